@@ -501,7 +501,7 @@ def tabled(document: str, but: str | None = None) -> dict[str, tuple[str, str]]:
         elif line.startswith("| `"):
             names, *more = (cell.strip() for cell in line.strip("|").split("|"))
             if len(more) != 3:
-                continue  # what is no field has other columns
+                continue  # what is not a field has other columns
             takes, default, _ = more
             for name in re.findall(r"`(\w+)`", names):
                 for section in sections:

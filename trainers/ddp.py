@@ -15,7 +15,7 @@ from torch import nn
 
 from trainers.checkpointing.best_weights import Best, load_weights
 from trainers.checkpointing.checkpoints import Checkpoints, finite
-from trainers.checkpointing.manager import Continuation
+from trainers.checkpointing.manager import CheckpointManager
 from trainers.checkpointing.registry import Registry, Stateful
 from trainers.checkpointing.run_folder import RunFolder
 from trainers.checks.additivity import Additivity
@@ -27,11 +27,11 @@ from trainers.configuration.paths import expanded
 from trainers.data.loaders import EvaluationLoader, Group, TrainingLoader, loaders, must_be
 from trainers.data.probing import probed
 from trainers.data.same_data import agree_on_sizes
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp, place_of
+from trainers.distributed.process_group import RankContext, cleanup_ddp, context_of, initialize_ddp
 from trainers.distributed.randomness import MODEL, derived, seed_all
 from trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
-from trainers.distributed.watchdog import Watch
-from trainers.evaluation.early_stopping import Judge
+from trainers.distributed.watchdog import Watchdog
+from trainers.evaluation.early_stopping import EarlyStopping
 from trainers.evaluation.measures import Measures, evaluating
 from trainers.evaluation.tuning import Search
 from trainers.evaluation.validation import Validation, tested
@@ -47,10 +47,10 @@ from trainers.task import Loss, Task, move
 from trainers.task.configured_task import ConfiguredTask, task_of
 from trainers.task.contract import (
     KeptTask,
-    a_loss,
-    built_data,
     declared_generators,
-    first_loss,
+    validate_data,
+    validate_first_loss,
+    validate_loss,
 )
 from trainers.task.training_state import TrainingState
 
@@ -73,9 +73,9 @@ class TrainerDDP:
     """Makes the task of a configuration that names none."""
 
     # As long as the loop lasts.
-    keeper: Continuation
+    manager: CheckpointManager
     stopping: Stopping
-    watch: Watch
+    watch: Watchdog
     validation: Validation
     search: Search
 
@@ -85,47 +85,47 @@ class TrainerDDP:
         config: Mapping[str, Any] | Config,
         task: Task | None = None,
         *,
-        reports: Callable[[Path, Config, Place], Reports] = Reports,
+        reports: Callable[[Path, Config, RankContext], Reports] = Reports,
     ):
         self.config = config = Config.of(config)
         self.rank = rank
         self.logger = logging.getLogger(f"{__name__}.{config.name}")
-        self.place = place_of(rank, config)
-        if self.place.is_main:
-            self.logger.info("Using device: %s", self.place.device)
+        self.context = context_of(rank, config)
+        if self.context.is_main:
+            self.logger.info("Using device: %s", self.context.device)
         seed_all(derived(MODEL, config.training.seed, 2))
         self.task = task_of(config, task, type(self).describes)
         drawn_from = declared_generators(self.task, "task")
-        training, device = config.training, self.place.device
+        training, device = config.training, self.context.device
         folder = expanded(training.path, "training.path").absolute()
         self.state = TrainingState(training.seed, rank, device, drawn_from, training.precision, folder)
-        agree_on_configuration(config, self.task, self.place)
+        agree_on_configuration(config, self.task, self.context)
         self.task.state = self.state
         if isinstance(self.task, ConfiguredTask):
             self.task.trainer = self
-        self.task.setup(self.place)
+        self.task.setup(self.context)
         seed_all(derived(MODEL, config.training.seed))  # the same weights on every rank
-        self.model = prepared_model(self.task, config, self.place)
+        self.model = prepared_model(self.task, config, self.context)
         """The bare module: after `run_training` with the last step's weights, after `take_best` the best."""
-        self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.place)
-        self.weights = Weights(self.task, self.engine, self.state, config, self.place)
-        self.additivity = Additivity(self.engine, self.state, self.place)
-        self.rates = LearningRate(config, self.engine.optimizer, world_size=self.place.world_size)
-        self.judge = Judge(config)
+        self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.context)
+        self.weights = Weights(self.task, self.engine, self.state, config, self.context)
+        self.additivity = Additivity(self.engine, self.state, self.context)
+        self.rates = LearningRate(config, self.engine.optimizer, world_size=self.context.world_size)
+        self.early_stopping = EarlyStopping(config)
         self.first_evaluation = FirstEvaluation(
-            *(self.task, self.engine, self.state, self.place, self.judge, self.additivity)
+            *(self.task, self.engine, self.state, self.context, self.early_stopping, self.additivity)
         )
-        self.place.decided(lambda: check_packages(config.logging))
+        self.context.on_main(lambda: check_packages(config.logging))
         # What is wrong is said before an earlier run's folder is set aside.
-        self.run_folder = RunFolder(config, self.place)
+        self.run_folder = RunFolder(config, self.context)
         self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
         self.checkpoints = Checkpoints(
             *(self.folder / "checkpoints", config.training.keep_checkpoints),
             infinite=[name for name, each in self.model.named_buffers() if not finite(each)],
         )
-        self.best = Best(self.checkpoints, self.engine, self.place)
-        self.reports = reports(self.folder, config, self.place)
+        self.best = Best(self.checkpoints, self.engine, self.context)
+        self.reports = reports(self.folder, config, self.context)
         self._given = task
         self._look: Callable[[Task, Any], Loss]
         self._observed: AbstractContextManager[None]
@@ -159,13 +159,13 @@ class TrainerDDP:
         """
         config, collate = self.config, self.task.collate
         seed_all(derived(MODEL, config.training.seed, 1))
-        self.splits = splits = built_data(self.task, self.task.build_data())
-        agree_on_sizes(splits, self.place)
-        found = probed(splits, config, self.place, collate)
+        self.splits = splits = validate_data(self.task, self.task.build_data())
+        agree_on_sizes(splits, self.context)
+        found = probed(splits, config, self.context, collate)
         self.first_evaluation.first = found.first
         self.reports.sizes(splits)
         whole = self.task.whole_set_evaluator is not None
-        made = loaders(splits, config, self.place, collate, whole=whole)
+        made = loaders(splits, config, self.context, collate, whole=whole)
         made[0].pair = found.pair
         return made
 
@@ -193,8 +193,8 @@ class TrainerDDP:
             must_be(EvaluationLoader, val, "val")
             val = val if len(val.dataset) else None
         self.best.forget()
-        self.search = Search(trial, self.judge.watched, self.config)
-        self.place.decided(self.search.begin)
+        self.search = Search(trial, self.early_stopping.watched, self.config)
+        self.context.on_main(self.search.begin)
         with ExitStack() as stack:
             stack.enter_context(self.checkpoints)
             self._prepare(train, stack, validates=val is not None)
@@ -230,7 +230,7 @@ class TrainerDDP:
         state.begin_step()
         engine.begin(state.step)
         for micro in group.micros:
-            batch = move(micro.data, self.place.device)
+            batch = move(micro.data, self.context.device)
             with engine.sync(last=micro.last), engine.autocast():
                 loss = engine.loss(partial(self._loss, batch))
             engine.backward(loss, group.samples, len(group.micros), last=micro.last)
@@ -250,9 +250,9 @@ class TrainerDDP:
         self.stopping.step_took(self.reports.step_done(self.state))
         self.watch.step_done(step)
         self._collect(step)
-        self._look, self._observed = a_loss, nullcontext()
+        self._look, self._observed = validate_loss, nullcontext()
         if _due(step, training.log_every):
-            self.reports.log(self.state, self.engine, self.rates.used, self.keeper.stall)
+            self.reports.log(self.state, self.engine, self.rates.used, self.manager.stall)
         if _due(step, self.config.validation.every_steps):
             self._validate(val)
         if _due(step, training.checkpoint_every_steps):
@@ -267,7 +267,7 @@ class TrainerDDP:
         if val is None or self.config.validation.every_steps is None:
             self._validate(val)
             return
-        with self.reports.paused():  # before it is saved: a run that goes on from there would not
+        with self.reports.paused():  # before it is saved: a resumed run from there would not
             self._hand_over(better=False)
         if _due(self.state.epoch, self.config.training.checkpoint_at):
             self._save()
@@ -289,12 +289,12 @@ class TrainerDDP:
             measures = Measures(self.train_data[-1]) if val is None else self.validation(val)
         except StoppedInside:
             self._stop_early()
-        self.keeper.record(measures.to_record(better=self._take(measures, val)))
+        self.manager.record(measures.to_record(better=self._take(measures, val)))
 
     def _take(self, measures: Measures, val: EvaluationLoader | None) -> bool:
         """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
-        verdict, self.search.pruned = self.place.decided(
-            lambda: (self.judge(measures), self.search.hopeless(measures, self.epoch, self.step))
+        verdict, self.search.pruned = self.context.on_main(
+            lambda: (self.early_stopping(measures), self.search.should_prune(measures, self.epoch, self.step))
         )
         self.state.validated(**verdict._asdict())
         self.rates.after_evaluation(measures.get("loss", float("nan")))
@@ -307,7 +307,7 @@ class TrainerDDP:
     def _hand_over(self, *, better: bool) -> None:
         """Have the model written as others read it."""
         with self.watch.allow("after a validation"):
-            self.place.decided(partial(self._export, better=better))
+            self.context.on_main(partial(self._export, better=better))
 
     def _export(self, *, better: bool) -> None:
         with torch.no_grad(), evaluating(self.engine.judged) as judged:
@@ -323,19 +323,19 @@ class TrainerDDP:
         self.rates.lasts(self._total, train.steps)
         self.reports.begin(self.rates.resolved)
         shared: dict[str, Stateful] = {"state": self.state, "engine": self.engine}
-        shared |= {"rates": self.rates, "judge": self.judge, "task": KeptTask(self.task)}
+        shared |= {"rates": self.rates, "judge": self.early_stopping, "task": KeptTask(self.task)}
         registry = Registry(shared, {"sums": self.reports.running, "data": train})
-        self.keeper = Continuation(
-            *(config, self._given, self.task, self.place, self.checkpoints),
+        self.manager = CheckpointManager(
+            *(config, self._given, self.task, self.context, self.checkpoints),
             *(self.state, self.engine, self.weights, self.reports, registry),
         )
-        self.stopping = stack.enter_context(Stopping(self.place))
-        self.watch = stack.enter_context(Watch(self.place, config.parallel))
+        self.stopping = stack.enter_context(Stopping(self.context))
+        self.watch = stack.enter_context(Watchdog(self.context, config.parallel))
         self.validation = Validation(
-            *(self.task, self.engine, self.place, self.state),
+            *(self.task, self.engine, self.context, self.state),
             *(self.stopping, self.watch),
         )
-        self._look = first_loss
+        self._look = validate_first_loss
         self._observed = first_step(
             *(self.task, train, self.additivity, self.weights, self.first_evaluation), validates=validates
         )
@@ -346,14 +346,14 @@ class TrainerDDP:
 
     def _resume(self, val: EvaluationLoader | None) -> None:
         """Go on from the run's newest checkpoint, if there is one."""
-        newest = self.keeper.newest()
+        newest = self.manager.newest()
         if newest is None:
-            newest = self.keeper.given()
+            newest = self.manager.given()
         if newest is None:
             self.reports.go_back(0, 0)
             self.run_folder.write_config(self.config)
             return
-        record = self.keeper.load(newest)
+        record = self.manager.load(newest)
         if self.state.validating and record is not None and self.task.whole_set_evaluator is None:
             self._take(Measures.of_record(record), val)
         elif self.state.validating:
@@ -380,15 +380,15 @@ class TrainerDDP:
         self.stopping.say("done")
 
     def _save(self) -> None:
-        """Keep where training stands; rank 0 writes while training goes on."""
-        self.keeper.save()
-        self.stopping.checkpoint_took(self.keeper.longest)
+        """Keep where training stands; rank 0 writes while training continues."""
+        self.manager.save()
+        self.stopping.checkpoint_took(self.manager.longest)
 
     def _meet(self, where: str) -> None:
         """Wait until all that was saved is on the disk, and for all ranks."""
         with self.watch.allow(where):
-            self.keeper.wait()
-            self.place.barrier(where)
+            self.manager.wait()
+            self.context.barrier(where)
 
     def _stop_early(self) -> NoReturn:
         """Save, meet once more, say `again`, and end the program."""
@@ -396,7 +396,7 @@ class TrainerDDP:
         self._meet("the checkpoint of an early stop")
         why = self.stopping.asked() or "another rank"
         self.stopping.say("again")
-        self.logger.warning("Stopped early at step %d (%s); it can go on from there", self.step, why)
+        self.logger.warning("Stopped early at step %d (%s); it can be resumed from there", self.step, why)
         raise StoppedEarly(f"stopped early at step {self.step}: {why}")
 
     # --- Testing ----------------------------------------------------------------------------------
@@ -426,9 +426,9 @@ class TrainerDDP:
 
     def save_checkpoint(self) -> Path:
         """Keep where training stands, durably. All ranks must call it, once training has begun."""
-        self.keeper.save()
-        self.keeper.wait()
-        self.place.barrier("a checkpoint")
+        self.manager.save()
+        self.manager.wait()
+        self.context.barrier("a checkpoint")
         return self.checkpoints.path(self.step)
 
     def load_checkpoint(self, path: str | Path) -> None:

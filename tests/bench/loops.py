@@ -90,7 +90,7 @@ def by_hand_with_no_sync(work: Work, folder: Path, turn: Turn) -> None:
 class Layers(Task):
     """The work, for castoff."""
 
-    draws_from = ("torch",)
+    rng_sources = ("torch",)
 
     def __init__(self, work: Work, turn: Turn):
         self.work = work

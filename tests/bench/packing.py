@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from trainers.checkpointing.durable import sealed, write_sealed
+from trainers.checkpointing.durable import checksummed, write_checksummed
 from trainers.sedd.store.building import build
 from trainers.sedd.store.deduplication import HASH, mark_repeated
 from trainers.sedd.store.fasta import Fasta, sequences
@@ -97,7 +97,7 @@ def sparse_store(folder: Path, number: int, length: int = _LENGTH) -> TokenStore
         **{"counts": [number * length, *[0] * 21], "shortest": length, "longest": length, "lengths": {}},
         **{"origins": [], "filters": {}, "dropped": {}},
     }
-    write_sealed(folder / MANIFEST, sealed(manifest))
+    write_checksummed(folder / MANIFEST, checksummed(manifest))
     return TokenStore.open(folder)
 
 

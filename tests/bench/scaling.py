@@ -33,7 +33,7 @@ from torch_geometric.data import Data
 from launcher.ranks import RankEnv
 from tests.bench.training import Ratio, machine, versions
 from trainers.configuration.config import Config
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo.alphabet import RESIDUES
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.weights import Loaded
@@ -73,7 +73,7 @@ class InTurns(Task):
 class Even(Dataset[Any]):
     """Random samples, all of the same length."""
 
-    draws_from = ("torch",)
+    rng_sources = ("torch",)
 
     def __init__(self, number: int, sample: Callable[[int], Any]):
         self.number = number
@@ -104,7 +104,7 @@ class Preferences(InTurns, DpoTask):
         super().__init__(data={"train_data": "random"}, base_model={"dir": "random"})
         self._samples = samples
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         self._base, self._digests = Loaded(InverseFolding(dropout=0.0), 0.0), {}
 
     def build_data(self) -> Splits:

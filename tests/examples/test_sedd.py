@@ -56,7 +56,7 @@ def test_it_uses_nodes_whole_and_goes_on(path: Path) -> None:
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
 def test_rate_and_warmup_follow_the_number_of_ranks(path: Path) -> None:
-    """In proportion below 1,024 proteins a step, else with the root: most of a training is no warmup."""
+    """In proportion below 1,024 proteins a step, else with the root: most of a training is not a warmup."""
     found = planned(path.stem)
     arguments = COMMAND_LINE.parsed(found.command[3:])
     fields = read_yaml_file(FOLDER.parents[1] / arguments.path)

@@ -74,7 +74,7 @@ class Mistake(NamedTuple):
     alone: bool = False
     """Whether the last rank alone makes it."""
     again: bool = False
-    """Whether it is made by a program that goes on from where another was."""
+    """Whether it is made by a program that resumes from where another was."""
 
     def write(self, folder: Path) -> Path:
         """Its file."""
@@ -139,7 +139,7 @@ MISTAKES: dict[str, Mistake] = {
         + _lines("if self.state.epoch > 1: wrong()", "return super().evaluate(model, batch)")
     ),
     "finish": task("finish(self, sums): wrong()"),
-    "tester": task("tester(self): wrong()"),
+    "tester": task("test_task(self): wrong()"),
     "after_evaluation": task("after_evaluation(self, model): wrong()"),
     "export": task("export(self, model, folder, *, better): wrong()"),
     "state_dict": task("state_dict(self): wrong()"),

@@ -178,9 +178,9 @@ _RANK = re.compile(r"^\[RANK \d+\] ")
 def see_that_it_is_told(mistake: Mistake, text: str, ranks: int) -> None:
     """The cause once, and of several ranks which it was."""
     lines = [_LABEL.sub("", line) for line in text.splitlines()]
-    told = [line for line in lines if mistake.shows in line and not _QUOTED.search(line)]
+    given = [line for line in lines if mistake.shows in line and not _QUOTED.search(line)]
     # Before ranks have met, each says the same as rank 0 in a line of its own.
-    causes = [line for line in told if not (_RANK.match(line) and _RANK.sub("", line) in lines)]
+    causes = [line for line in given if not (_RANK.match(line) and _RANK.sub("", line) in lines)]
     assert len(causes) == 1, text
     if ranks > 1 and mistake.alone:
         where = text if mistake.code > 128 else causes[0]  # a signal leaves no words to the rank itself

@@ -23,7 +23,7 @@ from trainers.configuration.config import Evaluation
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import evaluation_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.evaluation.measures import evaluate
 from trainers.optimization.engine import Engine
 from trainers.reporting.metrics_file import MetricsFile
@@ -68,9 +68,9 @@ def test_q1_a_fresh_trainer_has_done_nothing(trainer: TrainerDDP) -> None:
 class Recorder(nn.Module):
     """Stands in for DistributedDataParallel."""
 
-    def __init__(self, module: nn.Module, **told: Any):
+    def __init__(self, module: nn.Module, **given: Any):
         super().__init__()
-        self.told = told
+        self.told = given
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("recorded")
 def test_q2_ddp_is_told_the_index(trainer: TrainerDDP, monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = trainer.engine.optimizer
-    engine = Engine(trainer.model, optimizer, trainer.config, Place(0, 2, torch.device("cuda", 2)))
-    monkeypatch.setattr(Place, "distributed", True)
+    engine = Engine(trainer.model, optimizer, trainer.config, RankContext(0, 2, torch.device("cuda", 2)))
+    monkeypatch.setattr(RankContext, "distributed", True)
     with engine.wrapped():
         assert isinstance(engine.reducer, Recorder)
         assert engine.reducer.told["device_ids"] == [2]
@@ -153,13 +153,13 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
             return Moved(8, 1)
 
     class Wrapper(Recorder):
-        def __init__(self, module: nn.Module, **told: Any):
-            super().__init__(module, **told)
+        def __init__(self, module: nn.Module, **given: Any):
+            super().__init__(module, **given)
             seen.append("wrapped")
 
     monkeypatch.setattr("trainers.optimization.wrapping.DistributedDataParallel", Wrapper)
     trainer = TrainerDDP(0, config(tmp_path), Task())
-    monkeypatch.setattr(Place, "distributed", True)
+    monkeypatch.setattr(RankContext, "distributed", True)
     with trainer.engine.wrapped():
         assert seen == ["moved", "wrapped"]
 
@@ -243,7 +243,7 @@ def validated(fields: dict[str, Any]) -> tuple[float, float]:
     trainer = TrainerDDP(me.rank, fields, Normed(70))
     first, second, _ = trainer.prepare_dataloaders()
     _, measures = trainer.run_training(first, second)
-    alone = Place(0, 1, torch.device("cpu"), alone=True)
+    alone = RankContext(0, 1, torch.device("cpu"), alone=True)
     whole = evaluation_loader(
         Normed(70).build_data().validation,
         Evaluation(batch_size=2),
@@ -296,7 +296,7 @@ def test_another_seed_or_batch_cannot_go_on(tmp_path: Path) -> None:
 class Shown(Toy):
     """Has arguments that are not what is trained."""
 
-    silent_arguments, told_arguments = ("folder",), ("steps",)
+    volatile_arguments, changeable_arguments = ("folder",), ("steps",)
 
     def __init__(self, samples: int = 40, folder: str = "", steps: int = 1):
         super().__init__(samples)
@@ -322,7 +322,7 @@ def test_arguments_that_are_not_what_is_trained_may_change(
     assert second.epoch == 2
     assert f"task_kwargs.steps: was 3 until step {first.step}, is 5 from here on" in caplog.text
     assert "task_kwargs.folder" not in caplog.text
-    assert len(set(words)) == 1, "what a run that goes on is called in the log"
+    assert len(set(words)) == 1, "what a resumed run is called in the log"
     with pytest.raises(ConfigError, match=r"task_kwargs\.samples: is 48, but .* was made with none given"):
         attempt(3, samples=48)
 

@@ -114,7 +114,7 @@ def exported(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_it_is_written_also_where_a_kill_comes_between(world_size: int, tmp_path: Path) -> None:
-    """The averaged weights, once for each validation and by rank 0, and again if a run goes on from there."""
+    """The averaged weights, once for each validation and by rank 0, and again if a run resumes from there."""
     options = {"ema_decay": 0.9, "num_epochs": 3}
     uninterrupted = Ranks(tmp_path / "one", world_size)  # meanwhile
     uninterrupted.start(train, Exports(), config(tmp_path / "whole", **options))

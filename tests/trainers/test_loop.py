@@ -27,7 +27,7 @@ from tests.trainers.toys import Ranks, Toy, config, digest, run
 from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
 from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.distributed.randomness import seed_all
 from trainers.evaluation.measures import evaluate
 from trainers.optimization.engine import NonFiniteError
@@ -62,7 +62,7 @@ class Whole(Toy):
         self.seen: list[tuple[int, int]] = []
         self.kept = 0
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         self.calls.append(f"setup at step {self.state.step}")
 
     def build_model(self) -> nn.Module:
@@ -125,7 +125,7 @@ def test_a_task_is_asked_for_everything(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 class Drawn(Toy):
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         self.reference = torch.rand(3)
 
 
@@ -143,7 +143,7 @@ class Caching(Toy):
         super().__init__(40)
         self.drawn = drawn
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         torch.rand(self.drawn)
 
 
@@ -159,7 +159,7 @@ class Typed(Toy):
         super().__init__(40)
         self.types: list[torch.dtype] = []
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         assert self.state.folder is not None and self.state.folder.is_absolute()
         with self.state.autocast():
             self.types.append(self.build_model()(torch.ones(1, 8)).dtype)
@@ -239,7 +239,7 @@ class Line(Toy):
 
 
 def test_and_is_what_the_step_takes(tmp_path: Path) -> None:
-    """Also the first one of a run that goes on."""
+    """Also the first one of a resumed run."""
     falls: dict[str, Any] = {
         "schedule": {"type": "linear", "warmup_steps": 4, "steps": 8},
         "num_epochs": None,
@@ -312,7 +312,7 @@ def test_averaged_weights_are_what_is_judged_and_kept(tmp_path: Path) -> None:
     model.load_state_dict(load_part(newest, "ema"))
     assert digest(model) == digest(trainer.engine.judged)
     val = trainer.prepare_dataloaders()[1]
-    assert evaluate(trainer.task, trainer.engine.judged, val, trainer.place) == trainer.val_data[-1]
+    assert evaluate(trainer.task, trainer.engine.judged, val, trainer.context) == trainer.val_data[-1]
 
 
 class Clocked(Toy):
@@ -366,8 +366,8 @@ def test_each_validation_is_told_among_those_before(attempts: tuple[int, ...], t
     assert list(lines(trainer, "val/best_loss").values()) == [3.0, 2.0, 2.0, 2.0, 1.0]
     assert list(lines(trainer, "val/without_improvement").values()) == [1, 0, 0, 1, 2, 0]
     assert list(lines(trainer, "checkpoint/is_best").values()) == [0, 1, 1, 0, 0, 1]
-    told = lines(trainer, "checkpoint/step")
-    assert list(told) == list(told.values()) == [4, 8, 12, 16, 20, 24]
+    given = lines(trainer, "checkpoint/step")
+    assert list(given) == list(given.values()) == [4, 8, 12, 16, 20, 24]
 
 
 class Looking(Toy):
@@ -442,7 +442,7 @@ def test_what_is_drawn_after_a_validation_is_of_that_one(tmp_path: Path) -> None
 
 
 class Diverges(Toy):
-    """Its loss is no number from the sixth step on."""
+    """Its loss is not a number from the sixth step on."""
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         loss = super().loss(model, batch)
@@ -626,8 +626,8 @@ def test_from_four_ranks_to_two(tmp_path: Path) -> None:
     outcome, stop = tmp_path / "outcome", tmp_path / "stop"
     stop.touch()
     four = plainly(tmp_path / "out", batch_size=3, num_epochs=4)
-    told = {"CASTOFF_STOP_FILE": str(stop), "CASTOFF_OUTCOME_FILE": str(outcome)}
-    ranks = Ranks(tmp_path / "four", 4, told)
+    given = {"CASTOFF_STOP_FILE": str(stop), "CASTOFF_OUTCOME_FILE": str(outcome)}
+    ranks = Ranks(tmp_path / "four", 4, given)
     ranks.start(train, Plain(True), four)
     assert ranks.end() == [0] * 4, ranks.log(0)
     assert outcome.read_text() == "again\n"

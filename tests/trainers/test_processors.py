@@ -23,7 +23,7 @@ def test_numbers(capability: str, threads: int) -> None:
     assert len(files) > 40
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ |= {"ATEN_CPU_CAPABILITY": capability, "CASTOFF_TESTS_THREADS": str(threads)}
-    told = subprocess.run(
+    given = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -41,4 +41,4 @@ def test_numbers(capability: str, threads: int) -> None:
         text=True,
         check=False,
     )
-    assert told.returncode == 0, told.stdout[-20000:] + told.stderr
+    assert given.returncode == 0, given.stdout[-20000:] + given.stderr

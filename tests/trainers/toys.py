@@ -204,15 +204,15 @@ class Ranks:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         for rank in range(self.world_size):
-            told: dict[str, object] = {
+            given: dict[str, object] = {
                 "RANK": rank,
                 "WORLD_SIZE": self.world_size,
                 "LOCAL_RANK": rank,
                 "NODE_RANK": 0,
             }
-            told |= {"LOCAL_WORLD_SIZE": self.world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            given |= {"LOCAL_WORLD_SIZE": self.world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             marks = {"CASTOFF_STARTER": "local", "CASTOFF_RANK": f"{rank}/{self.world_size}"}
-            environ = {**os.environ, **{k: str(v) for k, v in told.items()}, **marks, **self.environ}
+            environ = {**os.environ, **{k: str(v) for k, v in given.items()}, **marks, **self.environ}
             environ["PYTHONPATH"] = str(Path(__file__).parents[2])
             answer, log = self.folder / f"answer-{rank}", self.folder / f"log-{rank}"
             if self.fresh:

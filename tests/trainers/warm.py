@@ -75,10 +75,10 @@ class ForkedRank:
         if self.returncode is None:
             self._connection.settimeout(timeout)
             try:
-                told = self._connection.recv(100)
+                given = self._connection.recv(100)
             except TimeoutError:
                 raise subprocess.TimeoutExpired(f"rank of pid {self.pid}", timeout or 0) from None
-            self.returncode = int(told)
+            self.returncode = int(given)
             self._connection.close()
         return self.returncode
 

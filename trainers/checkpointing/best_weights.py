@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.optimization.engine import Engine
 
 
 class Best:
     """Whether the model has them, and how it gets them: on one rank, or on all."""
 
-    def __init__(self, checkpoints: Checkpoints, engine: Engine, place: Place):
+    def __init__(self, checkpoints: Checkpoints, engine: Engine, context: RankContext):
         self._checkpoints = checkpoints
         self._engine = engine
-        self._place = place
+        self._context = context
         self._taken = False
 
     def forget(self) -> None:
@@ -41,7 +41,7 @@ class Best:
         Raises:
             CheckpointError: the checkpoint is damaged; on all ranks.
         """
-        self._place.decided(self.load)
+        self._context.on_main(self.load)
         self._engine.share_weights()
         self._taken = True
 

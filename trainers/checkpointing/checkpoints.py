@@ -27,12 +27,12 @@ import torch
 
 from trainers.checkpointing.durable import (
     SummedFile,
+    checksummed,
     flush_folder,
-    read_sealed,
-    replace_sealed,
-    sealed,
+    read_checksummed,
+    replace_checksummed,
     sum_of,
-    write_sealed,
+    write_checksummed,
 )
 from trainers.checkpointing.staging import Staging, tensors
 from trainers.checkpointing.writer import Writer
@@ -119,7 +119,7 @@ class Checkpoints:
         Raises:
             TypeError: a value is nothing that JSON has.
         """
-        content = sealed({"step": step, "record": dict(record)})
+        content = checksummed({"step": step, "record": dict(record)})
         self._writer.do(partial(self._write_record, self.path(step), content))
 
     def wait(self) -> None:
@@ -140,7 +140,7 @@ class Checkpoints:
         try:
             draft.mkdir()
             files = {f"{part}.pt": _write_part(draft / f"{part}.pt", state) for part, state in parts.items()}
-            write_sealed(draft / _MANIFEST, sealed({"step": step, "files": files}))
+            write_checksummed(draft / _MANIFEST, checksummed({"step": step, "files": files}))
             self._keep_record(final, draft, files)
             flush_folder(draft)
             before = final.with_name(f".{final.name}{_BEFORE}")
@@ -158,18 +158,18 @@ class Checkpoints:
 
     def _write_record(self, path: Path, content: bytes) -> None:
         self._clear()
-        replace_sealed(path / _RECORD, content)
+        replace_checksummed(path / _RECORD, content)
         self._tidy()
 
     def _keep_record(self, final: Path, draft: Path, files: Mapping[str, Any]) -> None:
         """Take over the record of a checkpoint that is made anew, if it is about the same weights."""
         try:
-            same = read_sealed(final / _MANIFEST)["files"]["model.pt"] == files["model.pt"]
-            record = read_sealed(final / _RECORD)
+            same = read_checksummed(final / _MANIFEST)["files"]["model.pt"] == files["model.pt"]
+            record = read_checksummed(final / _RECORD)
         except (OSError, ValueError, KeyError, TypeError):
             return
         if same:
-            write_sealed(draft / _RECORD, sealed(record))
+            write_checksummed(draft / _RECORD, checksummed(record))
 
     def _clear(self) -> None:
         """Remove what is left where somebody was killed."""
@@ -229,7 +229,7 @@ class Checkpoints:
             problem = self.problem(path)
             if problem is None:
                 if damaged:
-                    logger.warning("going on from the older checkpoint %s", path)
+                    logger.warning("resuming from the older checkpoint %s", path)
                 return path
             logger.error("checkpoint %s is damaged, and not used: %s", path, problem)
             self._damaged.add(path)
@@ -251,7 +251,7 @@ class Checkpoints:
         if path is None:
             return None
         problem = self.problem(path)
-        if problem is not None and not path.exists():  # a training that goes on has found a better one
+        if problem is not None and not path.exists():  # a resumed training has found a better one
             return self.best()
         if problem is not None:
             raise CheckpointError(
@@ -294,11 +294,11 @@ class Checkpoints:
     def problem(self, path: Path) -> str | None:
         """What is wrong with a checkpoint; None: nothing."""
         try:
-            for name, told in read_sealed(path / _MANIFEST)["files"].items():
+            for name, given in read_checksummed(path / _MANIFEST)["files"].items():
                 size = (path / name).stat().st_size
-                if size != told["size"]:
-                    return f"{name} has {size} bytes instead of {told['size']}"
-                if sum_of(path / name) != told["crc32"]:
+                if size != given["size"]:
+                    return f"{name} has {size} bytes instead of {given['size']}"
+                if sum_of(path / name) != given["crc32"]:
                     return f"{name} does not have its checksum"
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{type(error).__name__}: {error}"
@@ -346,12 +346,12 @@ def _write_part(path: Path, state: Mapping[str, Any]) -> dict[str, int]:
 def _read_record(path: Path) -> dict[str, Any] | str | None:
     """A checkpoint's record; None: it has none; a text: what is wrong with it."""
     try:
-        record = read_sealed(path / _RECORD)["record"]
+        record = read_checksummed(path / _RECORD)["record"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError) as error:
         return f"{type(error).__name__}: {error}"
-    return record if isinstance(record, dict) else "it is no record"
+    return record if isinstance(record, dict) else "it is not a record"
 
 
 def _refuse_non_finite(step: int, parts: Mapping[str, Any], infinite: Collection[str]) -> None:

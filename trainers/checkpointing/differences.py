@@ -1,4 +1,4 @@
-"""What a run that goes on may change: the configuration that a checkpoint was made with, and today's."""
+"""What a resumed run may change: the configuration that a checkpoint was made with, and today's."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def compare(
     """
     classes = _classes(task)
     old, new = _folded(before, now), _folded(now, before)
-    refused, told = [], []
+    refused, given = [], []
     other_batch = old.get(GLOBAL_BATCH) != new.get(GLOBAL_BATCH)
     if other_batch:
         refused.append(_global_batch(old, new, checkpoint))
@@ -165,12 +165,12 @@ def compare(
         if kind is MATTERS and _meaning(path, was) != _meaning(path, value):
             refused.append(f"{path}: {_is(value)}, but {checkpoint} was made with {_words(was)}")
             continue
-        told.append(f"{path}: was {_words(was)} until step {step}, {_is(value)} from here on")
-    return Differences(refused, told)
+        given.append(f"{path}: was {_words(was)} until step {step}, {_is(value)} from here on")
+    return Differences(refused, given)
 
 
 def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
-    """All that matters in one word: trainings that share it may go on from each other's checkpoints."""
+    """All that matters in one word: trainings that share it may resume from each other's checkpoints."""
     classes = _classes(task)
     meant = {
         path: _meaning(path, value) for path, value in now.items() if _class_of(path, classes) is MATTERS
@@ -180,8 +180,10 @@ def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
 
 def _classes(task: Task | None) -> list[tuple[set[str], set[str]]]:
     """SILENT and TOLD, each with its entries and what the task adds to them."""
-    silent, told = (declared_arguments(task, name) for name in ("silent_arguments", "told_arguments"))
-    return [(SILENT, SILENT | silent), (TOLD, TOLD | told)]
+    silent, given = (
+        declared_arguments(task, name) for name in ("volatile_arguments", "changeable_arguments")
+    )
+    return [(SILENT, SILENT | silent), (TOLD, TOLD | given)]
 
 
 def _class_of(path: str, classes: Iterable[tuple[set[str], set[str]]]) -> set[str]:

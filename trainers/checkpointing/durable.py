@@ -105,22 +105,22 @@ def sum_of(path: Path) -> int:
     return total
 
 
-def write_sealed(path: Path, content: bytes) -> None:
-    """Write what `sealed` gave as a new file."""
+def write_checksummed(path: Path, content: bytes) -> None:
+    """Write what `checksummed` gave as a new file."""
     with SummedFile(path) as file:
         file.write(content)
 
 
-def replace_sealed(path: Path, content: bytes) -> None:
-    """Let what `sealed` gave take the place of a file, in one rename."""
+def replace_checksummed(path: Path, content: bytes) -> None:
+    """Let what `checksummed` gave take the place of a file, in one rename."""
     draft = path.with_name(f".{path.name}")
     draft.unlink(missing_ok=True)
-    write_sealed(draft, content)
+    write_checksummed(draft, content)
     draft.replace(path)
     flush_folder(path.parent)
 
 
-def sealed(content: Mapping[str, Any]) -> bytes:
+def checksummed(content: Mapping[str, Any]) -> bytes:
     """A JSON object whose last member is a checksum of all bytes before it.
 
     Numbers that JSON does not have are written as Python does: NaN, Infinity.
@@ -132,8 +132,8 @@ def sealed(content: Mapping[str, Any]) -> bytes:
     return body + _SEAL % zlib.crc32(body)
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """What `sealed` was given.
+def read_checksummed(path: Path) -> dict[str, Any]:
+    """What `checksummed` was given.
 
     Raises:
         OSError: it cannot be read.

@@ -1,4 +1,4 @@
-"""What a run keeps of itself, and how it goes on from there: all that a checkpoint is made of."""
+"""What a run keeps of itself, and how it resumes from there: all that a checkpoint is made of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import Fields, fields
 from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.optimization.engine import Engine
 from trainers.optimization.weights import Weights
 from trainers.task import Task
@@ -37,7 +37,7 @@ class Log(Protocol):
         ...
 
 
-class Continuation:
+class CheckpointManager:
     """Saves and takes up a training: weights, averaged weights, and the registry of all other states."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Continuation:
         config: Config,
         given: Task | None,
         task: Task,
-        place: Place,
+        context: RankContext,
         checkpoints: Checkpoints,
         state: TrainingState,
         engine: Engine,
@@ -56,7 +56,7 @@ class Continuation:
         self._config = config
         self._given = given
         self._task = task
-        self._place = place
+        self._context = context
         self._checkpoints = checkpoints
         self._state = state
         self._engine = engine
@@ -70,10 +70,10 @@ class Continuation:
     def save(self) -> None:
         """Keep where training stands, unless that is kept; all ranks must call it.
 
-        Rank 0 writes, and does so while training goes on; `wait` ends with it.
+        Rank 0 writes, and does so while training continues; `wait` ends with it.
 
         Raises:
-            NonFiniteError: the last step has made the weights something that is no number.
+            NonFiniteError: the last step has made the weights something that is not a number.
             ConfigError: the ranks' weights differ, and nothing is kept; or a parameter is left untrained.
             OSError: on rank 0, if this or the checkpoint before it could not be written.
         """
@@ -82,8 +82,8 @@ class Continuation:
         began = time.perf_counter()
         self._engine.settle()
         self._weights.check_alike()
-        states = self._registry.state_dict(self._place)
-        if self._place.is_main:
+        states = self._registry.state_dict(self._context)
+        if self._context.is_main:
             now = self._fields()
             states["about"] = {
                 "config": now,
@@ -112,12 +112,12 @@ class Continuation:
         Raises:
             OSError: on rank 0, if it cannot be.
         """
-        if self._place.is_main:
+        if self._context.is_main:
             self._checkpoints.wait()
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Keep beside the checkpoint of this step what its validation has said; rank 0 writes."""
-        if self._place.is_main:
+        if self._context.is_main:
             self._checkpoints.record(self._state.step, record)
 
     def newest(self) -> Path | None:
@@ -126,7 +126,7 @@ class Continuation:
         Raises:
             CheckpointError: there are some, and every one is damaged.
         """
-        return self._place.decided(self._checkpoints.newest)
+        return self._context.on_main(self._checkpoints.newest)
 
     def given(self) -> Path | None:
         """The checkpoint of another run that this one is to begin with, the same on all ranks.
@@ -136,7 +136,7 @@ class Continuation:
             CheckpointError: it is damaged.
         """
         asked = self._config.training.resume_checkpoint
-        return None if asked is None else self._place.decided(lambda: _meant(asked))
+        return None if asked is None else self._context.on_main(lambda: _meant(asked))
 
     def load(self, path: Path) -> dict[str, Any] | None:
         """Go on from a checkpoint; what its validation has said, if it was validated.
@@ -150,22 +150,22 @@ class Continuation:
         found = compare(about["config"], self._fields(), str(path), step, self._task)
         found.check()
         load_weights(self._engine, path)
-        self._registry.load_state_dict(states, self._place)
+        self._registry.load_state_dict(states, self._context)
         # What another run has told stands in its own folder.
         ours = path.parent == self._checkpoints.folder
         self._log.go_back(about["metrics"] if ours else 0, self._state.step)
         self._saved = self._here()
         for line in found.told:
             logger.info("%s", line)
-        words = "Going on from %s: epoch %d, step %d, configuration %s"
+        words = "Resuming from %s: epoch %d, step %d, configuration %s"
         logger.info(words, path, self._state.epoch, self._state.step, about["digest"])
-        return self._place.decided(lambda: self._checkpoints.record_of(path))
+        return self._context.on_main(lambda: self._checkpoints.record_of(path))
 
     def _fields(self) -> Fields:
-        return fields(self._config, self._place.world_size, self._given)
+        return fields(self._config, self._context.world_size, self._given)
 
     def _here(self) -> tuple[int, int, bool]:
-        """Grows as training goes on; what was saved to be validated is not saved again afterwards."""
+        """Grows as training continues; what was saved to be validated is not saved again afterwards."""
         return self._state.step, self._state.epoch, self._state.validating
 
 

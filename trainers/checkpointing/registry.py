@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 
 
 class Stateful(Protocol):
@@ -23,7 +23,7 @@ class Stateful(Protocol):
 class OfOneRank(Stateful, Protocol):
     """What each rank has its own of."""
 
-    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
         """Go on from the states of another number of ranks."""
         ...
 
@@ -35,20 +35,20 @@ class Registry:
         self._shared = shared
         self._own = own
 
-    def state_dict(self, place: Place) -> dict[str, Any]:
+    def state_dict(self, context: RankContext) -> dict[str, Any]:
         """What a checkpoint keeps, on rank 0. All ranks must call it."""
-        ranks = place.gather_on_main({name: part.state_dict() for name, part in self._own.items()})
-        if not place.is_main:
+        ranks = context.gather_on_main({name: part.state_dict() for name, part in self._own.items()})
+        if not context.is_main:
             return {}
         return {**{name: part.state_dict() for name, part in self._shared.items()}, "ranks": ranks}
 
-    def load_state_dict(self, state: dict[str, Any], place: Place) -> None:
+    def load_state_dict(self, state: dict[str, Any], context: RankContext) -> None:
         """Go on from a checkpoint."""
         for name, part in self._shared.items():
             part.load_state_dict(state[name])
         ranks = state["ranks"]
         for name, own in self._own.items():
-            if len(ranks) == place.world_size:
-                own.load_state_dict(ranks[place.rank][name])
+            if len(ranks) == context.world_size:
+                own.load_state_dict(ranks[context.rank][name])
             else:
-                own.load_state_dicts([rank[name] for rank in ranks], place)
+                own.load_state_dicts([rank[name] for rank in ranks], context)

@@ -5,7 +5,7 @@
       run.json        which castoff run made it
       .lock           held by rank 0 as long as it lives
 
-Outside a castoff run the name is the configuration's, so the same command again goes on where it was.
+Outside a castoff run the name is the configuration's, so the same command again resumes where it was.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
 from trainers.configuration.yaml_text import to_yaml
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 
 PREVIOUS_ATTEMPT = 60.0
 """Seconds that an attempt of a castoff run waits for the last process of the one before."""
@@ -49,10 +49,10 @@ class RunFolder:
         OSError: it cannot be made or written to; on all ranks.
     """
 
-    def __init__(self, config: Config, place: Place, environ: Mapping[str, str] | None = None):
+    def __init__(self, config: Config, context: RankContext, environ: Mapping[str, str] | None = None):
         environ = os.environ if environ is None else environ
-        self._place = place
-        self.path: Path = place.decided(lambda: _made(config, environ))
+        self._context = context
+        self.path: Path = context.on_main(lambda: _made(config, environ))
 
     def write_config(self, config: Config) -> None:
         """Have config.yaml tell what is trained with now; rank 0 writes, others do nothing.
@@ -62,7 +62,7 @@ class RunFolder:
         Raises:
             OSError: it cannot be written.
         """
-        if not self._place.is_main:
+        if not self._context.is_main:
             return
         # `fresh` is about one start, and no property of what is trained.
         lasting = msgspec.structs.replace(config.training, fresh=False)
@@ -78,7 +78,7 @@ class RunFolder:
 
     def say_it_is_over(self, step: int, *, stopped: bool = False) -> None:
         """Rank 0 says that there is nothing left to train; `stopped`: early stopping ended it."""
-        if not self._place.is_main:
+        if not self._context.is_main:
             return
         why = "early stopping has ended it" if stopped else "it has come to its end"
         more = "" if stopped else ", or with a larger training.num_epochs or num_steps"
@@ -143,10 +143,10 @@ def _made_by(mark: Path, castoff_run: str | None) -> bool:
     if castoff_run is None:
         return False
     try:
-        told = json.loads(mark.read_bytes())
+        given = json.loads(mark.read_bytes())
     except (FileNotFoundError, ValueError):
         return False
-    return isinstance(told, dict) and told.get("castoff_run") == castoff_run
+    return isinstance(given, dict) and given.get("castoff_run") == castoff_run
 
 
 def _has_more(folder: Path) -> bool:
@@ -241,7 +241,7 @@ def _key(file: os.stat_result) -> tuple[int, int, int]:
 
 def _words(said: bytes) -> str:
     try:
-        told = json.loads(said)
-        return f"process {told['pid']} on {told['host']}"
+        given = json.loads(said)
+        return f"process {given['pid']} on {given['host']}"
     except (ValueError, KeyError, TypeError):
         return "another process"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from trainers.checks.untouched import untouched
 from trainers.configuration.fields import ConfigError, few
 from trainers.data.batches import Pair
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import TASK, derived
 from trainers.evaluation.measures import evaluating, totals
 from trainers.optimization.engine import Engine
@@ -102,10 +102,10 @@ EVALUATE = Kind(
 class Additivity:
     """Looks at what a task makes of a few samples, and leaves everything as it was."""
 
-    def __init__(self, engine: Engine, state: TrainingState, place: Place):
+    def __init__(self, engine: Engine, state: TrainingState, context: RankContext):
         self._engine = engine
         self._state = state
-        self._place = place
+        self._context = context
 
     def check(self, kind: Kind, task: Task, pair: Pair | None) -> None:
         """See that a method of the task gives sums; all ranks must call it.
@@ -117,10 +117,10 @@ class Additivity:
         drawn, means = self._looked_at(task, model, pair, kind)
         others = few(sorted(name for name in means if name != kind.main))
         where = f"{type(task).__qualname__}.{kind.method} gives a mean for"
-        if self._place.everywhere(kind.main in means):
+        if self._context.everywhere(kind.main in means):
             beside = f" and for the {kind.others} {others}" if others else ""
             raise self._said(f"{where} {kind.main}{beside}", kind, pair, drawn)
-        if self._place.is_main and others and kind.main not in means:
+        if self._context.is_main and others and kind.main not in means:
             logger.warning(
                 "%s %s where a sum over the batch's items is due, so it is divided once more; give %s",
                 *(where, others, kind.a_sum),
@@ -130,19 +130,19 @@ class Additivity:
         self, task: Task, model: nn.Module, pair: Pair | None, kind: Kind
     ) -> tuple[list[_Figures | None], list[str]]:
         """The figures of each drawing, and the names of what is a mean; none where a rank has no samples."""
-        if not self._place.everywhere(pair is not None):
+        if not self._context.everywhere(pair is not None):
             return [], []
         assert pair is not None
         with untouched(model, task), torch.set_grad_enabled(not kind.no_grad):
             drawn = [self._figures(task, model, pair, kind.sums, 0)]
             # All ranks compute as often: a loss may wait for other ranks.
-            if self._place.anywhere(bool(_means(drawn))):
+            if self._context.anywhere(bool(_means(drawn))):
                 drawn += [self._figures(task, model, pair, kind.sums, number) for number in range(1, _DRAWS)]
         return drawn, _means(drawn)
 
     def _figures(self, task: Task, model: nn.Module, pair: Pair, sums: _Sums, number: int) -> _Figures | None:
         """None: it cannot be computed so."""
-        seed = derived(TASK, self._state.seed, self._place.rank, number)
+        seed = derived(TASK, self._state.seed, self._context.rank, number)
         try:
             once = self._of(task, model, pair.once, pair.samples, sums, seed)
             twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
@@ -155,7 +155,7 @@ class Additivity:
         self, task: Task, model: nn.Module, batch: Any, samples: int, sums: _Sums, seed: int
     ) -> dict[str, _Figure]:
         self._state.draw_from(seed)
-        batch = move(copy.deepcopy(batch), self._place.device)
+        batch = move(copy.deepcopy(batch), self._context.device)
         with evaluating(model), self._engine.autocast():
             found = sums(task, model, batch, samples)
         return {
@@ -170,7 +170,7 @@ class Additivity:
         assert drawn[0] is not None
         once, twice = (each.total for each in drawn[0][kind.main])
         # Rank 0's, on every rank: so all have the same error, and one of them says it.
-        first = self._place.gather(torch.tensor([once, twice], dtype=torch.float64))[0]
+        first = self._context.gather(torch.tensor([once, twice], dtype=torch.float64))[0]
         return ConfigError(
             [
                 f"{what} where a sum is due: {kind.mend}. Of {pair.samples} samples the {kind.main} is "

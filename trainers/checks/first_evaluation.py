@@ -19,12 +19,12 @@ from trainers.configuration.fields import ConfigError
 from trainers.data.batches import FirstBatch
 from trainers.data.loaders import Batch
 from trainers.distributed.explanations import brief, place_of
-from trainers.distributed.process_group import Place, of_a_collective
-from trainers.evaluation.early_stopping import Judge
+from trainers.distributed.process_group import RankContext, of_a_collective
+from trainers.evaluation.early_stopping import EarlyStopping
 from trainers.evaluation.measures import evaluating, totals
 from trainers.optimization.engine import Engine
 from trainers.task import Evaluated, Task, move
-from trainers.task.contract import first_sums, measures
+from trainers.task.contract import measures, validate_first_sums
 from trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
@@ -44,15 +44,15 @@ class FirstEvaluation:
         task: Task,
         engine: Engine,
         state: TrainingState,
-        place: Place,
-        judge: Judge,
+        context: RankContext,
+        judge: EarlyStopping,
         additivity: Additivity,
     ):
         self.first = {}
         self._task = task
         self._engine = engine
         self._state = state
-        self._place = place
+        self._context = context
         self._judge = judge
         self._additivity = additivity
 
@@ -66,9 +66,9 @@ class FirstEvaluation:
             Exception: the task cannot evaluate the first batch of the validation set.
         """
         first, self.first = self.first, {}
-        if validates and self._place.everywhere("validation" in first):
+        if validates and self._context.everywhere("validation" in first):
             self._validated(first["validation"])
-        if self._place.everywhere("test" in first):
+        if self._context.everywhere("test" in first):
             self._tested(first["test"])
 
     def _validated(self, first: FirstBatch) -> None:
@@ -78,42 +78,42 @@ class FirstEvaluation:
         try:
             given = self._evaluated(task, first.batch)
         except Exception as error:
-            if self._place.is_main and not isinstance(error, ConfigError) and not of_a_collective(error):
+            if self._context.is_main and not isinstance(error, ConfigError) and not of_a_collective(error):
                 logger.error(
                     "Evaluating the first batch of the validation set failed. This is done in the first "
                     "step, so that mistakes show before an epoch is over; %s",
                     _SWITCH,
                 )
             raise
-        self._place.decided(partial(self._see_measures, task, given, first.batch))
+        self._context.on_main(partial(self._see_measures, task, given, first.batch))
         self._see_sums(task, first)
 
     def _tested(self, first: FirstBatch) -> None:
         wrong: Exception | None = None
         tester = self._task
         try:
-            tester = self._task.tester()
+            tester = self._task.test_task()
             if tester.whole_set_evaluator is None:
                 given = self._evaluated(tester, first.batch)
-                if self._place.is_main:
+                if self._context.is_main:
                     self._measures(tester, given, first.batch)
         except Exception as error:  # noqa: BLE001  # perhaps nobody tests
             wrong = error
-        if wrong is not None and self._place.is_main:
+        if wrong is not None and self._context.is_main:
             _warn("test", wrong)
         own = tester is not self._task and tester.whole_set_evaluator is None
-        if self._place.everywhere(wrong is None and own):
+        if self._context.everywhere(wrong is None and own):
             self._see_sums(tester, first)
 
     def _evaluated(self, task: Task, batch: Batch) -> Evaluated:
         """What `evaluate` makes of the batch, on all ranks: it may gather from the others."""
         model = self._engine.judged
-        data = move(_copy(batch.data), self._place.device)
+        data = move(_copy(batch.data), self._context.device)
         with untouched(model, task), torch.no_grad(), evaluating(model), self._engine.autocast():
             self._state.draw_from(batch.seed)
             given = task.evaluate(model, data)
         sums, kept = given if isinstance(given, Evaluated) else (given, None)
-        return Evaluated(first_sums(task, sums), kept)
+        return Evaluated(validate_first_sums(task, sums), kept)
 
     def _see_measures(self, task: Task, given: Evaluated, batch: Batch) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainers.configuration.config import Config
 from trainers.configuration.flattened import fields, under
 from trainers.distributed.agreement import agree
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.task import Task
 from trainers.task.contract import declared_arguments
 
@@ -22,13 +22,13 @@ _OWN = {
 are of them."""
 
 
-def agree_on_configuration(config: Config, task: Task, place: Place) -> None:
+def agree_on_configuration(config: Config, task: Task, context: RankContext) -> None:
     """See that all ranks were started with the same configuration; all of them must call it.
 
     Raises:
         ConfigError: they were not; on all ranks.
     """
-    own = _OWN | declared_arguments(task, "silent_arguments")
-    every = fields(config, place.world_size, task).items()
+    own = _OWN | declared_arguments(task, "volatile_arguments")
+    every = fields(config, context.world_size, task).items()
     values = {name: value for name, value in every if not under(name, own)}
-    agree(values, place, "start all ranks with the same configuration")
+    agree(values, context, "start all ranks with the same configuration")

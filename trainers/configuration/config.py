@@ -98,7 +98,7 @@ class Training(Section, frozen=True, kw_only=True):
     fresh: bool = False
     """Begin anew; what is in the run's folder is set aside."""
     resume_checkpoint: str | None = None
-    """A checkpoint of another run: what this one goes on from as long as its folder has none of its own."""
+    """A checkpoint of another run: what this one resumes from as long as its folder has none of its own."""
     num_epochs: Positive | None = None
     num_steps: Positive | None = None
     """Optimizer steps; one of the two must be given."""
@@ -138,7 +138,7 @@ class Training(Section, frozen=True, kw_only=True):
     shuffle: bool = True
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
     non_finite: Literal["stop", "skip"] = "stop"
-    """What a step does whose gradient is no number: end the training, or leave the weights alone."""
+    """What a step does whose gradient is not a number: end the training, or leave the weights alone."""
     check_first_step: bool = True
     """Look for silent mistakes in the first step of each start; at checkpoints, whether ranks agree."""
     log_every: Positive = 50
@@ -154,7 +154,7 @@ class Training(Section, frozen=True, kw_only=True):
 
 
 class Monitor(Section, frozen=True, kw_only=True):
-    """A measure over all predictions at once, which is no mean over samples: an F1 score, say."""
+    """A measure over all predictions at once, which is not a mean over samples: an F1 score, say."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     monitor: Any

@@ -15,8 +15,8 @@ def expanded(path: str, field: str) -> Path:
     Raises:
         ConfigError: a variable is not set, or there is no such user.
     """
-    told = os.path.expandvars(path)
-    left = re.search(r"\$\{?(\w+)", told)
+    given = os.path.expandvars(path)
+    left = re.search(r"\$\{?(\w+)", given)
     if left is not None:
         raise ConfigError(
             [
@@ -25,15 +25,15 @@ def expanded(path: str, field: str) -> Path:
             ]
         )
     try:
-        return Path(told).expanduser()
+        return Path(given).expanduser()
     except RuntimeError as error:
-        user = Path(told).parts[0]
+        user = Path(given).parts[0]
         raise ConfigError(
             [f"{field}: is {path!r}, but nobody knows the home of {user} here; write the path itself"]
         ) from error
 
 
-def see_that_it_can_be_written(file: Path, field: str) -> None:
+def check_writable(file: Path, field: str) -> None:
     """See that a file has a folder, and that nothing else is in its place; before there is much to write.
 
     Raises:

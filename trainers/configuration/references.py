@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.tags import Place, Reference, text_of
+from trainers.configuration.tags import FieldPath, Reference, text_of
 
 
 def without_references(data: Any, problems: list[str]) -> Any:
@@ -36,10 +36,10 @@ class _Resolution:
     def __init__(self, data: Any, problems: list[str]):
         self._data = data
         self._problems = problems
-        self._circles: list[set[Place]] = []
+        self._circles: list[set[FieldPath]] = []
 
-    def of(self, value: Any, place: Place, behind: tuple[Place, ...]) -> Any:
-        """A value that stands at `place`; `behind`: the references that have led to it."""
+    def of(self, value: Any, place: FieldPath, behind: tuple[FieldPath, ...]) -> Any:
+        """A value that stands at `context`; `behind`: the references that have led to it."""
         if isinstance(value, Reference):
             return self._followed(value, place, behind)
         if isinstance(value, Mapping):
@@ -48,7 +48,7 @@ class _Resolution:
             return [self.of(inner, (*place, number), behind) for number, inner in enumerate(value)]
         return value
 
-    def _followed(self, reference: Reference, place: Place, behind: tuple[Place, ...]) -> Any:
+    def _followed(self, reference: Reference, place: FieldPath, behind: tuple[FieldPath, ...]) -> Any:
         if place in behind:
             circle = behind[behind.index(place) :]
             if set(circle) not in self._circles:
@@ -58,7 +58,7 @@ class _Resolution:
             return None
         behind = (*behind, place)
         found: Any = self._data
-        reached: Place = ()
+        reached: FieldPath = ()
         for name in reference.target:
             if isinstance(found, Reference):
                 found = self._followed(found, reached, behind)
@@ -73,7 +73,7 @@ class _Resolution:
             reached = (*reached, name)
         return self.of(found, reached, behind)
 
-    def _tell(self, reference: Reference, place: Place, wrong: str) -> None:
-        told = f"{text_of(place)} (line {reference.line}): {wrong}"
-        if told not in self._problems:
-            self._problems.append(told)
+    def _tell(self, reference: Reference, place: FieldPath, wrong: str) -> None:
+        given = f"{text_of(place)} (line {reference.line}): {wrong}"
+        if given not in self._problems:
+            self._problems.append(given)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.references import step_into, without_references
-from trainers.configuration.tags import AXES, Axis, CoupledSweep, Place, Sweep, below, name_of, text_of
+from trainers.configuration.tags import AXES, Axis, CoupledSweep, FieldPath, Sweep, below, name_of, text_of
 
 Choose: TypeAlias = "Callable[[Mapping[str, Any], list[str]], dict[str, Any] | None]"
 """Plain data without sweeps and references, from such as may hold some; None: what is wrong with them has
@@ -26,11 +26,11 @@ MOST = 1_000_000
 
 
 class _Axis(NamedTuple):
-    place: Place
+    place: FieldPath
     node: Axis
     seed: str
     """What is drawn follows from it."""
-    coupled: list[tuple[Place, CoupledSweep]]
+    coupled: list[tuple[FieldPath, CoupledSweep]]
 
 
 class Members:
@@ -53,15 +53,15 @@ class Members:
         """Whether there is a sweep at all."""
         return bool(self._axes)
 
-    def values(self, number: int) -> dict[Place, Any]:
+    def values(self, number: int) -> dict[FieldPath, Any]:
         """What a member has for its own, by place."""
-        told: dict[Place, Any] = {}
+        given: dict[FieldPath, Any] = {}
         for axis in reversed(self._axes):
             number, index = divmod(number, axis.node.size)
             mine = {axis.place: axis.node.value(index, axis.seed)}
             mine |= {place: node.values[index] for place, node in axis.coupled}
-            told = mine | told
-        return told
+            given = mine | given
+        return given
 
     def fields(self, number: int, problems: list[str]) -> dict[str, Any] | None:
         """A member's data, with its number and values as `member`; None: references lead nowhere."""
@@ -99,12 +99,12 @@ def axes(data: Mapping[str, Any], problems: list[str]) -> list[_Axis]:
 
 
 def of_member(
-    data: Mapping[str, Any], values: Mapping[Place, Any], number: int, of: int | None, problems: list[str]
+    data: Mapping[str, Any], values: Mapping[FieldPath, Any], number: int, of: int | None, problems: list[str]
 ) -> dict[str, Any]:
     """The data with values in the sweeps' places, and then references; `member` tells of them."""
     settled: dict[str, Any] = without_references(_with(data, values, ()), problems)
-    told = {text_of(place): _at(settled, place) for place in values}
-    return {**settled, "member": {"number": number, "of": of, "values": told}}
+    given = {text_of(place): _at(settled, place) for place in values}
+    return {**settled, "member": {"number": number, "of": of, "values": given}}
 
 
 def members(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -173,7 +173,7 @@ def _seed(data: Mapping[str, Any]) -> int:
     return seed if type(seed) is int else 0
 
 
-def _wrong(data: Mapping[str, Any], node: CoupledSweep, made: Mapping[Place, _Axis]) -> str | None:
+def _wrong(data: Mapping[str, Any], node: CoupledSweep, made: Mapping[FieldPath, _Axis]) -> str | None:
     """Why a coupled sweep cannot go along with its target."""
     path = text_of(node.target)
     try:
@@ -188,7 +188,7 @@ def _wrong(data: Mapping[str, Any], node: CoupledSweep, made: Mapping[Place, _Ax
     return None
 
 
-def _real(data: Mapping[str, Any], target: Place) -> Place:
+def _real(data: Mapping[str, Any], target: FieldPath) -> FieldPath:
     """A target's place as it stands in the data, where a name may be a number."""
     held: Any = data
     real: list[str | int] = []
@@ -198,13 +198,13 @@ def _real(data: Mapping[str, Any], target: Place) -> Place:
     return tuple(real)
 
 
-def _at(data: Any, place: Place) -> Any:
+def _at(data: Any, place: FieldPath) -> Any:
     for name in place:
         data = step_into(data, name)
     return data
 
 
-def _with(data: Any, values: Mapping[Place, Any], place: Place) -> Any:
+def _with(data: Any, values: Mapping[FieldPath, Any], place: FieldPath) -> Any:
     """A copy, with values at their places."""
     if place in values:
         return values[place]

@@ -16,7 +16,7 @@ import msgspec
 
 from launcher.typed.suggestion import suggestion
 
-Place: TypeAlias = tuple[str | int, ...]
+FieldPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands in nested mappings and lists: their names, and numbers from 0."""
 
 DEFAULT_SIZE = 5
@@ -94,7 +94,7 @@ class RandomUniform(Tagged, frozen=True):
 class CoupledSweep(Tagged, frozen=True):
     """`!coupled-sweep`: goes along with a `!sweep`, value by value."""
 
-    target: Place
+    target: FieldPath
     values: list[Any]
     line: int
 
@@ -102,7 +102,7 @@ class CoupledSweep(Tagged, frozen=True):
 class Reference(Tagged, frozen=True):
     """`!reference`: whatever another field holds in the end."""
 
-    target: Place
+    target: FieldPath
     line: int
 
 
@@ -116,13 +116,13 @@ def name_of(node: Any) -> str:
     return next(f"!{tag}" for tag, kind in _KINDS.items() if isinstance(node, kind))
 
 
-def text_of(place: Place) -> str:
+def text_of(place: FieldPath) -> str:
     """A place as one writes it: `model.layers.0.width`."""
     return ".".join(map(str, place))
 
 
-def below(data: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Every node that is no mapping and no list, in the order of the file, with its place."""
+def below(data: Any, place: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+    """Every node that is not a mapping and no list, in the order of the file, with its place."""
     if isinstance(data, Mapping):
         for name, value in data.items():
             yield from below(value, (*place, name))
@@ -150,11 +150,11 @@ def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
     problems += [f"!{tag}: {name} is missing; {example}" for name in required if name not in fields]
     if problems:
         return None, problems
-    told, problems = _MAKERS[kind](dict(fields))
-    return (None if problems else kind(**told, line=line)), [f"!{tag}: {each}" for each in problems]
+    given, problems = _MAKERS[kind](dict(fields))
+    return (None if problems else kind(**given, line=line)), [f"!{tag}: {each}" for each in problems]
 
 
-def place_in(text: Any) -> Place | None:
+def place_in(text: Any) -> FieldPath | None:
     """The place that is written as `model.layers[0].width`; None: it is not written so."""
     if not isinstance(text, str) or _PLACE.fullmatch(text) is None:
         return None
@@ -172,13 +172,13 @@ def _a_sweep(fields: dict[str, Any]) -> _Made:
     if not isinstance(values, list) or not values:
         return fields, [f"values is {values!r}, but takes a list with a value at least"]
     inside = {name_of(node) for _, node in below(values) if isinstance(node, (*AXES, CoupledSweep))}
-    return fields, [f"values holds a {each}; a sweep's values are no sweeps" for each in sorted(inside)]
+    return fields, [f"values holds a {each}; a sweep's values are not sweeps" for each in sorted(inside)]
 
 
 def _a_coupled_sweep(fields: dict[str, Any]) -> _Made:
     target, wrong = _a_reference({"target": fields["target"]})
-    told, problems = _a_sweep({"values": fields["values"]})
-    return {**target, **told}, wrong + problems
+    given, problems = _a_sweep({"values": fields["values"]})
+    return {**target, **given}, wrong + problems
 
 
 def _a_reference(fields: dict[str, Any]) -> _Made:

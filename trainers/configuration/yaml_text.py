@@ -39,7 +39,7 @@ def read_yaml(text: str, origin: str = "config") -> Any:
     """The data of a YAML text.
 
     Raises:
-        ConfigError: it is no YAML, or uses a tag that this project does not have, or not as it is meant.
+        ConfigError: it is not YAML, or uses a tag that this project does not have, or not as it is meant.
     """
     with _refused():
         return TrainingDocument.parse(text, origin).data
@@ -49,7 +49,7 @@ def read_yaml_file(path: str | Path) -> TrainingDocument:
     """What a YAML file says, and where.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or uses a tag that this project does not have; or
+        ConfigError: it cannot be read, is not YAML, or uses a tag that this project does not have; or
             everybody on the machine could have written it, and what it names is imported and called.
     """
     with _refused(str(path)):

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 
 from trainers.configuration.config import Evaluation, Training
 from trainers.distributed.forking import Forking
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.task import Task
 from trainers.task.contract import declared_generators
 
@@ -112,7 +112,7 @@ class TrainingLoader(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
 
-    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
         """Go on from the states of another number of ranks.
 
         Raises:
@@ -123,7 +123,7 @@ class TrainingLoader(ABC):
 def drawn_from(dataset: Any) -> frozenset[str]:
     """The generators that a data set may draw from: seeding them costs more than a sample of a tensor.
 
-    It says so itself by `draws_from`; a list and torch's TensorDataset draw nothing.
+    It says so itself by `rng_sources`; a list and torch's TensorDataset draw nothing.
     """
     while type(dataset) is Subset:
         dataset = dataset.dataset

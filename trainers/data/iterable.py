@@ -23,7 +23,7 @@ from trainers.data.batches import Collate, Group, Micro, TrainingLoader, drawn_f
 from trainers.data.same_data import agree_on_stream
 from trainers.data.sample_content import Content
 from trainers.data.stream_beginning import Beginning, Look
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import SAMPLE, Stream, seed_all
 from trainers.task.own_generators import warn_of_own_generators
 
@@ -55,10 +55,10 @@ _BEGINNING = _Mark(0, {})
 class IterableLoader(TrainingLoader):
     """Of a torch IterableDataset; goes on with as many ranks and workers as before alone."""
 
-    def __init__(self, dataset: Any, training: Training, place: Place, collate: Collate):
+    def __init__(self, dataset: Any, training: Training, context: RankContext, collate: Collate):
         self.dataset = dataset
         self._training = training
-        self._place = place
+        self._context = context
         self._collate = collate
         self._generators = drawn_from(dataset)
         self._beginning = pickle.dumps(dataset.state_dict()) if _keeps_state(dataset) else None
@@ -153,7 +153,7 @@ class IterableLoader(TrainingLoader):
             for step, mark in state["marks"].items()
         }
 
-    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
         """Go on from what another number of ranks had, which cannot be.
 
         Raises:
@@ -162,7 +162,7 @@ class IterableLoader(TrainingLoader):
         self.load_state_dict(states[0])
 
     def _shape(self) -> dict[str, int]:
-        return {"world_size": self._place.world_size, "workers": self._workers}
+        return {"world_size": self._context.world_size, "workers": self._workers}
 
     def _mark(self, epoch: int, consumed: int) -> _Mark:
         if epoch == self._epoch and consumed in self._marks:
@@ -179,14 +179,14 @@ class IterableLoader(TrainingLoader):
     def _look_at(self, beginning: Beginning | None, epoch: int) -> None:
         assert beginning is not None
         self.pair = beginning.pair
-        if self._place.is_main and not _keeps_state(self.dataset):
+        if self._context.is_main and not _keeps_state(self.dataset):
             warn_of_own_generators("train", beginning.drew)
 
         def again() -> list[Content]:
             first = next(iterate(self._loader(epoch, _BEGINNING, looks=True))).first
             return [] if first is None else first.contents
 
-        agree_on_stream(type(self.dataset).__name__, beginning.contents, again, self._place)
+        agree_on_stream(type(self.dataset).__name__, beginning.contents, again, self._context)
 
     def _loader(self, epoch: int, mark: _Mark, looks: bool) -> Any:
         part = _Part(
@@ -197,8 +197,8 @@ class IterableLoader(TrainingLoader):
             beginning=self._beginning,
             epoch=epoch,
             mark=mark,
-            rank=self._place.rank,
-            world_size=self._place.world_size,
+            rank=self._context.rank,
+            world_size=self._context.world_size,
             looks=looks,
         )
         return loader(part, self._training, self._training)
@@ -209,18 +209,18 @@ class IterableLoader(TrainingLoader):
         That is (micro-batches of the next step, which every rank has; samples in those of all ranks), or
         (0, 0) at the end.
         """
-        place = self._place
+        context = self._context
         samples = list(accumulate(batch.samples for batch in ahead))
         mine = [[1, count] for count in samples] + [[0, 0]] * (self._accumulation - len(ahead))
-        group = place.flag_group() if place.distributed else None
-        told = torch.tensor(mine, device=place.device if place.distributed and group is None else None)
-        work = dist.all_reduce(told, group=group, async_op=True) if place.distributed else None
-        ranks = place.world_size if place.distributed else 1
+        group = context.flag_group() if context.distributed else None
+        given = torch.tensor(mine, device=context.device if context.distributed and group is None else None)
+        work = dist.all_reduce(given, group=group, async_op=True) if context.distributed else None
+        ranks = context.world_size if context.distributed else 1
 
         def agreed() -> tuple[int, int]:
             if work is not None:
                 work.wait()
-            everywhere = [count for have, count in told.tolist() if have == ranks]
+            everywhere = [count for have, count in given.tolist() if have == ranks]
             if not everywhere or (self._training.drop_last and len(everywhere) < self._accumulation):
                 return 0, 0
             return len(everywhere), everywhere[-1]
@@ -228,11 +228,11 @@ class IterableLoader(TrainingLoader):
         return agreed
 
     def _nothing(self) -> str:
-        parts = self._place.world_size * self._workers
+        parts = self._context.world_size * self._workers
         leave = ", or leave drop_last out" if self._training.drop_last else ""
         return (
             f"data: the training set {type(self.dataset).__name__} has too little for every rank to take one "
-            f"step: {self._place.world_size} ranks x {self._workers} workers read {parts} parts of it in "
+            f"step: {self._context.world_size} ranks x {self._workers} workers read {parts} parts of it in "
             f"batches of {self._training.batch_size}; take fewer ranks, fewer workers or a smaller "
             f"batch_size{leave}"
         )
@@ -349,6 +349,6 @@ def _hidden_worker() -> int:
     A set that deals its elements out over workers itself, as torch's guide shows, would do so on top of
     what is done here, and most of it would never be seen.
     """
-    told = get_worker_info()
+    given = get_worker_info()
     torch_worker._worker_info = None
-    return 0 if told is None else told.id
+    return 0 if given is None else given.id

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from trainers.configuration.fields import ConfigError
-from trainers.data.sampling import Deal
+from trainers.data.sampling import ShardPlan
 from trainers.distributed.permutation import Permutation
 from trainers.distributed.randomness import ORDER, derived
 from trainers.task.contract import in_words
@@ -26,7 +26,7 @@ _SAMPLES = 64
 """And so many samples at least: of fewer there are too few that are alike."""
 
 
-class Listed:
+class FixedOrder:
     """An epoch's order, written down."""
 
     def __init__(self, order: Tensor):
@@ -44,7 +44,7 @@ def lengths_of(dataset: Any) -> Tensor | None:
     A part of a set has those of its samples.
 
     Raises:
-        ConfigError: these are no whole numbers, one of each sample.
+        ConfigError: these are not whole numbers, one of each sample.
     """
     said = getattr(dataset, "lengths", None)
     if said is None:
@@ -72,7 +72,9 @@ def longest_first(lengths: Tensor) -> list[int]:
     return found
 
 
-def arranged(lengths: Tensor, dealt: Deal, order: Permutation, seed: int, epoch: int) -> Listed:
+def length_bucketed(
+    lengths: Tensor, plan: ShardPlan, order: Permutation, seed: int, epoch: int
+) -> FixedOrder:
     """An epoch's order in which micro-batches have samples of similar lengths, on every rank.
 
     Parts of the random `order` are sorted, but for a little chance in small sets, and cut into global
@@ -82,38 +84,38 @@ def arranged(lengths: Tensor, dealt: Deal, order: Permutation, seed: int, epoch:
     micro-batches, it has short ones as well.
     """
     generator = torch.Generator().manual_seed(derived(ORDER, seed, epoch, 1))
-    whole = min(dealt.even_from, dealt.steps, dealt.length // dealt.global_batch)
-    taken = order.tensor()[: dealt.bounds(dealt.steps - 1)[1]]
-    sorted_, rest = _sorted(lengths, dealt, taken, whole, generator)
+    whole = min(plan.even_from, plan.steps, plan.length // plan.global_batch)
+    taken = order.tensor()[: plan.bounds(plan.steps - 1)[1]]
+    sorted_, rest = _sorted(lengths, plan, taken, whole, generator)
     batches = sorted_[torch.randperm(whole, generator=generator)]
-    parts = [_turned(batches[:, _places(dealt, 0)], dealt.world_size, generator)] if whole else []
-    parts += [run[_places(dealt, step)] for step, run in zip(range(whole, dealt.steps), rest, strict=True)]
-    return Listed(torch.cat([part.flatten() for part in parts]))
+    parts = [_turned(batches[:, _places(plan, 0)], plan.world_size, generator)] if whole else []
+    parts += [run[_places(plan, step)] for step, run in zip(range(whole, plan.steps), rest, strict=True)]
+    return FixedOrder(torch.cat([part.flatten() for part in parts]))
 
 
 def _sorted(
-    lengths: Tensor, dealt: Deal, taken: Tensor, whole: int, generator: torch.Generator
+    lengths: Tensor, plan: ShardPlan, taken: Tensor, whole: int, generator: torch.Generator
 ) -> tuple[Tensor, list[Tensor]]:
     """The samples of the whole global batches (number, samples), sorted, and those of the smaller steps.
 
     Each of these is a run of the last part, at a place that is drawn.
     """
-    sizes = [dealt.samples(step) for step in range(whole, dealt.steps)]
-    windows = _windows(whole, dealt.global_batch, len(taken))
-    ends = [whole * (number + 1) // windows * dealt.global_batch for number in range(windows)]
+    sizes = [plan.samples(step) for step in range(whole, plan.steps)]
+    windows = _windows(whole, plan.global_batch, len(taken))
+    ends = [whole * (number + 1) // windows * plan.global_batch for number in range(windows)]
     ends[-1] = len(taken)
     window = torch.bucketize(torch.arange(len(taken)), torch.tensor(ends), right=True)
     found = taken[(window * (lengths.max() + 1) + lengths[taken]).argsort(stable=True)]
     if windows == 1:
-        found = found[_near_by(len(found), dealt.global_batch, generator)]
+        found = found[_near_by(len(found), plan.global_batch, generator)]
     rest = []
     begin = ends[-2] if windows > 1 else 0
     for size in sizes:
-        batches = (len(found) - begin - size) // dealt.global_batch
-        first = begin + int(torch.randint(batches + 1, (), generator=generator)) * dealt.global_batch
+        batches = (len(found) - begin - size) // plan.global_batch
+        first = begin + int(torch.randint(batches + 1, (), generator=generator)) * plan.global_batch
         rest.append(_by_length(found[first : first + size].unsqueeze(0), lengths).squeeze(0))
         found = torch.cat([found[:first], found[first + size :]])
-    return _by_length(found.view(whole, dealt.global_batch), lengths), rest
+    return _by_length(found.view(whole, plan.global_batch), lengths), rest
 
 
 def _near_by(number: int, global_batch: int, generator: torch.Generator) -> Tensor:
@@ -134,19 +136,19 @@ def _windows(whole: int, global_batch: int, samples: int) -> int:
     return max(1, min(wanted, samples // _SAMPLES, whole // _LEAST))
 
 
-def _places(dealt: Deal, step: int) -> Tensor:
+def _places(plan: ShardPlan, step: int) -> Tensor:
     """Which of a step's sorted samples comes first, second …: ranks take turns, and each its neighbours.
 
     Every second micro-batch is dealt from the last rank to the first.
     """
-    shares = [dealt.micros(step, rank) for rank in range(dealt.world_size)]
-    found = torch.empty(dealt.samples(step), dtype=torch.int64)
+    shares = [plan.micros(step, rank) for rank in range(plan.world_size)]
+    found = torch.empty(plan.samples(step), dtype=torch.int64)
     begun = 0
     for number in range(len(shares[0])):
-        ranks = range(dealt.world_size)
+        ranks = range(plan.world_size)
         for rank in reversed(ranks) if number % 2 else ranks:
             size = shares[rank][number]
-            at = rank + dealt.world_size * (sum(shares[rank][:number]) + torch.arange(size))
+            at = rank + plan.world_size * (sum(shares[rank][:number]) + torch.arange(size))
             found[at] = begun + torch.arange(size)
             begun += size
     return found

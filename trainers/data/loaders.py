@@ -23,10 +23,10 @@ from trainers.data.batches import (
     loader,
 )
 from trainers.data.iterable import IterableLoader
-from trainers.data.length_batching import arranged, lengths_of, longest_first
-from trainers.data.sampling import Deal, Order, deal, micro_batches, order_of
+from trainers.data.length_batching import length_bucketed, lengths_of, longest_first
+from trainers.data.sampling import Order, ShardPlan, micro_batches, order_of, shard
 from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, SAMPLE, Stream, seed_all
 from trainers.task import Splits
 
@@ -50,20 +50,20 @@ Wanted: TypeAlias = "tuple[int, list[int]]"
 class MapLoader(TrainingLoader):
     """Of a data set with a length and an index; all that it does follows from (seed, epoch, step)."""
 
-    def __init__(self, dataset: Any, training: Training, place: Place, collate: Collate):
+    def __init__(self, dataset: Any, training: Training, context: RankContext, collate: Collate):
         self.dataset = dataset
-        self._rank = place.rank
-        self._deal = deal(
+        self._rank = context.rank
+        self._deal = shard(
             _length(dataset, "or make it a torch IterableDataset"),
             training.batch_size,
             training.gradient_accumulation_steps,
-            place.world_size,
+            context.world_size,
             drop_last=training.drop_last,
         )
-        self._batches = _MicroBatches(self._deal, training, place.rank, lengths_of(dataset))
+        self._batches = _MicroBatches(self._deal, training, context.rank, lengths_of(dataset))
         seeded = Seeded(dataset, training.seed, draws(collate))
         self._loader = loader(seeded, training, training, self._batches, collate)
-        _tell_of_dropped(self._deal, training, place)
+        _tell_of_dropped(self._deal, training, context)
 
     @property
     def steps(self) -> int:
@@ -135,7 +135,7 @@ class EvaluationLoader:
 
 
 def loaders(
-    splits: Splits, config: Config, place: Place, collate: Collate, *, whole: bool
+    splits: Splits, config: Config, context: RankContext, collate: Collate, *, whole: bool
 ) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
     """A rank's loaders of the training, validation and test set.
 
@@ -143,22 +143,24 @@ def loaders(
     the whole set.
     """
     training, all_of_it = config.training, {"rank": 0, "world_size": 1}
-    share = all_of_it if whole else {"rank": place.rank, "world_size": place.world_size}
+    share = all_of_it if whole else {"rank": context.rank, "world_size": context.world_size}
     return (
-        training_loader(splits.train, training, place, collate),
+        training_loader(splits.train, training, context, collate),
         evaluation_loader(splits.validation, config.validation, training, collate, **share),
         evaluation_loader(splits.test, config.testing, training, collate, **all_of_it),
     )
 
 
-def training_loader(dataset: Any, training: Training, place: Place, collate: Collate) -> TrainingLoader:
+def training_loader(
+    dataset: Any, training: Training, context: RankContext, collate: Collate
+) -> TrainingLoader:
     """This rank's loader of the training set: map-style, or a torch IterableDataset.
 
     Raises:
         ConfigError: its samples make no step, or it is neither.
     """
     kind = IterableLoader if isinstance(dataset, IterableDataset) else MapLoader
-    return kind(dataset, training, place, collate)
+    return kind(dataset, training, context, collate)
 
 
 def evaluation_loader(
@@ -250,8 +252,8 @@ class Seeded(Dataset[Any]):
 class _MicroBatches(Sampler[Wanted]):
     """A rank's micro-batches of the epoch that is set, without the steps that are consumed."""
 
-    def __init__(self, dealt: Deal, training: Training, rank: int, lengths: Tensor | None):
-        self._deal = dealt
+    def __init__(self, plan: ShardPlan, training: Training, rank: int, lengths: Tensor | None):
+        self._deal = plan
         self._training = training
         self._rank = rank
         self._lengths = lengths
@@ -262,7 +264,7 @@ class _MicroBatches(Sampler[Wanted]):
         epoch, training = self.epoch, self._training
         order: Order | range = order_of(self._deal.length, training.seed, epoch, shuffle=training.shuffle)
         if self._lengths is not None and isinstance(order, Permutation):
-            order = arranged(self._lengths, self._deal, order, training.seed, epoch)
+            order = length_bucketed(self._lengths, self._deal, order, training.seed, epoch)
         for indices in micro_batches(self._deal, order, self._rank, self.consumed):
             yield epoch, indices
 
@@ -292,16 +294,16 @@ class _Share(Sampler[Wanted]):
             yield 0, list(self.samples(number))
 
 
-def _tell_of_dropped(dealt: Deal, training: Training, place: Place) -> None:
-    left = dealt.length - dealt.bounds(dealt.steps - 1)[1]
-    if left and not training.drop_last and place.is_main:
+def _tell_of_dropped(plan: ShardPlan, training: Training, context: RankContext) -> None:
+    left = plan.length - plan.bounds(plan.steps - 1)[1]
+    if left and not training.drop_last and context.is_main:
         logging.getLogger(__name__).warning(
             "The last %d of %d training samples are left out of each epoch (others, where it is shuffled): "
             "on %d ranks they %s. Change training.batch_size or the number of ranks to have all",
             left,
-            dealt.length,
-            place.world_size,
+            plan.length,
+            context.world_size,
             "leave some with no sample"
-            if dealt.batch_size == 1
+            if plan.batch_size == 1
             else "make micro-batches of fewer than two samples, on which BatchNorm cannot train",
         )

@@ -20,7 +20,7 @@ from trainers.data.batches import Batch, Collate, FirstBatch, Pair, draws, itera
 from trainers.data.loaders import Seeded, evaluation_order
 from trainers.data.same_data import agree_on_samples
 from trainers.data.sample_content import Content, content
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, ORDER, Stream, derived, undisturbed
 from trainers.task import Splits
 from trainers.task.own_generators import drawing, warn_of_own_generators
@@ -42,7 +42,7 @@ class Probed(NamedTuple):
     """Of the validation and the test set, by name."""
 
 
-def probed(splits: Splits, config: Config, place: Place, collate: Collate) -> Probed:
+def probed(splits: Splits, config: Config, context: RankContext, collate: Collate) -> Probed:
     """Read the sets, and see that all ranks have the same; all of them must call it.
 
     Nothing is read where `training.check_first_step` is false.
@@ -65,10 +65,10 @@ def probed(splits: Splits, config: Config, place: Place, collate: Collate) -> Pr
     }
     for each in sets.values():
         each.read()
-    if place.is_main:
+    if context.is_main:
         for name, each in sets.items():
             warn_of_own_generators(name, each.drew)
-    agree_on_samples({name: each.contents for name, each in sets.items()}, place)
+    agree_on_samples({name: each.contents for name, each in sets.items()}, context)
     pair = sets["train"].pair if "train" in sets else None
     return Probed(pair, {name: each.first for name, each in sets.items() if each.first is not None})
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 from trainers.data.length_batching import lengths_of
 from trainers.data.sample_content import Content
 from trainers.distributed.agreement import agree, refuse
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.task import Splits
 
 
-def agree_on_sizes(splits: Splits, place: Place) -> None:
+def agree_on_sizes(splits: Splits, context: RankContext) -> None:
     """See that the task has made data sets alike on all ranks; all of them must call it.
 
     Of the same sizes, that is, and of samples as long, where that decides who gets which.
@@ -30,10 +30,12 @@ def agree_on_sizes(splits: Splits, place: Place) -> None:
         if lengths is not None:
             digest = hashlib.sha256(lengths.numpy().tobytes()).hexdigest()
             sizes[f"SHA-256 of the lengths of build_data's {name}"] = digest
-    agree(sizes, place, "every rank must make the same data sets, of which the trainer deals out the samples")
+    agree(
+        sizes, context, "every rank must make the same data sets, of which the trainer deals out the samples"
+    )
 
 
-def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], place: Place) -> None:
+def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], context: RankContext) -> None:
     """See that all ranks have read the same: samples by their set's name and their index.
 
     What one of them has not read is not compared.
@@ -41,11 +43,11 @@ def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], place: Place) ->
     Raises:
         ConfigError: they have not; on all ranks.
     """
-    if not place.distributed or place.world_size == 1:
+    if not context.distributed or context.world_size == 1:
         return
-    main = cast("Mapping[str, Mapping[int, Content]]", place.from_main(mine))
+    main = cast("Mapping[str, Mapping[int, Content]]", context.from_main(mine))
     found = [
-        f"sample {at} of build_data's {name}: has {here} on rank {place.rank}, but {there} on rank 0"
+        f"sample {at} of build_data's {name}: has {here} on rank {context.rank}, but {there} on rank 0"
         for name, samples in mine.items()
         for at, here in samples.items()
         if (there := main.get(name, {}).get(at)) is not None and not here.same(there)
@@ -55,11 +57,11 @@ def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], place: Place) ->
         "shuffles or draws in build_data (numpy.random.default_rng(0), random.Random(0)), sort what a folder "
         "or a set lists, and do not divide samples by rank"
     )
-    refuse(_the_first(found, sum(map(len, mine.values())), "samples"), place, how)
+    refuse(_the_first(found, sum(map(len, mine.values())), "samples"), context, how)
 
 
 def agree_on_stream(
-    name: str, mine: Sequence[Content], again: Callable[[], Sequence[Content]], place: Place
+    name: str, mine: Sequence[Content], again: Callable[[], Sequence[Content]], context: RankContext
 ) -> None:
     """See that the stream `name` begins alike on all ranks; all of them must call it.
 
@@ -68,16 +70,16 @@ def agree_on_stream(
     Raises:
         ConfigError: it begins otherwise; on all ranks.
     """
-    if not place.distributed or place.world_size == 1:
+    if not context.distributed or context.world_size == 1:
         return
-    main = cast("Sequence[Content]", place.from_main(mine))
+    main = cast("Sequence[Content]", context.from_main(mine))
     other = any(not here.same(there) for here, there in zip(mine, main, strict=False))
-    if not place.anywhere(other):
+    if not context.anywhere(other):
         return
     steady = [here.same(once_more) for here, once_more in zip(mine, again(), strict=False)]
-    steady_there = cast("Sequence[bool]", place.from_main(steady))
+    steady_there = cast("Sequence[bool]", context.from_main(steady))
     found = [
-        f"element {at} of the training set {name}: has {here} on rank {place.rank}, but {there} on rank 0"
+        f"element {at} of the training set {name}: has {here} on rank {context.rank}, but {there} on rank 0"
         for at, (here, there, *both) in enumerate(zip(mine, main, steady, steady_there, strict=False))
         if all(both) and not here.same(there)
     ]
@@ -87,7 +89,7 @@ def agree_on_stream(
         "and most of it never seen: yield all on every rank, or write shard(num_shards=, index=); and seed "
         "what shuffles"
     )
-    refuse(_the_first(found, len(steady), "elements"), place, how)
+    refuse(_the_first(found, len(steady), "elements"), context, how)
 
 
 def _the_first(found: list[str], compared: int, what: str) -> list[str]:

@@ -10,7 +10,7 @@ from trainers.distributed.permutation import AT_ONCE, Permutation
 from trainers.distributed.randomness import ORDER, derived
 
 
-class Deal(NamedTuple):
+class ShardPlan(NamedTuple):
     """An epoch of `length` samples cut into steps of `global_batch`, for any number of ranks."""
 
     length: int
@@ -47,7 +47,7 @@ class Deal(NamedTuple):
         return self.micros(step, self.world_size - 1)[-1]
 
 
-def deal(length: int, batch_size: int, accumulation: int, world_size: int, *, drop_last: bool) -> Deal:
+def shard(length: int, batch_size: int, accumulation: int, world_size: int, *, drop_last: bool) -> ShardPlan:
     """Cut an epoch into steps.
 
     Each takes a global batch of batch_size * accumulation * world_size samples, and the last one what
@@ -62,7 +62,7 @@ def deal(length: int, batch_size: int, accumulation: int, world_size: int, *, dr
         raise ConfigError(["data: the training set is empty"])
     global_batch = batch_size * accumulation * world_size
     whole, rest = divmod(length, global_batch)
-    only_whole = Deal(length, global_batch, batch_size, world_size, whole, whole)
+    only_whole = ShardPlan(length, global_batch, batch_size, world_size, whole, whole)
     if drop_last and not whole:
         raise ConfigError(
             [
@@ -109,21 +109,21 @@ def order_of(length: int, seed: int, epoch: int, *, shuffle: bool) -> Permutatio
     return Permutation(length, derived(ORDER, seed, epoch)) if shuffle else range(length)
 
 
-def micro_batches(dealt: Deal, order: Order | range, rank: int, consumed: int) -> Iterator[list[int]]:
+def micro_batches(plan: ShardPlan, order: Order | range, rank: int, consumed: int) -> Iterator[list[int]]:
     """A rank's micro-batches of the steps after `consumed`: every world_size-th sample of each step."""
-    many = max(1, AT_ONCE * dealt.world_size // dealt.global_batch)
-    for first in range(consumed, dealt.steps, many):
-        steps = range(first, min(first + many, dealt.steps))
-        places = [place for step in steps for place in _share(dealt, step, rank)]
+    many = max(1, AT_ONCE * plan.world_size // plan.global_batch)
+    for first in range(consumed, plan.steps, many):
+        steps = range(first, min(first + many, plan.steps))
+        places = [place for step in steps for place in _share(plan, step, rank)]
         samples = places if isinstance(order, range) else order.at(places)
         at = 0
         for step in steps:
-            for size in dealt.micros(step, rank):
+            for size in plan.micros(step, rank):
                 yield samples[at : at + size]
                 at += size
 
 
-def _share(dealt: Deal, step: int, rank: int) -> range:
+def _share(plan: ShardPlan, step: int, rank: int) -> range:
     """A rank's places in the epoch's order in a step."""
-    first, last = dealt.bounds(step)
-    return range(first + rank, last, dealt.world_size)
+    first, last = plan.bounds(step)
+    return range(first + rank, last, plan.world_size)

@@ -7,38 +7,38 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 
 _SHOWN = 8
 """Lines of a message."""
 
 
-def agree(mine: Mapping[str, Any], place: Place, how: str) -> None:
+def agree(mine: Mapping[str, Any], context: RankContext, how: str) -> None:
     """See that all ranks hold the same values; all of them must call it. `how`: what to do about it.
 
     Raises:
         ConfigError: they do not; on all ranks.
     """
-    if not place.distributed or place.world_size == 1:
+    if not context.distributed or context.world_size == 1:
         return
-    main = place.from_main(mine)
+    main = context.from_main(mine)
     assert isinstance(main, Mapping)
-    refuse(_differences(mine, main, place), place, how)
+    refuse(_differences(mine, main, context), context, how)
 
 
-def refuse(found: list[str], place: Place, how: str) -> None:
+def refuse(found: list[str], context: RankContext, how: str) -> None:
     """Refuse what any rank has found; all of them must call it.
 
     Raises:
         ConfigError: one has found something; on all ranks.
     """
-    every = place.gather_on_main(found[:_SHOWN])
-    place.decided(lambda: _check(every, how))
+    every = context.gather_on_main(found[:_SHOWN])
+    context.on_main(lambda: _check(every, how))
 
 
-def _differences(mine: Mapping[str, Any], main: Mapping[str, Any], place: Place) -> list[str]:
+def _differences(mine: Mapping[str, Any], main: Mapping[str, Any], context: RankContext) -> list[str]:
     return [
-        f"{name}: is {_words(name, mine)} on rank {place.rank}, but {_words(name, main)} on rank 0"
+        f"{name}: is {_words(name, mine)} on rank {context.rank}, but {_words(name, main)} on rank 0"
         for name in dict.fromkeys([*main, *mine])
         if (name in mine, mine.get(name)) != (name in main, main.get(name))
     ]

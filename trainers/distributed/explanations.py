@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trainers.configuration.fields import UserError
 
 if TYPE_CHECKING:
-    from trainers.distributed.health_check import RollCall
+    from trainers.distributed.health_check import RankHealthCheck
     from trainers.distributed.process_group import RanksLost
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -79,7 +79,7 @@ def module_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
 
 
-def missing_ranks(error: BaseException, call: RollCall, waits_for: str | None = None) -> RanksLost:
+def missing_ranks(error: BaseException, call: RankHealthCheck, waits_for: str | None = None) -> RanksLost:
     """Which ranks are missing, where a collective has failed on this one; `waits_for`: what, if known."""
     from trainers.distributed.process_group import RanksLost
 

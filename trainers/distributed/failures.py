@@ -23,10 +23,10 @@ from launcher.ranks import RankEnv
 from trainers.distributed.explanations import brief, explained, missing_ranks, place_of
 
 if TYPE_CHECKING:
-    from trainers.distributed.health_check import RollCall
-    from trainers.distributed.process_group import Place
+    from trainers.distributed.health_check import RankHealthCheck
+    from trainers.distributed.process_group import RankContext
 
-Rank: TypeAlias = "RankEnv | Place"
+Rank: TypeAlias = "RankEnv | RankContext"
 OwnWords: TypeAlias = Callable[[str], str]
 Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 """As sys.excepthook."""
@@ -90,7 +90,7 @@ def leave(me: Rank, *, at_once: bool) -> NoReturn:
     """
     if me.world_size == 1:
         sys.exit(1)
-    call = _roll_call()
+    call = _health_check()
     if not at_once:
         time.sleep(_MOMENT)
     elif call is not None:
@@ -104,7 +104,7 @@ def report(error: Exception, me: Rank, folder: str | None, own_words: OwnWords =
     `own_words` are a system's, and `folder` is training.path, once known. Of ranks that have the same error
     one says it in full, the others in a line. Ranks that will wait for this one are told.
     """
-    call = _roll_call()
+    call = _health_check()
     if call is not None:
         error = _with_names(error, call)
     explanation = explained(error, folder)
@@ -130,7 +130,7 @@ def words(text: str) -> list[str]:
     return [f"castoff train: {line}" for line in text.splitlines()]
 
 
-def _teller(error: Exception, known: str | None, me: Rank, call: RollCall | None) -> int | None:
+def _teller(error: Exception, known: str | None, me: Rank, call: RankHealthCheck | None) -> int | None:
     """The rank that says it in full; None where it may be this one, and may be rank 0."""
     told_by = getattr(error, "told_by", None)
     if told_by is not None:
@@ -170,7 +170,7 @@ def _in_a_line(text: str, count: int, teller: int | None) -> str:
     return short if count == 1 else f"{short} (and {count - 1} more)"
 
 
-def _with_names(error: Exception, call: RollCall) -> Exception:
+def _with_names(error: Exception, call: RankHealthCheck) -> Exception:
     """Where a collective has failed: which ranks are missing."""
     from trainers.distributed.process_group import RanksLost, of_a_collective
 
@@ -179,13 +179,13 @@ def _with_names(error: Exception, call: RollCall) -> Exception:
     return missing_ranks(error, call)
 
 
-def _roll_call() -> RollCall | None:
+def _health_check() -> RankHealthCheck | None:
     """What other ranks are told by; None where there are none, or they have not met."""
     if "torch" not in sys.modules:
         return None
-    from trainers.distributed.process_group import roll_call
+    from trainers.distributed.process_group import health_check
 
-    return roll_call()
+    return health_check()
 
 
 def _say_who_ends(error: KeyboardInterrupt | SystemExit, me: Rank) -> None:
@@ -201,7 +201,7 @@ def _say_who_ends(error: KeyboardInterrupt | SystemExit, me: Rank) -> None:
         what = f"sys.exit({error.code!r})"
     said = f"{what} {place_of(error)}"
     _write(_marked(said, me))
-    call = _roll_call()
+    call = _health_check()
     if call is not None:
         call.ended(said)
 
@@ -242,7 +242,7 @@ def _thread_ended(before: Callable[[Any], Any], me: Rank, ended: threading.Excep
         before(ended)
         return
     name = "a thread" if ended.thread is None else ended.thread.name
-    call = _roll_call()
+    call = _health_check()
     teller = me.rank if call is None else call.first_to_tell(_key(error, None))
     if teller == me.rank:
         _write([f"[rank{me.rank}]: Exception in thread {name}:", *_traceback(error, me)])

@@ -51,12 +51,12 @@ class Forking(ForkContext):
     Process = _Process
 
 
-def _begins(pid: int, told: Connection) -> bool:
+def _begins(pid: int, given: Connection) -> bool:
     """Whether a child comes to its first line, or has ended; False: it sleeps before that."""
     asleep = 0
     while asleep < _LOOKS:
         state = _state(pid)
-        if told.poll(_LOOK_EVERY) or state == "Z":
+        if given.poll(_LOOK_EVERY) or state == "Z":
             return True
         asleep = asleep + 1 if state == "S" else 0
     return False

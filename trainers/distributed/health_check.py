@@ -63,7 +63,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether a rank has told of an error of its own, to which the others' come."""
 
 
-class RollCall:
+class RankHealthCheck:
     """This rank's part in it.
 
     `keeper`: who answers for the store, and on which host; `collectives`: how many this rank has begun.
@@ -322,7 +322,7 @@ def _within(seconds: float, function: Callable[[], Given]) -> Given:
     """What a function gives, if it does in time: a request to a store that is stopped never ends.
 
     Raises:
-        TimeoutError: it does not; a thread of its own goes on waiting.
+        TimeoutError: it does not; a thread of its own keeps waiting.
     """
     outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
 

@@ -26,8 +26,8 @@ def on_one_host(me: RankEnv, rank: int, world_size: int, master_addr: str) -> bo
     if _is_loopback(master_addr):
         return True
     # A guess at LOCAL_WORLD_SIZE, where somebody's own script sets RANK and no more, may differ by rank.
-    told = me.starter != "environment" or me.sources.get("local_world_size") == "LOCAL_WORLD_SIZE"
-    return told and (me.rank, me.world_size, me.local_world_size) == (rank, world_size, world_size)
+    given = me.starter != "environment" or me.sources.get("local_world_size") == "LOCAL_WORLD_SIZE"
+    return given and (me.rank, me.world_size, me.local_world_size) == (rank, world_size, world_size)
 
 
 def _is_loopback(name: str) -> bool:

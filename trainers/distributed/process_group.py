@@ -23,7 +23,7 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, UserError
 from trainers.distributed.devices import limit_memory
 from trainers.distributed.explanations import brief
-from trainers.distributed.health_check import RollCall, Verdict
+from trainers.distributed.health_check import RankHealthCheck, Verdict
 from trainers.distributed.one_host import meeting_store, on_one_host, stay_within
 
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
@@ -32,7 +32,7 @@ _BY_GLOO = re.compile("gloo|application timeout caused pair closure", re.IGNOREC
 """The latter without its name, on a rank whose connection another thread has given up."""
 
 _BACKSTOP = 60.0
-"""Seconds by which NCCL waits longer than `Watch`: its watchdog ends the process without a word of ours."""
+"""Seconds by which NCCL waits longer than `Watchdog`: its watchdog ends the process without a word of ours."""
 
 Decided = TypeVar("Decided")
 
@@ -70,7 +70,7 @@ def of_a_collective(error: BaseException) -> bool:
     return by_gloo or isinstance(error, dist.DistError)
 
 
-class Place:
+class RankContext:
     """This process among the ranks, and its device."""
 
     def __init__(self, rank: int, world_size: int, device: torch.device, *, alone: bool = False):
@@ -142,7 +142,7 @@ class Place:
         dist.broadcast_object_list(held, src=0, device=self.device)
         return held[0]
 
-    def decided(self, decide: Callable[[], Decided]) -> Decided:
+    def on_main(self, decide: Callable[[], Decided]) -> Decided:
         """What rank 0 decides, on all ranks; an error of rank 0's is raised on each of them."""
         value: Decided | None = None
         error: Exception | None = None
@@ -151,10 +151,10 @@ class Place:
                 value = decide()
             except Exception as met:  # noqa: BLE001  # whatever it is, nobody may wait for rank 0
                 error = met
-        told = self.from_main((value, None if error is None else _portable(error)))
+        given = self.from_main((value, None if error is None else _portable(error)))
         if error is not None:
             raise error
-        value, error = cast("tuple[Decided, Exception | None]", told)
+        value, error = cast("tuple[Decided, Exception | None]", given)
         if error is not None:
             vars(error)["told_by"] = 0  # whose traceback says where
             raise error
@@ -168,7 +168,7 @@ class Place:
         try:
             dist.barrier(self.flag_group())
         except RuntimeError as error:
-            call = self.roll_call()
+            call = self.health_check()
             if call is None or not of_a_collective(error):
                 raise
             verdict = call.hold("waits", self.waits_for)
@@ -176,9 +176,9 @@ class Place:
         finally:
             self.waits_for = None
 
-    def roll_call(self) -> RollCall | None:
+    def health_check(self) -> RankHealthCheck | None:
         """What names the ranks that are missing; None where there are no others."""
-        return None if self._alone else roll_call()
+        return None if self._alone else health_check()
 
     def set_timeout(self, seconds: float) -> None:
         """How long this rank waits for others from now on, where the backend can be told."""
@@ -221,12 +221,12 @@ def initialize_ddp(
     *,
     device: str = "auto",
     timeout: float = 1800.0,
-) -> Place:
+) -> RankContext:
     """Join the process group as `rank` of `worldsize`, and take this rank's device.
 
     Where castoff, torchrun or another starter has told this process its rank and where to meet,
     that stands: `master_addr` and `master_port` count only without (multiprocessing.spawn, say).
-    `timeout`: seconds that ranks wait for each other, until a `Watch` says otherwise.
+    `timeout`: seconds that ranks wait for each other, until a `Watchdog` says otherwise.
 
     Raises:
         DistributedError: the starter says another rank or size, the device or backend is not there, or
@@ -236,7 +236,7 @@ def initialize_ddp(
         raise DistributedError("this process has joined a group already; call cleanup_ddp() first")
     me = RankEnv.detect()
     chosen = choose_device(device, local_rank(me, rank, worldsize), me.device if _is(me, rank) else None)
-    meet(os.environ, me, rank, worldsize, master_addr, str(master_port))
+    rendezvous(os.environ, me, rank, worldsize, master_addr, str(master_port))
     if chosen.type not in ("cpu", "mps"):
         torch.accelerator.set_device_index(chosen.index)  # before the group: the other order hangs
     used = backend_for(backend, chosen)
@@ -270,8 +270,8 @@ def initialize_ddp(
             "nothing else uses there, and that other hosts reach it"
         ) from error
     if worldsize > 1:
-        _roll_call()  # now, so that every rank has left word of its host
-    return Place(rank, worldsize, chosen)
+        _health_check()  # now, so that every rank has left word of its host
+    return RankContext(rank, worldsize, chosen)
 
 
 def _store(
@@ -308,20 +308,20 @@ def record_flights(environ: MutableMapping[str, str]) -> None:
     environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
 
 
-def roll_call() -> RollCall | None:
+def health_check() -> RankHealthCheck | None:
     """What this process tells other ranks by; None where it has met none."""
     met = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-    return _roll_call() if met else None
+    return _health_check() if met else None
 
 
 @cache
-def _roll_call() -> RollCall:
+def _health_check() -> RankHealthCheck:
     """This process's part in it, for as long as it is in the group."""
     keeper = f"rank 0 ({os.environ.get('MASTER_ADDR', 'its host')})"
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         keeper = f"torchrun's agent on {os.environ.get('MASTER_ADDR', 'the first host')}"
     rank, size, host = dist.get_rank(), dist.get_world_size(), socket.gethostname()
-    return RollCall(_get_default_store(), rank, size, host, keeper, _collectives)
+    return RankHealthCheck(_get_default_store(), rank, size, host, keeper, _collectives)
 
 
 def _collectives() -> int:
@@ -335,12 +335,12 @@ def _collectives() -> int:
 
 def cleanup_ddp() -> None:
     """Leave the process group; harmless where there is none."""
-    _roll_call.cache_clear()  # it holds the group's store
+    _health_check.cache_clear()  # it holds the group's store
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
 
-def meet(
+def rendezvous(
     environ: MutableMapping[str, str],
     me: RankEnv,
     rank: int,
@@ -419,7 +419,7 @@ def device_ids(device: torch.device) -> list[int] | None:
     return None if device.type in ("cpu", "mps") else [device.index]
 
 
-def place_of(rank: int, config: Config) -> Place:
+def context_of(rank: int, config: Config) -> RankContext:
     """The place of a rank that has joined its group, if it is one of several.
 
     Raises:
@@ -445,4 +445,4 @@ def place_of(rank: int, config: Config) -> Place:
     device = choose_device(config.training.device, local_rank(me, rank, size), me.device if mine else None)
     if config.training.max_memory_per_gpu is not None:
         limit_memory(device, config.training.max_memory_per_gpu)
-    return Place(rank, size, device)
+    return RankContext(rank, size, device)

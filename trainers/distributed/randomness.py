@@ -1,7 +1,7 @@
 """Random streams as functions of what is known: no state of a generator is ever saved.
 
 A step's stream follows from (seed, rank, step) and a sample's from (seed, epoch, index), so a run
-that goes on from a checkpoint draws what it would have drawn, with any number of loader workers.
+that resumes from a checkpoint draws what it would have drawn, with any number of loader workers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def seed_all(seed: int, generators: Collection[str] = GENERATORS) -> None:
             numpy.random.seed(seed & 0xFFFFFFFF)
 
 
-def standing(generators: Collection[str]) -> dict[str, object]:
+def rng_state(generators: Collection[str]) -> dict[str, object]:
     """Where the generators of these libraries stand, to be compared."""
     found: dict[str, object] = {}
     if "torch" in generators:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 
 DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
@@ -65,16 +65,16 @@ class StoppedInside(Exception):
 class Stopping:
     """Whether the ranks, together, should stop at this step boundary."""
 
-    def __init__(self, place: Place, environ: Mapping[str, str] | None = None):
+    def __init__(self, context: RankContext, environ: Mapping[str, str] | None = None):
         environ = os.environ if environ is None else environ
-        self._place = place
+        self._context = context
         self._deadline = _number(environ.get("CASTOFF_DEADLINE"))
         grace = _number(environ.get("CASTOFF_GRACE"))
         self._grace = DEFAULT_GRACE if grace is None else grace
         self._file = environ.get("CASTOFF_STOP_FILE")
         # castoff's own starter sees one host alone, and asks there.
         first_here = environ.get("CASTOFF_STARTER") == "local" and environ.get("LOCAL_RANK") == "0"
-        self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if place.is_main or first_here else None
+        self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if context.is_main or first_here else None
         self._looked = float("-inf")
         self._asked: str | None = None
         self._interrupted: float | None = None  # when the first Ctrl-C came
@@ -140,11 +140,11 @@ class Stopping:
 
     def _on_device(self) -> bool:
         """Whether the accelerators carry the messages, for want of a CPU group."""
-        return self._place.distributed and self._place.flag_group() is None
+        return self._context.distributed and self._context.flag_group() is None
 
     def asked(self) -> str | None:
         """Why this rank would stop; None while it would not."""
-        if self._asked is None and self._place.is_main:
+        if self._asked is None and self._context.is_main:
             now = time.monotonic()
             if now - self._looked >= _LOOK_EVERY:
                 self._looked = now
@@ -160,18 +160,18 @@ class Stopping:
             self._rest -= 1
             return False
         mine = self.asked() is not None
-        if not self._place.distributed or self._place.world_size == 1:
+        if not self._context.distributed or self._context.world_size == 1:
             return mine
         self._hear()
         if self._all_stop or self._rest > 0:
             return self._all_stop
-        group = self._place.flag_group()
-        told = torch.tensor(
-            [float(mine), self._recent_step], device=None if group is not None else self._place.device
+        group = self._context.flag_group()
+        given = torch.tensor(
+            [float(mine), self._recent_step], device=None if group is not None else self._context.device
         )
-        work = dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group, async_op=True)
+        work = dist.all_reduce(given, op=dist.ReduceOp.MAX, group=group, async_op=True)
         assert work is not None  # async_op
-        self._sent = (work, told)
+        self._sent = (work, given)
         self._recent_step = 0.0
         if group is None:
             self._rest = _MOST_STEPS - 1
@@ -181,12 +181,12 @@ class Stopping:
         """Take in the message on its way: whether all stop, and how many steps may go without one."""
         if self._sent is None:
             return
-        work, told = self._sent
+        work, given = self._sent
         self._sent = None
         work.wait()
-        asked, step = told.tolist()
+        asked, step = given.tolist()
         self._all_stop = self._all_stop or bool(asked)
-        if self._place.flag_group() is not None:  # every rank counts alike, by the slowest one's steps
+        if self._context.flag_group() is not None:  # every rank counts alike, by the slowest one's steps
             self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
 
     def _change_pace(self) -> None:

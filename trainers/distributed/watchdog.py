@@ -1,6 +1,6 @@
 """Nothing hangs: a rank that waits in vain, or for which others do, ends with a word on who is missing.
 
-A collective that fails is one sign, and `Watch` explains it. The other is that nothing happens: a thread
+A collective that fails is one sign, and `Watchdog` explains it. The other is that nothing happens: a thread
 looks once a second whether a step was done, and where that is too long ago, or another rank has opened the
 roll call, it dumps the stacks of all threads, answers, and ends the process.
 """
@@ -18,8 +18,8 @@ from typing import TypeVar
 from trainers.configuration.config import Parallel
 from trainers.distributed.explanations import brief, missing_ranks, module_of, place_in
 from trainers.distributed.failures import end
-from trainers.distributed.health_check import WINDOW, RollCall
-from trainers.distributed.process_group import Place, RanksLost, of_a_collective
+from trainers.distributed.health_check import WINDOW, RankHealthCheck
+from trainers.distributed.process_group import RankContext, RanksLost, of_a_collective
 
 Item = TypeVar("Item")
 
@@ -44,7 +44,7 @@ _WAITING = (
 """Modules whose calls into torch wait for other ranks; a gradient is summed while it is computed."""
 
 
-class Watch:
+class Watchdog:
     """Around a training loop: that no rank waits longer than `parallel.start_timeout` for the first step,
     and `parallel.timeout` for every later one.
 
@@ -52,9 +52,9 @@ class Watch:
     `RanksLost`, which names them; of another error the other ranks are told. Without others it does nothing.
     """
 
-    def __init__(self, place: Place, parallel: Parallel, step: int = 0):
-        self._place = place
-        self._call = place.roll_call()
+    def __init__(self, context: RankContext, parallel: Parallel, step: int = 0):
+        self._context = context
+        self._call = context.health_check()
         self._start_timeout, self._timeout = parallel.start_timeout, parallel.timeout
         self._limit = self._start_timeout
         self._started = False
@@ -67,7 +67,7 @@ class Watch:
             self._call.step = step
             self._call.window = min(WINDOW, self._timeout / 2)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Watchdog:
         """From here on something must happen within the limit."""
         if self._call is not None:
             self._watched = threading.get_ident()
@@ -92,7 +92,7 @@ class Watch:
         if self._call is None or not isinstance(error, Exception) or isinstance(error, RanksLost):
             return
         if of_a_collective(error):
-            raise missing_ranks(error, self._call, self._place.waits_for) from error
+            raise missing_ranks(error, self._call, self._context.waits_for) from error
         self._call.ended(brief(error))
 
     def step_done(self, step: int) -> None:
@@ -131,7 +131,7 @@ class Watch:
     def _set_limit(self, seconds: float) -> None:
         self._limit = seconds
         if self._call is not None:
-            self._place.set_timeout(seconds)
+            self._context.set_timeout(seconds)
 
     def _watch(self) -> None:
         """What counts is the time that this thread has seen: a process that was stopped is not late."""
@@ -149,14 +149,14 @@ class Watch:
             elif quiet % every == 0 and self._call.is_open():
                 self._end(self._call, [])
 
-    def _end(self, call: RollCall, more: list[str]) -> None:
+    def _end(self, call: RankHealthCheck, more: list[str]) -> None:
         """As the loop cannot: it is stuck."""
         frames = _frames(self._watched)
-        waits = self._place.waits_for is not None or _is_waiting(frames)
-        doing = self._place.waits_for or " ".join(filter(None, (self._doing, place_in(frames))))
+        waits = self._context.waits_for is not None or _is_waiting(frames)
+        doing = self._context.waits_for or " ".join(filter(None, (self._doing, place_in(frames))))
         call.show_threads()
-        lost = RanksLost(call.hold("waits" if waits else "busy", doing), self._place.rank, more)
-        end(lost, self._place, None)
+        lost = RanksLost(call.hold("waits" if waits else "busy", doing), self._context.rank, more)
+        end(lost, self._context, None)
 
     def _field(self) -> str:
         name = "timeout" if self._limit == self._timeout else "start_timeout"

@@ -28,9 +28,9 @@ def main() -> None:
 
 def _config(arguments: Namespace, choose: Choose) -> Config:
     fields = read_yaml_file(arguments.path) if arguments.path else None
-    told = COMMAND_LINE.told(arguments)
+    given = COMMAND_LINE.told(arguments)
     try:
-        return read(fields, told, arguments.overrides, choose, origin="command line")
+        return read(fields, given, arguments.overrides, choose, origin="command line")
     except ConfigError as error:
         raise error.reworded(with_flags) from error
 

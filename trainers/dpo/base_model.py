@@ -20,19 +20,19 @@ _MAKE_ONE = (
 )
 
 
-def base_model(told: BaseModel) -> Loaded:
+def base_model(given: BaseModel) -> Loaded:
     """The model dir/name.pt.
 
     Raises:
-        ConfigError: it is not there, or is no model in ProteinMPNN's format.
+        ConfigError: it is not there, or is not a model in ProteinMPNN's format.
     """
-    path = _path(told)
+    path = _path(given)
     try:
         there = path.is_file()
     except OSError as error:
         raise ConfigError([f"base_model.name: {path} cannot be read: {error.strerror}"]) from error
     if not there:
-        raise ConfigError([_absent(told, path)])
+        raise ConfigError([_absent(given, path)])
     try:
         return load(path)
     except ConfigError as error:
@@ -40,23 +40,23 @@ def base_model(told: BaseModel) -> Loaded:
         raise ConfigError(problems) from error
 
 
-def _path(told: BaseModel) -> Path:
-    return expanded(told.dir, "base_model.dir (--base_model_dir)") / (
-        told.name if told.name.endswith(".pt") else f"{told.name}.pt"
+def _path(given: BaseModel) -> Path:
+    return expanded(given.dir, "base_model.dir (--base_model_dir)") / (
+        given.name if given.name.endswith(".pt") else f"{given.name}.pt"
     )
 
 
-def _absent(told: BaseModel, path: Path) -> str:
+def _absent(given: BaseModel, path: Path) -> str:
     """What is there instead, and how to make one."""
     folder = path.parent
     if not folder.is_dir():
         what = "which is a file" if folder.exists() else "which is not there"
-        return f"base_model.dir (--base_model_dir): is {told.dir!r}, {what}; {_MAKE_ONE}"
+        return f"base_model.dir (--base_model_dir): is {given.dir!r}, {what}; {_MAKE_ONE}"
     names = sorted(each.stem for each in folder.glob("*.pt"))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     there = f"has the models {', '.join(names[:_SHOWN])}{more}" if names else "has no file .pt"
-    near = did_you_mean(told.name, names)
+    near = did_you_mean(given.name, names)
     return (
-        f"base_model.name (--base_model_name): is {told.name!r}, but there is no {path}; "
+        f"base_model.name (--base_model_name): is {given.name!r}, but there is no {path}; "
         f"the folder {there}{near}; {_MAKE_ONE}"
     )

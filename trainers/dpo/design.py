@@ -17,7 +17,7 @@ from torch import Tensor
 from trainers.checkpointing.durable import flush_folder
 from trainers.configuration.config import DEVICES
 from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import see_that_it_can_be_written
+from trainers.configuration.paths import check_writable
 from trainers.distributed.process_group import DistributedError, choose_device
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.network.model import InverseFolding
@@ -49,17 +49,17 @@ class Target(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write FASTA; ends this process with words where that cannot be."""
-    told = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        if told.out is not None:
-            see_that_it_can_be_written(told.out, "--out")
-        device = choose_device(told.device, 0)
-        model = load(told.model).model.to(device).eval()
-        targets = _targets(told)
-        if told.out is None:
-            _write(model, targets, told, sys.stdout)
+        if options.out is not None:
+            check_writable(options.out, "--out")
+        device = choose_device(options.device, 0)
+        model = load(options.model).model.to(device).eval()
+        targets = _targets(options)
+        if options.out is None:
+            _write(model, targets, options, sys.stdout)
         else:
-            _write_file(model, targets, told)
+            _write_file(model, targets, options)
     except (ConfigError, DistributedError, OSError) as error:
         said = str(error).replace("training.device", "--device").splitlines()
         sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in said))
@@ -132,13 +132,19 @@ def _name(path: Path) -> str:
     return "_".join((stem if f"{dot}{ending}".lower() in SUFFIXES else name).split())
 
 
-def _targets(told: argparse.Namespace) -> list[Target]:
+def _targets(options: argparse.Namespace) -> list[Target]:
     """Of all files; what is wrong with any of them is told before anything is designed."""
     found, problems = [], []
-    for path in told.structures:
+    for path in options.structures:
         try:
             found.append(
-                target(path, told.chains, told.fixed_chains, told.mutable_positions, told.mutable_ranges)
+                target(
+                    path,
+                    options.chains,
+                    options.fixed_chains,
+                    options.mutable_positions,
+                    options.mutable_ranges,
+                )
             )
         except ConfigError as error:
             problems.append(error)
@@ -146,7 +152,7 @@ def _targets(told: argparse.Namespace) -> list[Target]:
         raise problems[0]
     if problems:
         every = [line for error in problems for line in str(error).splitlines()]
-        raise ConfigError(every, f"{len(problems)} of {len(told.structures)} structures")
+        raise ConfigError(every, f"{len(problems)} of {len(options.structures)} structures")
     return found
 
 
@@ -244,29 +250,31 @@ def _design(target: Target, sequence: Tensor, logits: Tensor, counted: Tensor) -
 # --- FASTA --------------------------------------------------------------------------------------------
 
 
-def _write_file(model: InverseFolding, targets: Sequence[Target], told: argparse.Namespace) -> None:
+def _write_file(model: InverseFolding, targets: Sequence[Target], options: argparse.Namespace) -> None:
     """The file that is asked for, once it is whole."""
-    draft = told.out.with_name(f".{told.out.name}")
+    draft = options.out.with_name(f".{options.out.name}")
     try:
         with draft.open("w", encoding="utf-8") as file:
-            _write(model, targets, told, file)
-        draft.replace(told.out)
+            _write(model, targets, options, file)
+        draft.replace(options.out)
     finally:
         draft.unlink(missing_ok=True)
-    flush_folder(told.out.parent)
+    flush_folder(options.out.parent)
 
 
-def _write(model: InverseFolding, targets: Sequence[Target], told: argparse.Namespace, file: TextIO) -> None:
+def _write(
+    model: InverseFolding, targets: Sequence[Target], options: argparse.Namespace, file: TextIO
+) -> None:
     for each in targets:
-        native = native_design(model, each, told.seed)
+        native = native_design(model, each, options.seed)
         designed = ",".join(each.structure.names[: len(each.structure.names) - len(each.fixed)])
         fixed = f" fixed_chains={','.join(each.fixed)}" if each.fixed else ""
-        said = f"designed={each.designed.sum()} chains={designed}{fixed} model={told.model.name}"
+        said = f"designed={each.designed.sum()} chains={designed}{fixed} model={options.model.name}"
         print(f">{each.name} score={native.score:.4f} {said}\n{native.letters}", file=file, flush=True)
-        drawn = designs(model, each, told.number, told.temperature, told.seed, told.batch_size)
+        drawn = designs(model, each, options.number, options.temperature, options.seed, options.batch_size)
         for number, one in enumerate(drawn, 1):
             measures = f"score={one.score:.4f} recovery={one.recovery:.4f}"
-            how = f"temperature={told.temperature:g} seed={told.seed}"
+            how = f"temperature={options.temperature:g} seed={options.seed}"
             print(f">{each.name}_{number} {measures} {how}\n{one.letters}", file=file, flush=True)
 
 

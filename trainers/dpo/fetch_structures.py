@@ -3,7 +3,7 @@
 They are those that three libraries for structures bring as their tests' data, in source distributions that
 any Python package index has, also where nothing else of the network can be reached. Most are entries of
 the Protein Data Bank, which are free of any rights (CC0 1.0); the packages have the licences below, and the
-manifest names both for each chain. It is a small set, to try everything with; it is no benchmark.
+manifest names both for each chain. It is a small set, to try everything with; it is not a benchmark.
 
 Written is one mmCIF file a chain: its backbone, its residues as they were made, and its full sequence. A
 chain is taken that has at least 20 residues with a whole backbone, unless its sequence is that of another
@@ -95,15 +95,15 @@ class Found(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make what the command line says; ends this process with words where that cannot be."""
-    told = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        chains, residues = make(told.folder, told.index or index_address())
+        chains, residues = make(options.folder, options.index or index_address())
     except (ConfigError, OSError) as error:
         sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in str(error).splitlines()))
     except KeyboardInterrupt:
         sys.exit(130)
-    print(f"chains: {chains:,}; resolved residues: {residues:,}; in {told.folder}")
+    print(f"chains: {chains:,}; resolved residues: {residues:,}; in {options.folder}")
 
 
 def make(folder: Path, index: str) -> tuple[int, int]:
@@ -199,14 +199,14 @@ def _letters(chain: Chain) -> str:
 
 def _write(found: Sequence[Found], folder: Path) -> dict[str, object]:
     """Write a file of each chain; what is to be said of them."""
-    told = []
+    given = []
     for one in found:
         stem = Path(one.member).name.lower().removesuffix(".gz").rpartition(".")[0]
         base = f"{one.source.archive.name}-{stem}-{one.chain.name or 'A'}"
         name = next(f"{base}{more}.cif" for more in _numbers() if not (folder / f"{base}{more}.cif").exists())
         content = backbone(one.chain).make_mmcif_document().as_string().encode()
         (folder / name).write_bytes(content)
-        told.append(
+        given.append(
             {
                 "file": name,
                 "chain": one.chain.name or "A",
@@ -228,7 +228,7 @@ def _write(found: Sequence[Found], folder: Path) -> dict[str, object]:
         }
         for source in SOURCES
     ]
-    return {"sources": sources, "chains": told}
+    return {"sources": sources, "chains": given}
 
 
 def _numbers() -> Iterator[str]:

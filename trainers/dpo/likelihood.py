@@ -15,7 +15,7 @@ from torch.utils.data import Subset
 
 from trainers.configuration.fields import ConfigError, convert
 from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, derived, seed_all
 from trainers.dpo import settings
 from trainers.dpo.export import export
@@ -42,8 +42,8 @@ class LikelihoodTask(Task):
         ConfigError: with everything in them that makes no sense.
     """
 
-    draws_from = ("torch",)
-    silent_arguments = ("data.structures", "data.validation_structures", "data.test_structures")
+    rng_sources = ("torch",)
+    volatile_arguments = ("data.structures", "data.validation_structures", "data.test_structures")
     """Folders may be moved: what a checkpoint keeps of their chains tells whether they are the same."""
 
     _parts: Parts
@@ -51,22 +51,22 @@ class LikelihoodTask(Task):
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        told: settings.Likelihood | None = convert(sections, settings.Likelihood, "", problems)
-        if told is None:
+        found: settings.Likelihood | None = convert(sections, settings.Likelihood, "", problems)
+        if found is None:
             raise ConfigError(problems)
-        self.settings = told
+        self.settings = found
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Read the structures. Only what is trained on is noisy."""
         data, cache = self.settings.data, self.state.folder
         fields = {"train": "structures", "validation": "validation_structures", "test": "test_structures"}
         known = {
-            name: place.decided(partial(ChainSet, folder, data, 0.0, cache, f"data.{field}"))
+            name: context.on_main(partial(ChainSet, folder, data, 0.0, cache, f"data.{field}"))
             for name, field in fields.items()
             if (folder := getattr(data, field))
         }
         division = divided(known, data, "chains")
-        for note in division.notes if place.is_main else ():
+        for note in division.notes if context.is_main else ():
             logger.warning("%s", note)
         noisy = known["train"].with_noise(self.settings.model.backbone_noise)
         self._parts = division.of(known)._replace(train=Subset(noisy, division.train))
@@ -74,9 +74,9 @@ class LikelihoodTask(Task):
 
     def build_model(self) -> nn.Module:
         """The network, of the size that was asked for."""
-        told = self.settings.model
+        given = self.settings.model
         return InverseFolding(
-            *(told.hidden_size, told.encoder_layers, told.decoder_layers, told.neighbours, told.dropout)
+            *(given.hidden_size, given.encoder_layers, given.decoder_layers, given.neighbours, given.dropout)
         )
 
     def build_data(self) -> Splits:
@@ -101,14 +101,14 @@ class LikelihoodTask(Task):
         """
         data = self.settings.data
         field = "validation_structures" if data.validation_structures else "structures"
-        told = {
+        given = {
             "train": (f"data.structures: {data.structures} holds other chains", "trained on"),
             "validation": (
                 f"data.{field}: {getattr(data, field)} holds other chains to validate with",
                 "validated with",
             ),
         }
-        see_that_they_are_the_same(state["digests"], self._digests, told)
+        see_that_they_are_the_same(state["digests"], self._digests, given)
 
     # --- What is learned --------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class LikelihoodTask(Task):
     def evaluate(self, model: nn.Module, batch: Batch) -> Mapping[str, Sum]:
         """The negative log-likelihood, and how often the likeliest residue is the structure's own.
 
-        The latter where the network is shown the structure's own residues before each: it is no recovery.
+        The latter where the network is shown the structure's own residues before each: it is not recovery.
         """
         logits: Tensor = model(batch.backbones, batch.sequences, batch.order)
         total = smoothed_likelihood_loss(logits, batch.sequences, batch.designed, 0.0)

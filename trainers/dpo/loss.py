@@ -39,7 +39,7 @@ def entropy(logits: Tensor, designed: Tensor, temperature: float) -> Tensor:
     return of_residues.sum(-1).mean(1) / designed.sum(-1).clamp(min=1)
 
 
-def preference_loss(policy: Tensor, reference: Tensor, residues: Tensor, told: Preference) -> Tensor:
+def preference_loss(policy: Tensor, reference: Tensor, residues: Tensor, given: Preference) -> Tensor:
     """Of each pair (batch,), from log-probabilities (batch, 2) of its sequences, the chosen one first.
 
     `residues` (batch,) are designed ones. With h = β (Δ of chosen - Δ of rejected), where Δ is by how much
@@ -53,16 +53,16 @@ def preference_loss(policy: Tensor, reference: Tensor, residues: Tensor, told: P
     - ipo: (h / β - 1 / 2β)², h of means over residues; Azar et al., arXiv 2310.12036.
     """
     ratios = policy - reference
-    if told.loss == "ipo":
+    if given.loss == "ipo":
         ratios = ratios / residues.clamp(min=1).unsqueeze(1)
     difference = ratios[:, CHOSEN] - ratios[:, REJECTED]
-    if told.loss == "ipo":
-        return (difference - 1 / (2 * told.beta)) ** 2
-    h, share = told.beta * difference, told.label_smoothing
-    if told.loss == "hinge":
+    if given.loss == "ipo":
+        return (difference - 1 / (2 * given.beta)) ** 2
+    h, share = given.beta * difference, given.label_smoothing
+    if given.loss == "hinge":
         return relu(1 - h)
     right, wrong = -logsigmoid(h), -logsigmoid(-h)
-    if told.loss == "robust":
+    if given.loss == "robust":
         return ((1 - share) * right - share * wrong) / (1 - 2 * share)
     return (1 - share) * right + share * wrong
 

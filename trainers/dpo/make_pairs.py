@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy
 
 from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import see_that_it_can_be_written
+from trainers.configuration.paths import check_writable
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from trainers.dpo.samples.data import ChainSet
 from trainers.dpo.samples.worse import burial, worse
@@ -37,14 +37,14 @@ _TRIES = 20
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make what the command line says; ends this process with words where that cannot be."""
-    told = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        see_that_it_can_be_written(told.out, "--out")
-        pairs = made(told.structures, told.out, told.number, told.substitutions, told.seed)
-        draft = told.out.with_name(f".{told.out.name}.draft")
+        check_writable(options.out, "--out")
+        pairs = made(options.structures, options.out, options.number, options.substitutions, options.seed)
+        draft = options.out.with_name(f".{options.out.name}.draft")
         try:
             draft.write_text(json.dumps(pairs, indent=1) + "\n")
-            draft.replace(told.out)
+            draft.replace(options.out)
         finally:
             draft.unlink(missing_ok=True)
     except KeyboardInterrupt:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         said = str(error).replace("data.structures", "STRUCTURES").splitlines()
         sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in said))
     chains = len({(pair["pdb_file"], pair["chain_id"]) for pair in pairs})
-    print(f"pairs: {len(pairs):,}, of {chains:,} chains, synthetic; in {told.out}")
+    print(f"pairs: {len(pairs):,}, of {chains:,} chains, synthetic; in {options.out}")
 
 
 def made(structures: Path, out: Path, number: int | None, share: float, seed: int) -> list[dict[str, str]]:

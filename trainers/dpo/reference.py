@@ -4,7 +4,7 @@ The reference never changes, so its log-probabilities are numbers like any other
 let go as soon as they are there, and no checkpoint ever holds it.
 
 Pairs are put into batches by what they are, not by who computes: a number's bits are the same on any number
-of ranks, and a run that goes on finds those that it began with, also where the file is gone.
+of ranks, and a resumed run finds those that it began with, also where the file is gone.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from trainers.checkpointing.durable import flush_folder, read_sealed, sealed, write_sealed
+from trainers.checkpointing.durable import checksummed, flush_folder, read_checksummed, write_checksummed
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo.loss import log_probabilities
 from trainers.dpo.samples.batch import Batch, Sample
 from trainers.task import move
@@ -55,7 +55,7 @@ class Samples(Protocol):
 class Referenced(Dataset[Sample]):
     """Samples with the reference's log-probabilities in them."""
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, samples: Samples, log_probabilities: Tensor):
         self.samples = samples
@@ -100,17 +100,17 @@ def weights_digest(model: nn.Module) -> str:
     return _digest(model.state_dict())
 
 
-def digest_of(samples: Samples, place: Place) -> str:
+def digest_of(samples: Samples, context: RankContext) -> str:
     """A word that only samples of the same structures, sequences, residues and orders have, as they are read.
 
     The ranks share the work; all of them must call this.
     """
     mine = [
         _digest({name: part for name, part in samples[index]._asdict().items() if name != "reference"})
-        for index in range(place.rank, len(samples), place.world_size)
+        for index in range(context.rank, len(samples), context.world_size)
     ]
-    every = _dealt_back(place.gather_on_main(mine), len(samples))
-    return str(place.from_main(hashlib.sha256("".join(every).encode()).hexdigest()))
+    every = _dealt_back(context.gather_on_main(mine), len(samples))
+    return str(context.from_main(hashlib.sha256("".join(every).encode()).hexdigest()))
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:
@@ -135,7 +135,7 @@ def reference_of(
     samples: Samples,
     network: Callable[[], nn.Module],
     conditions: Conditions,
-    place: Place,
+    context: RankContext,
     *,
     beside: Path,
     cache: Path | None = None,
@@ -154,16 +154,16 @@ def reference_of(
         autocast: what training computes in.
 
     Raises:
-        ConfigError: some are no finite numbers; the same on all ranks, and nothing is kept.
+        ConfigError: some are not finite numbers; the same on all ranks, and nothing is kept.
     """
-    fingerprint = conditions.fingerprint(digest_of(samples, place))
+    fingerprint = conditions.fingerprint(digest_of(samples, context))
     name = f"{beside.name}.{fingerprint[:16]}.reference"
     paths = [folder / name for folder in (beside.absolute().parent, cache) if folder is not None]
-    known = place.decided(lambda: _read(paths, fingerprint, len(samples)))
+    known = context.on_main(lambda: _read(paths, fingerprint, len(samples)))
     if known is None:
-        known = _computed(network(), samples, conditions.temperature, place, collate, autocast)
+        known = _computed(network(), samples, conditions.temperature, context, collate, autocast)
         _see_that_they_are_numbers(known, conditions)
-        if place.is_main:
+        if context.is_main:
             _write(paths, fingerprint, known)
     return known
 
@@ -184,33 +184,33 @@ def _computed(
     model: nn.Module,
     samples: Samples,
     temperature: float,
-    place: Place,
+    context: RankContext,
     collate: Callable[[list[Sample]], Batch],
     autocast: Callable[[], AbstractContextManager[Any]],
 ) -> Tensor:
-    model = frozen(model, place.device)
+    model = frozen(model, context.device)
     batches = batches_of(samples.lengths)
     mine = []
-    for indices in batches[place.rank :: place.world_size]:
-        batch: Batch = move(collate([samples[index] for index in indices]), place.device)
+    for indices in batches[context.rank :: context.world_size]:
+        batch: Batch = move(collate([samples[index] for index in indices]), context.device)
         with autocast():
             logits = model(batch.backbones, batch.sequences, batch.order)
             mine.append(log_probabilities(logits, batch.sequences, batch.designed, temperature).cpu())
-    every = _dealt_back(place.gather_on_main(mine), len(batches))
+    every = _dealt_back(context.gather_on_main(mine), len(batches))
     found = torch.empty(len(samples), 2)
     for indices, values in zip(batches, every, strict=bool(every)):
         found[indices] = values
-    held: Tensor = place.from_main(found)  # type: ignore[assignment]
+    held: Tensor = context.from_main(found)  # type: ignore[assignment]
     return held
 
 
 def _see_that_they_are_numbers(found: Tensor, conditions: Conditions) -> None:
     wrong = int((~found.isfinite().all(1)).sum())
     if wrong:
-        told = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
-        told += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
-        told += f"{len(found):,} pairs are no finite numbers; take a higher temperature, as 0.1, or fp32"
-        raise ConfigError([told])
+        given = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
+        given += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
+        given += f"{len(found):,} pairs are not finite numbers; take a higher temperature, as 0.1, or fp32"
+        raise ConfigError([given])
 
 
 # --- The file -----------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _read(paths: Sequence[Path], fingerprint: str, number: int) -> Tensor | None
     """What the first file has that is whole and of this fingerprint."""
     for path in paths:
         try:
-            content = read_sealed(path)
+            content = read_checksummed(path)
             values = torch.tensor(content["log_probabilities"], dtype=torch.float32).reshape(-1, 2)
         except FileNotFoundError:
             continue
@@ -239,13 +239,13 @@ def _write(paths: Sequence[Path], fingerprint: str, values: Tensor) -> None:
 
     Several runs that begin together may all write: each its own draft, and any of them is right.
     """
-    content = sealed({"fingerprint": fingerprint, "log_probabilities": values.tolist()})
+    content = checksummed({"fingerprint": fingerprint, "log_probabilities": values.tolist()})
     refusals = []
     for path in paths:
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_sealed(draft, content)
+            write_checksummed(draft, content)
             draft.replace(path)
             flush_folder(path.parent)
         except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from trainers.configuration.config import Config
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo.start.configuration import OBJECTIVES
 from trainers.evaluation.measures import Measures
 from trainers.reporting.reports import Reports
@@ -20,8 +20,8 @@ from trainers.task.training_state import TrainingState
 class EpochReports(Reports):
     """Tells of each epoch: when it begins, its steps and mean loss, and a summary once it is validated."""
 
-    def __init__(self, folder: Path, config: Config, place: Place):
-        super().__init__(folder, config, place)
+    def __init__(self, folder: Path, config: Config, context: RankContext):
+        super().__init__(folder, config, context)
         self._training = config.training
         self._epochs = config.training.num_epochs
         self._samples_are = "pairs" if config.task == OBJECTIVES["dpo"].task else "chains"

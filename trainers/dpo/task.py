@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainers.configuration.fields import ConfigError, convert
 from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo import settings
 from trainers.dpo.base_model import base_model
 from trainers.dpo.export import export
@@ -42,8 +42,8 @@ class DpoTask(Task):
         ConfigError: with everything in them that makes no sense.
     """
 
-    draws_from = ()
-    silent_arguments = (
+    rng_sources = ()
+    volatile_arguments = (
         *("data.train_data", "data.val_data", "data.test_data", "data.structures"),
         *("base_model.dir", "base_model.name"),
     )
@@ -55,38 +55,38 @@ class DpoTask(Task):
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        told: settings.Dpo | None = convert(sections, settings.Dpo, "", problems)
-        if told is None:
+        found: settings.Dpo | None = convert(sections, settings.Dpo, "", problems)
+        if found is None:
             raise ConfigError(problems)
-        if told.preference.label_smoothing and told.preference.loss not in ("sigmoid", "robust"):
+        if found.preference.label_smoothing and found.preference.loss not in ("sigmoid", "robust"):
             raise ConfigError(
                 [
-                    f"preference.label_smoothing: is {told.preference.label_smoothing:g}, but "
-                    f"preference.loss: {told.preference.loss} has none; drop it, or take sigmoid or robust"
+                    f"preference.label_smoothing: is {found.preference.label_smoothing:g}, but "
+                    f"preference.loss: {found.preference.loss} has none; drop it, or take sigmoid or robust"
                 ]
             )
-        self.settings = told
+        self.settings = found
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Read the base model and the pairs, and have the reference's log-probabilities of these."""
-        self._base = place.decided(lambda: base_model(self.settings.base_model))
+        self._base = context.on_main(lambda: base_model(self.settings.base_model))
         weights = weights_digest(self._base.model)
         temperature = self.settings.preference.temperature
-        conditions = Conditions(weights, temperature, self.state.precision, place.device.type)
+        conditions = Conditions(weights, temperature, self.state.precision, context.device.type)
         data, cache = self.settings.data, self.state.folder
-        files = place.decided(partial(_files, data))
+        files = context.on_main(partial(_files, data))
         known = {
-            name: place.decided(partial(PairSet, file, data, self.state.seed, cache))
+            name: context.on_main(partial(PairSet, file, data, self.state.seed, cache))
             for name, file in files.items()
         }
         # Before the reference is asked, which takes long: what is wrong with any of them is said at once.
         division = divided(known, data, "pairs")
-        for note in division.notes if place.is_main else ():
+        for note in division.notes if context.is_main else ():
             logger.warning("%s", note)
         referenced: dict[str, Referenced] = {}
         for name, pairs in known.items():
             log_probabilities = reference_of(
-                *(pairs, self._reference, conditions, place),
+                *(pairs, self._reference, conditions, context),
                 beside=files[name],
                 cache=cache,
                 collate=collated,
@@ -126,7 +126,7 @@ class DpoTask(Task):
         """
         data, base = self.settings.data, self.settings.base_model
         validated = ("val_data", data.val_data) if data.val_data else ("train_data", data.train_data)
-        told = {
+        given = {
             "train": (f"data.train_data: {data.train_data} holds other pairs", "trained on"),
             "validation": (
                 "data.{}: {} holds other pairs to validate with".format(*validated),
@@ -134,7 +134,7 @@ class DpoTask(Task):
             ),
             "base_model": (f"base_model.name: {base.name} in {base.dir} has other weights", "begun from"),
         }
-        see_that_they_are_the_same(state["digests"], self._digests, told)
+        see_that_they_are_the_same(state["digests"], self._digests, given)
 
     # --- What is learned --------------------------------------------------------------------------
 
@@ -166,12 +166,12 @@ class DpoTask(Task):
 
     def _of_pairs(self, logits: Tensor, policy: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss and measures of each pair."""
-        told = self.settings.preference
-        each = preference_loss(policy, batch.reference, batch.designed.sum(1), told)
-        found = measures(policy, batch.reference, told.beta)
-        if told.diversity_lambda:
-            found["entropy"] = entropy(logits, batch.designed, told.temperature)
-            each = each - told.diversity_lambda * found["entropy"]
+        given = self.settings.preference
+        each = preference_loss(policy, batch.reference, batch.designed.sum(1), given)
+        found = measures(policy, batch.reference, given.beta)
+        if given.diversity_lambda:
+            found["entropy"] = entropy(logits, batch.designed, given.temperature)
+            each = each - given.diversity_lambda * found["entropy"]
         return each, {name: value.detach() for name, value in found.items()}
 
     # --- For others -------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ def _files(data: settings.Pairs) -> dict[str, Path]:
         ConfigError: some are not there, or cannot be read.
     """
     fields = {"train": "train_data", "validation": "val_data", "test": "test_data"}
-    told = {name: getattr(data, field) for name, field in fields.items()}
-    files = {name: expanded(file, f"data.{fields[name]}") for name, file in told.items() if file}
+    given = {name: getattr(data, field) for name, field in fields.items()}
+    files = {name: expanded(file, f"data.{fields[name]}") for name, file in given.items() if file}
     problems = []
     for name, file in files.items():
         try:

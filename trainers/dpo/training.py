@@ -40,7 +40,7 @@ def _check_folder(config: Config) -> None:
     there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
     if not there.is_dir():
         raise ConfigError(
-            [f"training.run (--output_dir): is {folder}, but {there} is no folder; name another place"]
+            [f"training.run (--output_dir): is {folder}, but {there} is not a folder; name another place"]
         )
     if config.training.fresh or not folder.is_dir() or (folder / "run.json").exists():
         return

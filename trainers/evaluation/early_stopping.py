@@ -146,7 +146,7 @@ class DefaultEarlyStopping:
         self.grace |= {name: int(value) for name, value in state["grace"].items() if name in self.grace}
 
 
-class Judge:
+class EarlyStopping:
     """Says after each validation whether the model is the best so far, and whether to stop."""
 
     def __init__(self, config: Config):
@@ -208,10 +208,10 @@ def _watched(tasks: Any, problems: list[str]) -> dict[str, Watched]:
         return {}
     found: dict[str, Watched] = {}
     for name, task in tasks.items():
-        told = task
+        given = task
         if isinstance(task, Mapping) and task.get("init_best_score") in (math.inf, -math.inf):
-            told = {**task, "init_best_score": None}  # how others say that there is none yet
-        found[str(name)] = convert(told, Watched, f"{WHERE}.tasks.{name}", problems)
+            given = {**task, "init_best_score": None}  # how others say that there is none yet
+        found[str(name)] = convert(given, Watched, f"{WHERE}.tasks.{name}", problems)
     return found
 
 

@@ -14,11 +14,11 @@ import torch.distributed as dist
 from torch import nn
 
 from trainers.data.loaders import Batch, EvaluationLoader
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import seed_all
 from trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
-from trainers.task.contract import first_sums
 from trainers.task.contract import measures as checked
+from trainers.task.contract import validate_first_sums
 
 _SQUARES = "loss, squared means of batches"
 
@@ -59,7 +59,7 @@ def evaluate(
     task: Task,
     model: nn.Module,
     judged: EvaluationLoader,
-    place: Place,
+    context: RankContext,
     *,
     draw_from: Callable[[int], None] = seed_all,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
@@ -75,20 +75,20 @@ def evaluate(
     """
     sums: dict[str, list[float | torch.Tensor]] = {}
     kept: list[tuple[int, Any]] = []
-    _same_buffers(model, place)
+    _same_buffers(model, context)
     with torch.no_grad(), evaluating(model):
         for batch in paced(judged, judged.rounds):
             draw_from(batch.seed)
             with autocast():
-                given = task.evaluate(model, move(batch.data, place.device))
+                given = task.evaluate(model, move(batch.data, context.device))
             measured = given.sums if isinstance(given, Evaluated) else given
             if not sums:
-                measured = first_sums(task, measured)
+                measured = validate_first_sums(task, measured)
             _add(sums, measured, batch.samples)
             if isinstance(given, Evaluated):
                 kept.append((batch.number, given.kept))
-    names, something = _of_all(sorted(sums), bool(kept), place)
-    totals = _over_ranks(place, sums, names)
+    names, something = _of_all(sorted(sums), bool(kept), context)
+    totals = _over_ranks(context, sums, names)
     squares, weight = totals.pop(_SQUARES, (0.0, 0.0))
     measures = Measures(checked(task, "finish", task.finish(totals)))
     if weight:
@@ -96,7 +96,7 @@ def evaluate(
         measures.spread = math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
     if something:
         with waiting():
-            measures |= _measured(task, kept, judged.seed, place)
+            measures |= _measured(task, kept, judged.seed, context)
     return measures
 
 
@@ -113,16 +113,16 @@ def evaluate_whole(
     return measures
 
 
-def _measured(task: Task, mine: list[tuple[int, Any]], seed: int, place: Place) -> dict[str, float]:
+def _measured(task: Task, mine: list[tuple[int, Any]], seed: int, context: RankContext) -> dict[str, float]:
     """What the task makes of all that was kept, in the order of the batches; on all ranks."""
-    every = place.gather_on_main(mine)
+    every = context.gather_on_main(mine)
 
     def decide() -> dict[str, float]:
         seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone
         kept = sorted(chain.from_iterable(every), key=itemgetter(0))
         return checked(task, "measure", task.measure([part for _, part in kept]))
 
-    return place.decided(decide)
+    return context.on_main(decide)
 
 
 def after_evaluation(
@@ -162,25 +162,25 @@ def _double(value: torch.Tensor | float) -> torch.Tensor | float:
 
 
 def _over_ranks(
-    place: Place, sums: Mapping[str, list[float | torch.Tensor]], names: list[str]
+    context: RankContext, sums: Mapping[str, list[float | torch.Tensor]], names: list[str]
 ) -> dict[str, tuple[float, float]]:
     """Sums and counts over all ranks, in float64 whatever each rank had."""
     flat = [float(part) for name in names for part in sums.get(name, (0.0, 0.0))]
-    total = place.sum(torch.tensor(flat, dtype=torch.float64)).tolist()
+    total = context.sum(torch.tensor(flat, dtype=torch.float64)).tolist()
     return {name: (total[2 * at], total[2 * at + 1]) for at, name in enumerate(names)}
 
 
-def _same_buffers(model: nn.Module, place: Place) -> None:
+def _same_buffers(model: nn.Module, context: RankContext) -> None:
     """Rank 0's buffers everywhere: DistributedDataParallel copies them before a step, not after."""
-    if place.distributed and place.world_size > 1:
+    if context.distributed and context.world_size > 1:
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)
 
 
-def _of_all(names: list[str], something: bool, place: Place) -> tuple[list[str], bool]:
+def _of_all(names: list[str], something: bool, context: RankContext) -> tuple[list[str], bool]:
     """The names on any rank, and whether any keeps something; one that had no batch knows none itself."""
-    if not place.distributed or place.world_size == 1:
+    if not context.distributed or context.world_size == 1:
         return names, something
-    every: list[tuple[list[str], bool]] = [([], False)] * place.world_size
+    every: list[tuple[list[str], bool]] = [([], False)] * context.world_size
     dist.all_gather_object(every, (names, something))
-    return sorted({name for told, _ in every for name in told}), any(keeps for _, keeps in every)
+    return sorted({name for given, _ in every for name in given}), any(keeps for _, keeps in every)

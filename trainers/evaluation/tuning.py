@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.sweep import axes, of_member
-from trainers.configuration.tags import Axis, Place, Range, Sweep, text_of
+from trainers.configuration.tags import Axis, FieldPath, Range, Sweep, text_of
 from trainers.configuration.yaml_text import in_a_line
 
 if TYPE_CHECKING:
     from trainers.configuration.config import Config
-    from trainers.distributed.process_group import Place as Rank
+    from trainers.distributed.process_group import RankContext as Rank
 
 
-def suggested(fields: Mapping[str, Any], trial: Any, place: Rank | None = None) -> dict[str, Any]:
+def suggested(fields: Mapping[str, Any], trial: Any, context: Rank | None = None) -> dict[str, Any]:
     """The configuration's data, with what a trial suggests in the place of each sweep.
 
     A `!sweep` is one of some categories, a `!range` a number with a step, a `!random_uniform` a number
     between two, on a logarithmic scale with `log`. A parameter's name is the field's path, as
-    `model.layers.0.width`. With `place`, which `initialize_ddp` gives, all ranks call it and get the same:
+    `model.layers.0.width`. With `context`, which `initialize_ddp` gives, all ranks call it and get the same:
     rank 0 has the trial, the others None.
 
     Raises:
         ConfigError: something is wrong with the sweeps or references.
     """
-    if place is None:
+    if context is None:
         return _suggested(fields, trial)
-    return place.decided(lambda: _suggested(fields, trial))
+    return context.on_main(lambda: _suggested(fields, trial))
 
 
 def _suggested(fields: Mapping[str, Any], trial: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def _suggested(fields: Mapping[str, Any], trial: Any) -> dict[str, Any]:
     found = axes(fields, problems)
     if problems:
         raise ConfigError(problems)
-    values: dict[Place, Any] = {}
+    values: dict[FieldPath, Any] = {}
     for axis in found:
         index, values[axis.place] = _one(axis.node, text_of(axis.place), trial)
         values |= {place: node.values[index] for place, node in axis.coupled}
@@ -102,7 +102,7 @@ class Search:
         if len(study.directions) == 1:
             self._check(study.direction.name.lower())
 
-    def hopeless(self, measures: Mapping[str, float], epoch: int, step: int) -> bool:
+    def should_prune(self, measures: Mapping[str, float], epoch: int, step: int) -> bool:
         """Tell a validation, unless an earlier start has told it; whether the trial is to end.
 
         Raises:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from trainers.data.loaders import Batch, EvaluationLoader
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, derived, seed_all
 from trainers.distributed.stopping import Stopping
-from trainers.distributed.watchdog import Watch
+from trainers.distributed.watchdog import Watchdog
 from trainers.evaluation.measures import Measures, after_evaluation, evaluate, evaluate_whole
 from trainers.optimization.engine import Engine
 from trainers.task import Task
@@ -46,14 +46,14 @@ class Validation:
         self,
         task: Task,
         engine: Engine,
-        place: Place,
+        context: RankContext,
         state: TrainingState,
         stopping: Stopping,
-        watch: Watch,
+        watch: Watchdog,
     ):
         self._task = task
         self._engine = engine
-        self._place = place
+        self._context = context
         self._state = state
         self._stopping = stopping
         self._watch = watch
@@ -68,15 +68,15 @@ class Validation:
         judge = self._on_all_ranks if self._task.whole_set_evaluator is None else self._on_rank_0
         measures = judge(val)
         with self._watch.allow("after a validation"):
-            if self._place.is_main:
+            if self._context.is_main:
                 _seeded(state, 1)
                 measures.more = after_evaluation(self._task, engine.judged, engine.autocast)
-            self._place.barrier("the end of a validation")
+            self._context.barrier("the end of a validation")
         return measures
 
     def _on_all_ranks(self, val: EvaluationLoader) -> Measures:
         return evaluate(
-            *(self._task, self._engine.judged, val, self._place),
+            *(self._task, self._engine.judged, val, self._context),
             draw_from=self._state.draw_from,
             autocast=self._engine.autocast,
             paced=self._paced,
@@ -94,7 +94,7 @@ class Validation:
             return evaluate_whole(evaluator, engine.judged, batches, engine.autocast)
 
         with self._watch.allow("a validation on rank 0"):
-            return self._place.decided(decide)
+            return self._context.on_main(decide)
 
     def _paced(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
         """The batches, before each of which the ranks may agree to stop."""
@@ -103,11 +103,11 @@ class Validation:
 
 def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Measures:
     """The measures of a whole data set on this rank alone, which waits for no other."""
-    judging = task.tester()
+    judging = task.test_task()
     if judging.whole_set_evaluator is not None:
         _seeded(state, 3)
         return evaluate_whole(judging.whole_set_evaluator, engine.judged, WholeSet(test), engine.autocast)
-    alone = Place(0, 1, state.device, alone=True)
+    alone = RankContext(0, 1, state.device, alone=True)
     return evaluate(
         *(judging, engine.judged, test, alone),
         draw_from=state.draw_from,

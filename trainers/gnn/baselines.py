@@ -100,12 +100,12 @@ def forest(train: Sets, test: Sets) -> Guess | None:
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
     except ModuleNotFoundError:
         return None
-    told = {"n_estimators": TREES, "min_samples_leaf": LEAF, "random_state": 0}
-    judge = RandomForestClassifier(**told).fit(train.scalars, train.manifold_like)
+    given = {"n_estimators": TREES, "min_samples_leaf": LEAF, "random_state": 0}
+    judge = RandomForestClassifier(**given).fit(train.scalars, train.manifold_like)
     known = train.dimension > 0
     dimension = None
     if known.any():
-        measure = RandomForestRegressor(**told).fit(train.scalars[known], train.dimension[known])
+        measure = RandomForestRegressor(**given).fit(train.scalars[known], train.dimension[known])
         dimension = measure.predict(test.scalars)
     return Guess(FOREST, judge.predict(test.scalars), dimension)
 

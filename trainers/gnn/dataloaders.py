@@ -14,13 +14,13 @@ from trainers.configuration.paths import expanded
 from trainers.configuration.pyobject import resolved
 from trainers.data.loaders import EvaluationLoader, TrainingLoader, loaders
 from trainers.data.same_data import agree_on_sizes
-from trainers.distributed.process_group import place_of
+from trainers.distributed.process_group import context_of
 from trainers.distributed.randomness import MODEL, derived, seed_all
 from trainers.gnn.graphs.splits import prepared
 from trainers.gnn.task import GraphTask
 from trainers.task import Splits
 from trainers.task.configured_task import judges_alone
-from trainers.task.contract import made
+from trainers.task.contract import construct
 from trainers.task.splitting import split as split_in_parts
 
 Kind = TypeVar("Kind", bound="DataLoaderFactory")
@@ -46,7 +46,7 @@ class DataLoaderFactory:
         self.config = Config.of(config)
         self.logger = logger or logging.getLogger(__name__)
         self.rank = joined_rank() if rank is None else rank
-        self.place = place_of(self.rank, self.config)
+        self.context = context_of(self.rank, self.config)
 
     @classmethod
     def from_config(cls: type[Kind], config: Mapping[str, Any] | Config) -> Kind:
@@ -83,11 +83,11 @@ class DataLoaderFactory:
         seed_all(derived(MODEL, training.seed, 1))
         if dataset is None and "dataset" not in data:
             folder = expanded(training.path, "training.path").absolute()
-            return prepared(data, training.seed, self.place, beside=folder)
+            return prepared(data, training.seed, self.context, beside=folder)
         fractions = list(data.get("split") or split or DEFAULT_SPLIT)
         if dataset is None:
             arguments = {name: each for name, each in resolved(dict(data), "data").items() if name != "split"}
-            dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
+            dataset = construct(arguments.pop("dataset"), arguments, "data", "data.dataset")
         return Splits(*split_in_parts(dataset, fractions, training.seed))
 
     def prepare_dataloaders(
@@ -116,12 +116,12 @@ class DataLoaderFactory:
                 ]
             )
         splits = self.prepare_dataset(dataset, split, train_dataset, val_dataset, test_dataset)
-        agree_on_sizes(splits, self.place)
-        if self.place.is_main:
+        agree_on_sizes(splits, self.context)
+        if self.context.is_main:
             words = "Training set size: %d, Validation set size: %d, Test set size: %d"
             self.logger.info(words, *map(len, splits))
         whole = judges_alone(self.config)
-        return loaders(splits, self.config, self.place, GraphTask.collate, whole=whole)
+        return loaders(splits, self.config, self.context, GraphTask.collate, whole=whole)
 
 
 class DistributedDataLoaderFactory(DataLoaderFactory):

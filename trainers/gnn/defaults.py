@@ -98,22 +98,22 @@ def _stepped_each_epoch(config: Config) -> Config:
     return replace(config, training=replace(training, lr_scheduler_per="epoch"))
 
 
-def _over(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _over(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """What is told, and the defaults of what is not; a part of another type gets no arguments of theirs."""
-    types = [name.removesuffix("_type") for name in told if name.endswith("_type")]
+    types = [name.removesuffix("_type") for name in given if name.endswith("_type")]
     others = {f"{part}_{rest}" for part in types for rest in ("args", "kwargs")}
     defaults = {name: value for name, value in defaults.items() if name not in others}
-    both = {**defaults, **told}
-    for name, value in told.items():
+    both = {**defaults, **given}
+    for name, value in given.items():
         if isinstance(value, Mapping) and isinstance(defaults.get(name), Mapping):
             both[name] = _over(value, defaults[name])
     return both
 
 
-def _measuring(told: Evaluator | None, monitors: list[Monitor]) -> Evaluator | None:
-    if not monitors or (told is not None and (told.evaluator_tasks or is_custom(told))):
-        return told
-    return replace(told or Evaluator(), evaluator_tasks=monitors)
+def _measuring(evaluator: Evaluator | None, monitors: list[Monitor]) -> Evaluator | None:
+    if not monitors or (evaluator is not None and (evaluator.evaluator_tasks or is_custom(evaluator))):
+        return evaluator
+    return replace(evaluator or Evaluator(), evaluator_tasks=monitors)
 
 
 def _monitors(model: Mapping[str, Any]) -> list[Monitor]:

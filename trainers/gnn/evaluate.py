@@ -76,13 +76,13 @@ class Evaluator(_Judging):
 
         super().__init__(device, criterion, apply_model)
         problems: list[str] = []
-        told = [
+        given = [
             convert(dict(task), core.Monitor, f"evaluator_tasks.{number}", problems)
             for number, task in enumerate(evaluator_tasks or [])
         ]
         if problems:
             raise ConfigError(problems)
-        self.tasks = Monitors(told, "evaluator_tasks", names.found, LOSSES)
+        self.tasks = Monitors(given, "evaluator_tasks", names.found, LOSSES)
         self.data = pandas.DataFrame({name: pandas.Series([], dtype=object) for name in LOSSES})
 
     def evaluate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:

@@ -43,14 +43,14 @@ class _OfHead(ABC):
     `where`: another column; graphs count alone where it is above 0. NaN where no graph is left.
 
     Raises:
-        ConfigError: an argument is no whole number of at least 0.
+        ConfigError: an argument is not a whole number of at least 0.
     """
 
     def __init__(self, head: int = 0, column: int = 0, where: int | None = None):
-        told = {"head": head, "column": column, **({} if where is None else {"where": where})}
+        given = {"head": head, "column": column, **({} if where is None else {"where": where})}
         problems = [
             f"{name}: is {value!r}, but takes a whole number of at least 0"
-            for name, value in told.items()
+            for name, value in given.items()
             if type(value) is not int or value < 0
         ]
         if problems:
@@ -162,7 +162,7 @@ class Accuracy(_OfHead):
 class RocAuc(_OfHead):
     """The area under the curve of true over false positives, of one output, the logit of class 1.
 
-    NaN where there is one class alone, or an output that is no number.
+    NaN where there is one class alone, or an output that is not a number.
     """
 
     def measure(self, outputs: Array, wanted: Array) -> float:

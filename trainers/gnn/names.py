@@ -80,7 +80,7 @@ KINDS = tuple(_OWN)
 def found(value: Any, field: str, kind: str) -> Any:
     """The class, function or object that a field names.
 
-    `kind`: one of KINDS; "encoder" is a layer. What is no text and no `!pyobject` comes back as it is.
+    `kind`: one of KINDS; "encoder" is a layer. What is not text and no `!pyobject` comes back as it is.
 
     Raises:
         ConfigError: nothing is known by that name, or it cannot be called.

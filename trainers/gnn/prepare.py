@@ -12,7 +12,7 @@ import torch
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.gnn.graphs.splits import prepared
 from trainers.program.command_line import make_importable
 
@@ -21,11 +21,11 @@ _PROGRAM = "python -m trainers.gnn.prepare"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write what the command line says; ends this process with words where that cannot be."""
-    told = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    make_importable(told.config)
+    make_importable(options.config)
     try:
-        config = Config.load(told.config, told.overrides)
+        config = Config.load(options.config, options.overrides)
         print(_written(config))
     except (ConfigError, OSError) as error:
         sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in str(error).splitlines()))
@@ -37,7 +37,7 @@ def _written(config: Config) -> str:
     """The numbers of graphs, in words."""
     if config.task is not None or "dataset" in config.data:
         raise ConfigError(["data: has neither files nor causets, so there is nothing to write"])
-    alone = Place(0, 1, torch.device("cpu"), alone=True)
+    alone = RankContext(0, 1, torch.device("cpu"), alone=True)
     folder = expanded(config.training.path, "training.path")
     splits = prepared(config.data, config.training.seed, alone, beside=folder)
     sizes = zip(("train", "validate", "test"), splits, strict=True)

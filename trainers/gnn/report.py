@@ -108,8 +108,8 @@ def _by_kind(network: Guess, others: Sequence[Guess], test: Sets) -> list[str]:
         for name, among in ((name, test.kind == number) for number, name in enumerate(NAMES))
         if among.any()
     ]
-    told = [f"{number} {head}" for number, (head, _) in zip(numbers, columns, strict=True)]
-    return [*_table(("kind (sets)", *numbers), rows), *told]
+    given = [f"{number} {head}" for number, (head, _) in zip(numbers, columns, strict=True)]
+    return [*_table(("kind (sets)", *numbers), rows), *given]
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]:

@@ -10,7 +10,7 @@ from torch import nn
 from torch_geometric.data import Batch
 
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.gnn import names
 from trainers.gnn.graphs import settings
 from trainers.gnn.graphs.dataset import Graphs
@@ -32,9 +32,9 @@ class GraphTask(ConfiguredTask):
         ConfigError: with everything in the configuration that makes no sense.
     """
 
-    silent_arguments = ("data.output", "data.n_processes", "data.chunksize", "data.validate_data")
+    volatile_arguments = ("data.output", "data.n_processes", "data.chunksize", "data.validate_data")
 
-    _place: Place
+    _context: RankContext
     _graphs: Mapping[str, Any] | None = None
     """Which were read from stores; those that are generated follow from the configuration."""
 
@@ -59,10 +59,10 @@ class GraphTask(ConfiguredTask):
         """The same, which may be a bare name of our own."""
         return super().find(value, field, kind) if kind == "apply_model" else names.found(value, field, kind)
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Where the graphs are to be written and mapped."""
-        super().setup(place)
-        self._place = place
+        super().setup(context)
+        self._context = context
 
     def build_model(self) -> nn.Module:
         """The network that the `model` section describes."""
@@ -76,7 +76,7 @@ class GraphTask(ConfiguredTask):
             splits = super().build_data()
         else:
             seed, folder = self.config.training.seed, self.state.folder
-            splits = prepared(self.config.data, seed, self._place, beside=folder)
+            splits = prepared(self.config.data, seed, self._context, beside=folder)
         self.trained_on(splits.train)
         return splits
 
@@ -112,7 +112,7 @@ class GraphTask(ConfiguredTask):
             ConfigError: they are others, in which tested ones may have been trained on.
         """
         super().load_state_dict(state)
-        self._place.decided(partial(_see_that_they_are_the_same, state.get("graphs"), self._graphs))
+        self._context.on_main(partial(_see_that_they_are_the_same, state.get("graphs"), self._graphs))
 
     def _see_that_it_fits(self, train: Any) -> None:
         """Show the network the first graph, since what torch says later tells of no field.
@@ -123,7 +123,7 @@ class GraphTask(ConfiguredTask):
         if not (hasattr(train, "__getitem__") and len(train)):
             return
         graph = train[0]
-        batch = move(self.collate([graph]), self._place.device)
+        batch = move(self.collate([graph]), self._context.device)
         try:
             with trial(self._model):
                 self._training.apply(self._model, batch)

@@ -62,14 +62,14 @@ def with_tables(config: Config) -> Config:
     )
 
 
-def _keeping(told: core.Evaluator | None, kind: type[Evaluator], config: Config) -> core.Evaluator:
-    told = told or core.Evaluator()
-    if is_custom(told):
-        return told
+def _keeping(evaluator: core.Evaluator | None, kind: type[Evaluator], config: Config) -> core.Evaluator:
+    evaluator = evaluator or core.Evaluator()
+    if is_custom(evaluator):
+        return evaluator
     arguments = {
         "device": None,
-        "criterion": config.criterion if told.criterion is None else told.criterion,
-        "evaluator_tasks": [asdict(task) for task in told.evaluator_tasks],
-        "apply_model": config.apply_model if told.apply_model is None else told.apply_model,
+        "criterion": config.criterion if evaluator.criterion is None else evaluator.criterion,
+        "evaluator_tasks": [asdict(task) for task in evaluator.evaluator_tasks],
+        "apply_model": config.apply_model if evaluator.apply_model is None else evaluator.apply_model,
     }
     return core.Evaluator(type=kind, kwargs=arguments)

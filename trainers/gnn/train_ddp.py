@@ -65,12 +65,12 @@ class TrainerDDP(ddp.TrainerDDP):
     @property
     def device(self) -> torch.device:
         """Where this rank computes."""
-        return self.place.device
+        return self.context.device
 
     @property
     def world_size(self) -> int:
         """How many ranks there are."""
-        return self.place.world_size
+        return self.context.world_size
 
     @property
     def data_path(self) -> Path:
@@ -90,7 +90,7 @@ class TrainerDDP(ddp.TrainerDDP):
     @property
     def tester(self) -> Any:
         """The same of the test."""
-        return _made(self.task.tester())
+        return _made(self.task.test_task())
 
 
 def _made(task: Task) -> Any:

@@ -38,4 +38,4 @@ def _compared(trained: program.Trained) -> Report | None:
         return None
     if task.config.criterion != CRITERION:
         return None
-    return report(task.apply, trainer.engine.judged, splits.train, splits.test, trainer.place.device)
+    return report(task.apply, trainer.engine.judged, splits.train, splits.test, trainer.context.device)

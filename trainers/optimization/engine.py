@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, UserError
 from trainers.distributed.devices import computing
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.optimization.averaging import AveragedWeights
 from trainers.optimization.gradients import GradientNorm
 from trainers.optimization.optimizer import load_optimizer
@@ -27,7 +27,7 @@ from trainers.task import Loss
 logger = logging.getLogger(__name__)
 
 MOST_SKIPPED = 100
-"""Steps in a row without a finite gradient, after which skipping more of them is no training."""
+"""Steps in a row without a finite gradient, after which skipping more of them is not training."""
 
 
 class NonFiniteError(UserError):
@@ -43,7 +43,9 @@ class Engine:
     computed, and what was expected wrongly is corrected before the step.
     """
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config, place: Place):
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config, context: RankContext
+    ):
         self.bare = model
         """The module itself, on its device."""
         self.optimizer = optimizer
@@ -56,14 +58,14 @@ class Engine:
         self.skipped = 0
         """Steps that left the weights alone, since the training began."""
         training = config.training
-        self._place = place
+        self._context = context
         self._clip = training.clip_grad_norm
         self._skips = training.non_finite == "skip"
         self._precision = training.precision
-        self._scaler = torch.amp.GradScaler(place.device.type) if training.precision == "fp16" else None
+        self._scaler = torch.amp.GradScaler(context.device.type) if training.precision == "fp16" else None
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self._norm_of = GradientNorm(self._parameters, in_buckets=False)
-        self._all_needed = place.distributed and not (
+        self._all_needed = context.distributed and not (
             config.parallel.find_unused_parameters or config.parallel.static_graph
         )
         self._step = 0
@@ -125,7 +127,7 @@ class Engine:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Around whatever computes as training does."""
-        return computing(self._place.device, self._precision)
+        return computing(self._context.device, self._precision)
 
     def backward(self, loss: Loss, samples: int, micros: int, *, last: bool) -> None:
         """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.
@@ -133,7 +135,7 @@ class Engine:
         `samples`: of all ranks in this step; `micros`: of this rank in it.
         """
         if loss.count is None:
-            weight = self._constant(self._place.world_size / samples, loss.total)
+            weight = self._constant(self._context.world_size / samples, loss.total)
         else:
             weight = self._counted(loss.count, micros, last).to(loss.total.dtype)
         self._losses.append(loss.total.detach())
@@ -151,15 +153,15 @@ class Engine:
 
     def _counted(self, items: int | Tensor, micros: int, last: bool) -> Tensor:
         """The weight of a loss whose items are counted: what is expected, until all have counted."""
-        device = self._place.device
+        device = self._context.device
         # torch.tensor would wait for the device; filling does not.
         count = torch.zeros((), dtype=_exact(device), device=device) + items
         self._items = count.clone() if self._items is None else self._items + count
         if self._expected is None:  # of the first step there is nothing to go by
-            self._expected = (self._place.sum(count) * micros).nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
-        if last and self._place.distributed:
+            self._expected = (self._context.sum(count) * micros).nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
+        if last and self._context.distributed:
             self._reduction = dist.all_reduce(self._items, async_op=True)
-        return self._place.world_size / self._expected
+        return self._context.world_size / self._expected
 
     def apply(self) -> bool:
         """Step the weights with what was accumulated; whether that was done.
@@ -177,7 +179,7 @@ class Engine:
         if self._clip is not None:
             nn.utils.clip_grads_with_norm_(self._parameters, self._clip, self.norm)
         if not self._finite():
-            self._take_back_buffers()
+            self._restore_buffers()
             return False
         if self._scaler is not None:
             self._scaler.step(self.optimizer)
@@ -196,7 +198,7 @@ class Engine:
             self._reduction.wait()
             self._reduction = None
         none = self._items == 0
-        if self._place.is_main and self._place.device.type == "cpu" and bool(none):
+        if self._context.is_main and self._context.device.type == "cpu" and bool(none):
             self._empty += 1
             if _is_news(self._empty):
                 words = (
@@ -233,11 +235,11 @@ class Engine:
                 ]
             )
 
-    # --- Gradients that are no numbers ------------------------------------------------------------
+    # --- Gradients that are not numbers ------------------------------------------------------------
 
     def _finite(self) -> bool:
         """Whether the step may be taken. An accelerator's answer is read one step late, if it may be."""
-        if self._scaler is None and not self._skips and self._place.device.type != "cpu":
+        if self._scaler is None and not self._skips and self._context.device.type != "cpu":
             self.settle()
             self._unread = _Unread(self._step, self.norm, self._losses)
             return True
@@ -250,12 +252,12 @@ class Engine:
             self._scaler.update()
         if not (self._skips or self._scaler is not None) or self._skipped_in_a_row >= MOST_SKIPPED:
             raise self._non_finite(self._step, self._losses)
-        if self._skips and self._place.is_main and _is_news(self.skipped):
+        if self._skips and self._context.is_main and _is_news(self.skipped):
             logger.warning("A step is skipped: its gradient is not finite (%d so far)", self.skipped)
         return False
 
     @torch.no_grad()
-    def _take_back_buffers(self) -> None:
+    def _restore_buffers(self) -> None:
         """BatchNorm may have seen numbers that are none, and would keep them."""
         for name, each in self.bare.named_buffers():
             before = self._buffers.get(name)
@@ -276,7 +278,7 @@ class Engine:
     def _non_finite(self, step: int, losses: list[Tensor]) -> NonFiniteError:
         """All ranks know of it, from the same gradient, so they can ask each other."""
         mine = all(bool(torch.isfinite(loss).all()) for loss in losses)
-        fine = self._place.gather(torch.tensor([float(mine)])).flatten().tolist()
+        fine = self._context.gather(torch.tensor([float(mine)])).flatten().tolist()
         bad = [str(rank) for rank, is_fine in enumerate(fine) if not is_fine]
         where = f"the loss of rank {', '.join(bad[:8])} is" if bad else "no loss is, but the gradient is"
         named = [
@@ -298,8 +300,8 @@ class Engine:
     def wrapped(self) -> Iterator[None]:
         """As long as it trains: DDP must be let go before the process group is."""
         self.model = compiled(self.bare) if self._config.training.compile else self.bare
-        if self._place.distributed:
-            self.reducer = distributed(self.model, self._config, self._place)
+        if self._context.distributed:
+            self.reducer = distributed(self.model, self._config, self._context)
             # Where some may be missing, each step would look anew, and find memory that nobody has filled.
             in_buckets = self._config.parallel.gradient_as_bucket_view and self._all_needed
             self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
@@ -329,7 +331,7 @@ class Engine:
     @torch.no_grad()
     def share_weights(self) -> None:
         """Take rank 0's weights and buffers, averaged ones, too; all ranks must call it."""
-        if not self._place.distributed or self._place.world_size == 1:
+        if not self._context.distributed or self._context.world_size == 1:
             return
         for module in dict.fromkeys((self.bare, self.judged)):
             for held in module.state_dict().values():
@@ -348,7 +350,7 @@ class Engine:
         if self.average is not None and state["average"] is not None:
             self.average.load_state_dict(state["average"])
         if state["expected"] is not None:
-            device = self._place.device
+            device = self._context.device
             self._expected = torch.tensor(state["expected"], dtype=_exact(device), device=device)
         self.skipped, self._skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
 

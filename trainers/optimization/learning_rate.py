@@ -108,7 +108,7 @@ class LearningRate:
         """Go on from a checkpoint.
 
         Raises:
-            ConfigError: one of torch's schedulers would have to go on from another one's rates.
+            ConfigError: one of torch's schedulers would have to resume from another one's rates.
         """
         if self._scheduler is None or self._made_from is None:
             return
@@ -230,8 +230,8 @@ def _check_length(scheduler: LRScheduler, asked: int | None, unit: str) -> None:
 
 def _described(config: Config) -> dict[str, Any]:
     """What torch's scheduler is made from, in words that are the same in every process."""
-    told = fields(config, 1).items()
-    return {path: value for path, value in told if path.startswith("training.lr_scheduler_")}
+    given = fields(config, 1).items()
+    return {path: value for path, value in given if path.startswith("training.lr_scheduler_")}
 
 
 def _named(rates: list[float]) -> dict[str, float]:

@@ -44,7 +44,7 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
         raise ConfigError([f"training.optimizer_type: {error}"]) from error
     if not isinstance(made, Optimizer):
         raise ConfigError(
-            [f"training.optimizer_type: makes {_kind(made)}, which is no torch.optim.Optimizer"]
+            [f"training.optimizer_type: makes {_kind(made)}, which is not a torch.optim.Optimizer"]
         )
     closure = inspect.signature(made.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
@@ -169,7 +169,7 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
             shape = f"a tensor of shape {tuple(each.shape)}"
             raise ConfigError(
                 [
-                    f"task.parameters: gives {shape} that is no parameter of the model, and so would be "
+                    f"task.parameters: gives {shape} that is not a parameter of the model, and so would be "
                     "neither reduced over the ranks nor saved; make it an nn.Parameter of the model"
                 ]
             )

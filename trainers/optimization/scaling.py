@@ -34,7 +34,7 @@ def resolved(config: Config, world_size: int) -> Resolved:
     """The rules of `training.scaling`, for n = world_size / base_world_size.
 
     They are always applied to the configuration's own values, never to a checkpoint's: once, however
-    often a training goes on.
+    often a training continues.
 
     Raises:
         ConfigError: a rule lacks the world size that it starts from, or there is no warmup to scale.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, few
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.optimization.engine import Engine
 from trainers.task import Task
 from trainers.task.training_state import TrainingState
@@ -29,12 +29,14 @@ class Weights:
     Nothing is looked at where `training.check_first_step` is false.
     """
 
-    def __init__(self, task: Task, engine: Engine, state: TrainingState, config: Config, place: Place):
+    def __init__(
+        self, task: Task, engine: Engine, state: TrainingState, config: Config, context: RankContext
+    ):
         self._task = task
         self._model = engine.bare
         self._average = None if engine.average is None else engine.average.module
         self._state = state
-        self._place = place
+        self._context = context
         self._wanted = config.training.check_first_step
         self._all = set(self._model.parameters())
         self._trained = {each for each in self._all if each.requires_grad}
@@ -67,21 +69,21 @@ class Weights:
         Raises:
             ConfigError: they have not; on all ranks, with what each has.
         """
-        if not self._wanted or not self._place.distributed or self._place.world_size == 1:
+        if not self._wanted or not self._context.distributed or self._context.world_size == 1:
             return
         named = list(self._model.named_parameters())
         if self._average is not None:
             named += [(f"{name} (averaged)", each) for name, each in self._average.named_parameters()]
         sums = bit_sums(each for _, each in named)
-        if not self._place.alike(digest(sums)):
+        if not self._context.alike(digest(sums)):
             raise ConfigError([self._apart(named, sums)])
 
     def _apart(self, named: Sequence[tuple[str, Tensor]], sums: Tensor) -> str:
         """In words; all ranks find the same."""
-        every = self._place.gather(sums)
+        every = self._context.gather(sums)
         other = (every != every[0]).any(dim=0).nonzero().flatten().tolist()
         name, first = named[other[0]]
-        totals = self._place.gather(first.detach().to(torch.complex128).sum().real[None]).flatten().tolist()
+        totals = self._context.gather(first.detach().to(torch.complex128).sum().real[None]).flatten().tolist()
         shown = ", ".join(f"{total:.10g} on rank {rank}" for rank, total in enumerate(totals[:_SHOWN]))
         more = f" and so on, on {len(totals)} ranks" if len(totals) > _SHOWN else ""
         some = f"{few([named[at][0] for at in other])} of {len(named)} parameters"
@@ -93,7 +95,7 @@ class Weights:
 
     def _why(self, task: str) -> str:
         gradients = [each.grad for each in self._model.parameters() if each.grad is not None]
-        if gradients and self._place.alike(digest(bit_sums(gradients))):
+        if gradients and self._context.alike(digest(bit_sums(gradients))):
             return (
                 "The gradients of that step are the same, so something else has changed the weights: see "
                 f"that {task}.loss, evaluate, after_evaluation and export change none, and that the "

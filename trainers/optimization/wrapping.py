@@ -14,9 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place, device_ids
+from trainers.distributed.process_group import RankContext, device_ids
 from trainers.task import Task
-from trainers.task.contract import built_model
+from trainers.task.contract import validate_model
 
 logger = logging.getLogger(__name__)
 
@@ -24,18 +24,18 @@ _UNREACHED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 _HOOKS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}
 
 
-def prepared_model(task: Task, config: Config, place: Place) -> nn.Module:
+def prepared_model(task: Task, config: Config, context: RankContext) -> nn.Module:
     """The task's model on its device, as the optimizer is to see it.
 
     Raises:
         ConfigError: the task gives none, or BatchNorm cannot be synchronised here.
     """
-    model = built_model(task, task.build_model()).to(place.device)
-    return _synchronised_batchnorm(model, place) if config.parallel.sync_batchnorm else model
+    model = validate_model(task, task.build_model()).to(context.device)
+    return _synchronised_batchnorm(model, context) if config.parallel.sync_batchnorm else model
 
 
-def _synchronised_batchnorm(model: nn.Module, place: Place) -> nn.Module:
-    if place.device.type == "cpu":
+def _synchronised_batchnorm(model: nn.Module, context: RankContext) -> nn.Module:
+    if context.device.type == "cpu":
         raise ConfigError(
             [
                 "parallel.sync_batchnorm: is true, but torch has it on accelerators alone; "
@@ -49,7 +49,7 @@ def _synchronised_batchnorm(model: nn.Module, place: Place) -> nn.Module:
 def compiled(model: nn.Module) -> nn.Module:
     """By torch.compile, for shapes of any size."""
     # Else the shape that comes first is compiled for itself, and rounded otherwise than it is in a run
-    # that goes on from where another comes first.
+    # that resumes from where another comes first.
     made: Any = torch.compile(model, dynamic=True)
     assert isinstance(made, nn.Module)
     return made
@@ -70,7 +70,7 @@ class _Whole(nn.Module):
         return compute(self.model)
 
 
-def distributed(model: nn.Module, config: Config, place: Place) -> DistributedDataParallel:
+def distributed(model: nn.Module, config: Config, context: RankContext) -> DistributedDataParallel:
     """In DistributedDataParallel, told what the configuration says, with buckets that stay as they are.
 
     It is called with what is to be computed with the model: a function of it that gives a loss.
@@ -86,7 +86,7 @@ def distributed(model: nn.Module, config: Config, place: Place) -> DistributedDa
                 f"training.gradient_accumulation_steps is {micros}; drop one of the two"
             ]
         )
-    ids = device_ids(place.device)
+    ids = device_ids(context.device)
     wrapped = DistributedDataParallel(
         _Whole(model),
         device_ids=ids,
@@ -99,9 +99,9 @@ def distributed(model: nn.Module, config: Config, place: Place) -> DistributedDa
     if parallel.communication_hook is not None:
         _register(wrapped, parallel.communication_hook)
     if parallel.static_graph:  # is that of the first backward pass, which must be a real one
-        if place.world_size > 2:
+        if context.world_size > 2:
             logger.warning(
-                "parallel.static_graph: going on from a checkpoint will differ in the last bits from a "
+                "parallel.static_graph: resuming from a checkpoint will differ in the last bits from a "
                 "run that was not interrupted"
             )
     elif not parallel.find_unused_parameters:
@@ -148,7 +148,7 @@ def _settle_buckets(wrapped: DistributedDataParallel) -> None:
     """Have DDP's buckets in the order that they keep, before the first step.
 
     DDP orders them anew after its first backward pass, by when gradients came, and the order decides
-    how more than two ranks' gradients are rounded when they are summed. A run that goes on from a
+    how more than two ranks' gradients are rounded when they are summed. A resumed run from a
     checkpoint would round its first step otherwise than one that was not interrupted.
     """
     inner = wrapped.module

@@ -47,7 +47,7 @@ def new_parser(name: str, description: str) -> argparse.ArgumentParser:
     """A system's parser, with nothing in it yet."""
     return argparse.ArgumentParser(
         prog=f"castoff train {name}",
-        description=f"{description} Every rank of a job runs this. The same command again goes on from the "
+        description=f"{description} Every rank of a job runs this. The same command again resumes from the "
         "newest checkpoint in the run's folder, <training.path>/<name>; Ctrl-C saves and ends with code "
         "75, a second one ends at once.",
         allow_abbrev=False,
@@ -70,7 +70,7 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
         action="append_const",
         const="training.fresh=false",
         dest="overrides",
-        help="go on with what is in the run's folder; the default",
+        help="resume what is in the run's folder; the default",
     )
     begin.add_argument(
         "--fresh",
@@ -138,8 +138,8 @@ def _listed(read: Read) -> str:
     lines = []
     for number in range(members.count):
         values = members.values(number).items()
-        told = (f"{text_of(place)}={in_a_line(value)}" for place, value in values)
-        lines.append(f"{number}: {', '.join(told)}")
+        given = (f"{text_of(place)}={in_a_line(value)}" for place, value in values)
+        lines.append(f"{number}: {', '.join(given)}")
     return "\n".join([*lines, f"array: {{count: {members.count}}}"])
 
 

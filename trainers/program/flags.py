@@ -148,9 +148,9 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def _check_alone(made: argparse.ArgumentParser, arguments: argparse.Namespace, switch: Switch) -> None:
     beside = {name: getattr(arguments, name) for name in switch.against}
-    told = [f"--{name} {value}" for name, value in beside.items() if value not in (None, switch.value)]
-    if told:
-        made.error(f"--{switch.name} stands beside {' and '.join(told)}; drop one of the two")
+    given = [f"--{name} {value}" for name, value in beside.items() if value not in (None, switch.value)]
+    if given:
+        made.error(f"--{switch.name} stands beside {' and '.join(given)}; drop one of the two")
 
 
 def _add(parser: Any, row: Flag | Switch | Refused | Group) -> None:

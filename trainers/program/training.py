@@ -12,7 +12,7 @@ from launcher.ranks import RankEnv
 from trainers.configuration.config import Config
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.distributed.failures import reported
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.stopping import StoppedEarly
 from trainers.evaluation.measures import Measures
 from trainers.program.logs import setup_logging
@@ -37,7 +37,7 @@ def train(
     config: Config | Mapping[str, Any],
     task: Task | None = None,
     *,
-    reports: Callable[[Path, Config, Place], Reports] = Reports,
+    reports: Callable[[Path, Config, RankContext], Reports] = Reports,
     trainer: type[TrainerDDP] = TrainerDDP,
 ) -> Trained:
     """Train and test `task`, or the one that the configuration names, as the rank that this process is.

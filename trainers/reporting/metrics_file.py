@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetricsFile:
-    """`metrics.jsonl`: whole lines, kept up to the checkpoint that a run goes on from.
+    """`metrics.jsonl`: whole lines, kept up to the checkpoint that a run resumes from.
 
     Where the disk is full a line waits for the next one, and a warning says so: no line is lost as
     long as the process lives, and none stands there in half.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.reporting.throughput import TIMED
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Progress:
 
     def __init__(
         self,
-        place: Place,
+        context: RankContext,
         *,
         total: int | None,
         epochs: int | None = None,
@@ -38,7 +38,7 @@ class Progress:
         epoch: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._place = place
+        self._context = context
         self._total = total
         self._epochs = epochs
         self._done = done
@@ -53,7 +53,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         """Show the bar, where standard error is a terminal."""
-        if self._place.is_main and sys.stderr is not None and sys.stderr.isatty():  # None: closed
+        if self._context.is_main and sys.stderr is not None and sys.stderr.isatty():  # None: closed
             self._show()
         return self
 

@@ -16,7 +16,7 @@ from trainers.configuration.config import Config, Member, without_effect
 from trainers.configuration.yaml_text import in_a_line, plain
 from trainers.data.loaders import Group
 from trainers.distributed.devices import limiter
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.evaluation.measures import Measures
 from trainers.optimization.engine import Engine
 from trainers.reporting.monitoring import Norms
@@ -31,22 +31,22 @@ from trainers.task.training_state import TrainingState
 class Reports:
     """One rank's measures of its training; rank 0 writes what all of them come to."""
 
-    def __init__(self, folder: Path, config: Config, place: Place):
+    def __init__(self, folder: Path, config: Config, context: RankContext):
         self.running = Running()
         """Sums of the loss and its metrics: a checkpoint keeps them."""
         self.logger = logging.getLogger(f"trainers.{config.name}")
-        self._place = place
-        self._throughput = Throughput(place, config.training.log_every)
+        self._context = context
+        self._throughput = Throughput(context, config.training.log_every)
         self._progress: Progress | None = None
         self._began = 0.0
         self._samples = 0
         self._member = config.member
-        self._notes = without_effect(config, limits_memory=limiter(place.device) is not None)
+        self._notes = without_effect(config, limits_memory=limiter(context.device) is not None)
         self._norms = Norms(config.monitoring)
         self._resolved: dict[str, Any] = dict(plain(config))
         """The configuration and what it comes to; the sinks read it when they are opened."""
         self._sinks: Sinks | None = None
-        if place.is_main:
+        if context.is_main:
             self._sinks = Sinks(folder, config.logging, _name(config), self._resolved)
 
     @contextmanager
@@ -62,7 +62,7 @@ class Reports:
     @contextmanager
     def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
         """As long as training lasts: a bar on rank 0's terminal; `total`: of all steps, if that is known."""
-        with Progress(self._place, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
+        with Progress(self._context, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
             self._progress = bar
             try:
                 yield
@@ -77,7 +77,7 @@ class Reports:
     def begin(self, resolved: Mapping[str, float]) -> None:
         """Tell what the configuration comes to on so many ranks."""
         self._resolved |= resolved
-        if self._place.is_main:
+        if self._context.is_main:
             if self._member is not None:
                 self.logger.info("%s", _words(self._member))
             for note in self._notes:
@@ -115,7 +115,7 @@ class Reports:
         return time.perf_counter() - self._began
 
     def paused(self) -> AbstractContextManager[None]:
-        """Around what is no training: a validation, a checkpoint."""
+        """Around what is not training: a validation, a checkpoint."""
         return self._throughput.paused()
 
     # --- When it is due ---------------------------------------------------------------------------
@@ -123,10 +123,10 @@ class Reports:
     def log(self, state: TrainingState, engine: Engine, rate: float, stall: float) -> None:
         """Tell of the steps since the last time; all ranks must call it. Waits for the device."""
         self.running.keep("train/grad_norm", engine.norm)
-        if self._place.is_main:  # they are the same on all ranks
+        if self._context.is_main:  # they are the same on all ranks
             for name, norm in self._norms.of(engine.bare):
                 self.running.keep(name, norm)
-        values = report(self.running, self._throughput, self._place)
+        values = report(self.running, self._throughput, self._context)
         values |= {"train/lr": rate, "checkpoint/stall": stall}
         if engine.skipped:
             values["train/skipped_steps"] = engine.skipped
@@ -136,7 +136,7 @@ class Reports:
 
     def end_epoch(self, state: TrainingState) -> dict[str, float]:
         """The epoch's training means over all ranks; all of them must call it."""
-        means = self.running.end_epoch(self._place)
+        means = self.running.end_epoch(self._context)
         self._write(state, {f"train_epoch/{name}": value for name, value in means.items()})
         return means
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 
 _AT_MOST = 10_000
 """Micro-batches whose numbers wait on the device: in a longer interval it is waited for once in so many."""
@@ -21,7 +21,7 @@ class Running:
     """Sums of the loss and its metrics over micro-batches, on this rank.
 
     Nothing waits for the device before `report`, `end_epoch` and `state_dict`. The additions happen in
-    float64 and in the order of the micro-batches, so that a run that goes on from a checkpoint gets
+    float64 and in the order of the micro-batches, so that a resumed run from a checkpoint gets
     the same bits wherever that was made.
     """
 
@@ -88,22 +88,24 @@ class Running:
         """The latest of what is kept, once that has settled."""
         return {name: float(value) for name, value in self._latest.items()}
 
-    def report(self, place: Place, beside: Sequence[float] = ()) -> tuple[dict[str, float], list[float]]:
+    def report(
+        self, context: RankContext, beside: Sequence[float] = ()
+    ) -> tuple[dict[str, float], list[float]]:
         """The interval's means over all ranks; begins a new one.
 
         `beside` is summed over ranks in the same message; all ranks give as many.
         """
         self.settle()
-        total = self._over_ranks(self.interval, place, beside)
+        total = self._over_ranks(self.interval, context, beside)
         self.epoch = _added(self.epoch, self.interval)
         self.interval, self._brought = [], 0.0
         width = self._width()
         return self._means(total[:width]), total[width:]
 
-    def end_epoch(self, place: Place) -> dict[str, float]:
+    def end_epoch(self, context: RankContext) -> dict[str, float]:
         """The epoch's means over all ranks; begins a new one. The interval goes on."""
         self.settle()
-        means = self._means(self._over_ranks(_added(self.epoch, self.interval), place))
+        means = self._means(self._over_ranks(_added(self.epoch, self.interval), context))
         self.epoch = [-value for value in self.interval]  # what the next report adds is not its
         return means
 
@@ -118,10 +120,10 @@ class Running:
         self._brought = self.interval[0] if self.interval else 0.0
         self._waiting.clear()
 
-    def load_state_dicts(self, states: Sequence[Mapping[str, Any]], place: Place) -> None:
+    def load_state_dicts(self, states: Sequence[Mapping[str, Any]], context: RankContext) -> None:
         """Go on from the sums of another number of ranks: rank 0 takes all of them."""
         mine: dict[str, Any] = {"names": states[0]["names"], "interval": [], "epoch": []}
-        if place.is_main:
+        if context.is_main:
             for name in ("interval", "epoch"):
                 for state in states:
                     mine[name] = _added(mine[name], state[name])
@@ -133,9 +135,11 @@ class Running:
     def _padded(self, values: list[float]) -> list[float]:
         return values or [0.0] * self._width()
 
-    def _over_ranks(self, sums: list[float], place: Place, beside: Sequence[float] = ()) -> list[float]:
+    def _over_ranks(
+        self, sums: list[float], context: RankContext, beside: Sequence[float] = ()
+    ) -> list[float]:
         packed = torch.tensor([*self._padded(sums), *beside], dtype=torch.float64)
-        total: list[float] = place.sum(packed).tolist()
+        total: list[float] = context.sum(packed).tolist()
         return total
 
     def _means(self, total: list[float]) -> dict[str, float]:

@@ -57,7 +57,7 @@ class Sinks:
     """All places that rank 0 writes measures to.
 
     `metrics.jsonl` is the record, and exact over kills and resumes. What fails of the others (a
-    server, a disk) says so once in a warning and gets no more; training goes on.
+    server, a disk) says so once in a warning and gets no more; training continues.
     """
 
     def __init__(self, folder: Path, config: Logging, run_name: str, resolved: Mapping[str, Any]):

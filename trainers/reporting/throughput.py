@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainers.distributed.devices import Use, use_of
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.reporting.monitoring import columns, devices_of_ranks, gathered, losses_of_ranks
 from trainers.reporting.running import Running
 
@@ -49,8 +49,8 @@ class Throughput:
     `log_every`: optimizer steps between two reports.
     """
 
-    def __init__(self, place: Place, log_every: int, clock: Callable[[], float] = time.perf_counter):
-        self._place = place
+    def __init__(self, context: RankContext, log_every: int, clock: Callable[[], float] = time.perf_counter):
+        self._context = context
         self._every = max(1, log_every // _SAMPLES)
         self._clock = clock
         self._begin()
@@ -74,7 +74,7 @@ class Throughput:
         What is timed is communication that computing does not hide: from when this rank's own
         backward is done until the gradients of all are there. Waiting for slower ranks is in it.
         """
-        if self._steps % self._every or not self._place.distributed or not total.requires_grad:
+        if self._steps % self._every or not self._context.distributed or not total.requires_grad:
             return nullcontext()
         return self._timed(total)
 
@@ -85,7 +85,7 @@ class Throughput:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens meanwhile (a validation, a checkpoint) is no part of training's time."""
+        """What happens meanwhile (a validation, a checkpoint) is not part of training's time."""
         began = self._clock()
         try:
             yield
@@ -123,23 +123,23 @@ class Throughput:
 
     def _mark(self) -> float | torch.Event:
         """A point in time: on an accelerator in its stream, read at the next report."""
-        if self._place.device.type in ("cpu", "mps"):
+        if self._context.device.type in ("cpu", "mps"):
             return self._clock()
-        event = torch.Event(self._place.device, enable_timing=True)
+        event = torch.Event(self._context.device, enable_timing=True)
         event.record()
         return event
 
 
-def report(running: Running, throughput: Throughput, place: Place) -> dict[str, float]:
+def report(running: Running, throughput: Throughput, context: RankContext) -> dict[str, float]:
     """All measures of the interval over all ranks, most of them named train/…; all ranks must call it.
 
     One small message carries them. Begins a new interval.
     """
     running.settle()
     summed, computing = throughput.interval()
-    size = place.world_size
-    mine = columns([computing, running.loss, *use_of(place.device)], place.rank, size)
-    means, everything = running.report(place, [running.items, *summed, *mine])
+    size = context.world_size
+    mine = columns([computing, running.loss, *use_of(context.device)], context.rank, size)
+    means, everything = running.report(context, [running.items, *summed, *mine])
     at = len(everything) - len(mine)
     own, losses, *uses = gathered(everything[at:], size)
     found = measures(everything[:at], own)

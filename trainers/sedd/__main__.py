@@ -37,28 +37,28 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
     def settings(choose: Choose) -> Settings:
         return read(fields, COMMAND_LINE.told(arguments), arguments.overrides, choose, origin="command line")
 
-    told = settings(chosen(arguments, me, settings))
+    given = settings(chosen(arguments, me, settings))
     if me.starter == "single":
-        found = ranks.layout(arguments, partial(ranks.devices_here, told.training.device))
+        found = ranks.layout(arguments, partial(ranks.devices_here, given.training.device))
         if found is not None:
             ranks.become(found, sys.argv[1:])
     else:
         ranks.check_layout(arguments, me)
     if me.rank == 0:
-        setup_logging(me.rank, told.log_level)
-        _say(told)
-    return core_config(told)
+        setup_logging(me.rank, given.log_level)
+        _say(given)
+    return core_config(given)
 
 
-def _say(told: Settings) -> None:
+def _say(settings: Settings) -> None:
     """What a user may not have meant."""
-    for note in without_effect(told):
+    for note in without_effect(settings):
         logger.info("%s", note)
-    if told.data.datafile is None:
+    if settings.data.datafile is None:
         logger.warning(
             "data.datafile is not given: training on %d made-up proteins; name a FASTA file with "
             "--datafile FILE",
-            told.data.synthetic,
+            settings.data.synthetic,
         )
 
 

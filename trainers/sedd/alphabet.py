@@ -31,7 +31,7 @@ for _token, _letter in enumerate(RESIDUES):
 
 
 def encode(letters: bytes) -> Tokens:
-    """The tokens of a sequence of letters, of either case; any that is no amino acid's is UNKNOWN."""
+    """The tokens of a sequence of letters, of either case; any that is not an amino acid's is UNKNOWN."""
     tokens: Tokens = _TOKEN_OF[numpy.frombuffer(letters, dtype=numpy.uint8)]
     return tokens
 

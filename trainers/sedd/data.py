@@ -62,7 +62,7 @@ class ProteinBatch(NamedTuple):
 class Proteins(Dataset[Protein]):
     """Samples of a source; of a protein longer than `max_length` a window, another one in each epoch."""
 
-    draws_from = ("torch",)
+    rng_sources = ("torch",)
 
     def __init__(self, source: Source, max_length: int):
         self.source = source

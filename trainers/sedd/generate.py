@@ -14,7 +14,7 @@ import torch
 from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
 from trainers.configuration.config import DEVICES, Config
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import DistributedError, Place, choose_device
+from trainers.distributed.process_group import DistributedError, RankContext, choose_device
 from trainers.distributed.randomness import seed_all
 from trainers.sedd.alphabet import decode
 from trainers.sedd.task import SeddTask
@@ -25,9 +25,9 @@ _PROGRAM = "python -m trainers.sedd.generate"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write FASTA to standard output; ends this process with words where that cannot be."""
-    told = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        for line in generated(told):
+        for line in generated(options):
             print(line, flush=True)
     except (ConfigError, CheckpointError, DistributedError, OSError) as error:
         said = str(error).replace("training.device", "--device").splitlines()
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def generated(told: argparse.Namespace) -> Iterator[str]:
+def generated(options: argparse.Namespace) -> Iterator[str]:
     """The lines of FASTA that a command line asks for.
 
     Raises:
@@ -44,37 +44,37 @@ def generated(told: argparse.Namespace) -> Iterator[str]:
         CheckpointError: it has no checkpoint that is whole.
         DistributedError: there is no such device.
     """
-    task = _task(told)
-    device = choose_device(told.device, 0)
-    checkpoint = _checkpoint(told.run)
-    seed_all(told.seed)
+    task = _task(options)
+    device = choose_device(options.device, 0)
+    checkpoint = _checkpoint(options.run)
+    seed_all(options.seed)
     model = task.build_model()
     model.load_state_dict(load_part(checkpoint, "ema" if (checkpoint / "ema.pt").exists() else "model"))
     model.to(device).eval()
-    lengths = [told.length] * told.number if told.length else _usual_lengths(task, told.number)
-    generator = torch.Generator(device).manual_seed(told.seed)
+    lengths = [options.length] * options.number if options.length else _usual_lengths(task, options.number)
+    generator = torch.Generator(device).manual_seed(options.seed)
     number = 0
-    for first in range(0, len(lengths), told.batch_size):
-        some = lengths[first : first + told.batch_size]
+    for first in range(0, len(lengths), options.batch_size):
+        some = lengths[first : first + options.batch_size]
         for protein in task.generate(model, some, generator):
             number += 1
-            yield f">sedd_{number} {checkpoint.name} seed={told.seed} length={len(protein)}"
+            yield f">sedd_{number} {checkpoint.name} seed={options.seed} length={len(protein)}"
             yield decode(protein)
 
 
-def _task(told: argparse.Namespace) -> SeddTask:
+def _task(options: argparse.Namespace) -> SeddTask:
     """The run's task, with the sampling that is asked for."""
-    path = told.run / "config.yaml"
+    path = options.run / "config.yaml"
     if not path.is_file():
         raise ConfigError(
-            [f"is no folder of a run: it has no {path.name}; give the one that training has told of"],
-            str(told.run),
+            [f"is not a folder of a run: it has no {path.name}; give the one that training has told of"],
+            str(options.run),
         )
-    asked = {"predictor": told.predictor, "steps": told.steps}
+    asked = {"predictor": options.predictor, "steps": options.steps}
     overrides = [f"task_kwargs.sampling.{name}={value}" for name, value in asked.items() if value is not None]
     task = task_of(Config.load(path, overrides))
     if not isinstance(task, SeddTask):
-        raise ConfigError([f"has trained a {type(task).__name__}, not a SeddTask"], str(told.run))
+        raise ConfigError([f"has trained a {type(task).__name__}, not a SeddTask"], str(options.run))
     return task
 
 
@@ -88,7 +88,7 @@ def _checkpoint(run: Path) -> Path:
 
 def _usual_lengths(task: SeddTask, number: int) -> list[int]:
     try:
-        task.setup(Place(0, 1, torch.device("cpu"), alone=True))
+        task.setup(RankContext(0, 1, torch.device("cpu"), alone=True))
     except (ConfigError, OSError) as error:
         raise ConfigError(
             [f"{error}; without the training proteins, say how long proteins are to be: --length 200"],

@@ -29,14 +29,14 @@ class GraphOfStates(ABC):
     def corrupted(self, tokens: Tensor, sigma: Tensor, uniform: Tensor) -> Tensor:
         """The tokens after noise of sigma; `uniform`: a number in [0, 1) for each, which decides.
 
-        What is no residue stays as it is.
+        What is not a residue stays as it is.
         """
 
     @abstractmethod
     def score_entropy(self, log_score: Tensor, sigma: Tensor, noisy: Tensor, clean: Tensor) -> Tensor:
         """The denoising score entropy (their equation 8) of each position, at rate 1: 0 for the exact score.
 
-        Where `clean` is no residue it is 0.
+        Where `clean` is not a residue it is 0.
         """
 
     @abstractmethod
@@ -63,7 +63,7 @@ class GraphOfStates(ABC):
         """The score's logarithm, and that at the clean residue, where a position counts; elsewhere 0.
 
         What a network gives where nothing teaches it may be so large that its exponential is infinite,
-        and 0 times that is no gradient.
+        and 0 times that is not a gradient.
         """
         log_score = torch.where(counts.unsqueeze(-1), log_score, 0.0)
         at_clean = log_score.gather(-1, clean.clamp(max=self.residues - 1).unsqueeze(-1)).squeeze(-1)

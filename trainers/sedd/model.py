@@ -45,9 +45,9 @@ def shape_of(settings: Model) -> Shape:
     Raises:
         ConfigError: the heads do not divide the width, into parts that positions can turn.
     """
-    told = {name: getattr(settings, name) for name in Shape._fields}
+    given = {name: getattr(settings, name) for name in Shape._fields}
     shape = SIZES[settings.size]._replace(
-        **{name: value for name, value in told.items() if value is not None}
+        **{name: value for name, value in given.items() if value is not None}
     )
     if shape.hidden_size % (2 * shape.n_heads):
         raise ConfigError(

@@ -8,7 +8,7 @@ from torch.utils.data import Subset
 
 from trainers.configuration.fields import ConfigError
 from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import SPLIT, derived
 from trainers.sedd.data import Protein, Proteins, Source
 from trainers.sedd.settings import Data
@@ -31,7 +31,7 @@ class Sources(NamedTuple):
         return {name: each.digest for name, each in self._asdict().items() if each is not None}
 
 
-def opened(data: Data, place: Place) -> Sources:
+def opened(data: Data, context: RankContext) -> Sources:
     """The stores of the data files, which rank 0 makes of them while the others wait.
 
     Raises:
@@ -43,7 +43,7 @@ def opened(data: Data, place: Place) -> Sources:
         datafile: str | None = getattr(data, name)
         if datafile is None:
             return None
-        made = place.decided(lambda: str(store_of(datafile, filters, field=f"data.{name}")))
+        made = context.on_main(lambda: str(store_of(datafile, filters, field=f"data.{name}")))
         return TokenStore.open(made)
 
     train, *others = (store(name) for name in ("datafile", "validation_datafile", "test_datafile"))

@@ -17,10 +17,10 @@ _PROGRAM = "python -m trainers.sedd.prepare"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build what the command line says; ends this process with words where that cannot be."""
-    told = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        manifest = build(told.files, told.out, _filters(told), processes=told.processes)
+        manifest = build(options.files, options.out, _filters(options), processes=options.processes)
     except (ConfigError, OSError) as error:
         sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in str(error).splitlines()))
     except KeyboardInterrupt:
@@ -28,9 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("\n".join(_summary(manifest)))
 
 
-def _filters(told: argparse.Namespace) -> Filters:
+def _filters(options: argparse.Namespace) -> Filters:
     names = ("min_length", "max_length", "max_unknown", "keep_duplicates")
-    given = {name: getattr(told, name) for name in names if getattr(told, name) is not None}
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     problems: list[str] = []
     filters: Filters | None = convert(given, Filters, "", problems)
     if filters is None:

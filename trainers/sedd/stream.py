@@ -31,12 +31,12 @@ _LEAST_BLOCKS = 1000
 class ProteinStream(IterableDataset[Protein]):
     """Samples of the proteins in some blocks of a store, each once, in an order drawn from torch.
 
-    The protocol is that of the core's loaders: a part of it with `shard`, and going on exactly where it
+    The protocol is that of the core's loaders: a part of it with `shard`, and resuming exactly where it
     was with `state_dict`. Shards share blocks out, so the memory that one takes does not depend on the
     store's size or on how many there are.
     """
 
-    draws_from = ("torch",)
+    rng_sources = ("torch",)
 
     def __init__(
         self,

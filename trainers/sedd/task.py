@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainers.configuration.fields import ConfigError, convert
 from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.sedd import settings
 from trainers.sedd.alphabet import Tokens
 from trainers.sedd.data import Protein, ProteinBatch, collated
@@ -48,26 +48,26 @@ class SeddTask(Task):
         ConfigError: with everything in them that makes no sense.
     """
 
-    draws_from = ("torch",)
-    silent_arguments = ("data.datafile", "data.validation_datafile", "data.test_datafile")
+    rng_sources = ("torch",)
+    volatile_arguments = ("data.datafile", "data.validation_datafile", "data.test_datafile")
     """Files may be moved: what a checkpoint keeps of their proteins tells whether they are the same."""
-    told_arguments = ("sampling", "eval", "memory", "monitoring")
+    changeable_arguments = ("sampling", "eval", "memory", "monitoring")
 
     _sources: Sources
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        told: settings.Task | None = convert(sections, settings.Task, "", problems)
-        if told is None:
+        found: settings.Task | None = convert(sections, settings.Task, "", problems)
+        if found is None:
             raise ConfigError(problems)
-        self.settings = told
-        self.graph = GRAPHS[told.graph.type]()
-        self.noise = noise_of(told.noise, told.graph)
-        self._shape = shape_of(told.model)
-        self._scaled = told.graph.type == "absorb"
-        if told.model.scale_by_sigma is not None:
-            self._scaled = told.model.scale_by_sigma
-        if self._scaled and told.graph.type == "uniform":
+        self.settings = found
+        self.graph = GRAPHS[found.graph.type]()
+        self.noise = noise_of(found.noise, found.graph)
+        self._shape = shape_of(found.model)
+        self._scaled = found.graph.type == "absorb"
+        if found.model.scale_by_sigma is not None:
+            self._scaled = found.model.scale_by_sigma
+        if self._scaled and found.graph.type == "uniform":
             raise ConfigError(
                 [
                     "model.scale_by_sigma: is true, but on graph.type: uniform the noise alone says nothing "
@@ -80,9 +80,9 @@ class SeddTask(Task):
         checkpointing = self.settings.memory.gradient_checkpointing
         return DiffusionTransformer(self._shape, scale_by_sigma=self._scaled, checkpointing=checkpointing)
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Open the data files' stores, of which rank 0 makes those that are not there yet."""
-        self._sources = opened(self.settings.data, place)
+        self._sources = opened(self.settings.data, context)
 
     def build_data(self) -> Splits:
         """Proteins to train on, to validate and to test with."""

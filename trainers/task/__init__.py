@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from trainers.distributed.process_group import Place
+    from trainers.distributed.process_group import RankContext
     from trainers.task.training_state import TrainingState
 
 Sum: TypeAlias = "tuple[Tensor | float, Tensor | float | None]"
@@ -67,19 +67,19 @@ class Task(ABC):
     state: TrainingState
     """Step, epoch and a generator of each step; set before `setup`."""
 
-    draws_from: Collection[str] = ("torch", "random", "numpy")
+    rng_sources: Collection[str] = ("torch", "random", "numpy")
     """The global generators that `loss` and `evaluate` may draw from. They are seeded in every step, which
     takes 8 microseconds for all three, several times as much between quick steps, and 1 for torch's alone."""
 
     arguments: str | None = "task_kwargs"
     """The field that holds its arguments; None: they are the configuration's own sections."""
 
-    silent_arguments: Collection[str] = ()
+    volatile_arguments: Collection[str] = ()
     """Which of its arguments change nothing that is trained: where data lie, what is shown, how often.
-    Names in `arguments`, or paths below it (`sampling.steps`). Other values are for a run that goes on
+    Names in `arguments`, or paths below it (`sampling.steps`). Other values are for a resumed run
     to have, and for each rank."""
 
-    told_arguments: Collection[str] = ()
+    changeable_arguments: Collection[str] = ()
     """Which take effect from a checkpoint on, as the log then says. All others matter: with another value it
     would be another training, which is refused."""
 
@@ -103,10 +103,10 @@ class Task(ABC):
         number of ranks. Whatever of it is called, and however often, gradients are reduced.
         """
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Called once, before the others: a frozen reference for the device, a cache that rank 0 makes.
 
-        `place` has the rank and the device; `place.barrier(name)` waits for all ranks.
+        `context` has the rank and the device; `context.barrier(name)` waits for all ranks.
         """
 
     def parameters(self, model: nn.Module) -> Iterable[Tensor] | Iterable[dict[str, Any]]:
@@ -132,20 +132,20 @@ class Task(ABC):
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
         """Measures from the sums and counts over all ranks' samples; default: the means.
 
-        What is no mean is made here, as a perplexity, which is exp of one.
+        What is not a mean is made here, as a perplexity, which is exp of one.
         """
         return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
 
     def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
         """Measures of what `evaluate` has kept of each batch of all ranks, in their order: an F1 score, say.
 
-        On rank 0 alone, once; waits for no other rank. For what is no mean over samples.
+        On rank 0 alone, once; waits for no other rank. For what is not a mean over samples.
         """
         raise NotImplementedError(
             f"{type(self).__qualname__}.evaluate keeps something, and measure is missing"
         )
 
-    def tester(self) -> Task:
+    def test_task(self) -> Task:
         """The task as it judges a test set; default: as any other."""
         return self
 
@@ -163,7 +163,7 @@ class Task(ABC):
         After each validation was judged, and at the end of an epoch or of the training that no validation
         ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated:
         the averaged weights, where there are some. `self.state` has the epochs that are done, and the
-        measures of all of them. It is called again for the same step where a run goes on from there, so it
+        measures of all of them. It is called again for the same step where a run resumes from there, so it
         writes the same files then, each as a whole. An OSError ends all ranks.
         """
 

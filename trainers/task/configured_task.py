@@ -13,9 +13,9 @@ from trainers.configuration import config as core
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, gathered
 from trainers.configuration.pyobject import PyObject, called, resolved
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.task import Evaluated, Loss, Splits, Sum, Task
-from trainers.task.contract import a_task, in_words, made
+from trainers.task.contract import construct, in_words, validate_task
 from trainers.task.criterion import Criterion
 from trainers.task.custom_evaluator import CustomEvaluator
 from trainers.task.prediction_metrics import Monitors, targets_in, to_keep
@@ -70,11 +70,11 @@ class ConfiguredTask(Task):
             with gathered(problems):
                 self._training = self._judging("", core.Evaluator())
             with gathered(problems):
-                told = config.validation.validator or core.Evaluator()
-                self._evaluating = self._judging("validation.validator.", told)
+                evaluator = config.validation.validator or core.Evaluator()
+                self._evaluating = self._judging("validation.validator.", evaluator)
             with gathered(problems):
-                told = config.testing.tester or core.Evaluator()
-                self._testing = self._judging("testing.tester.", told)
+                evaluator = config.testing.tester or core.Evaluator()
+                self._testing = self._judging("testing.tester.", evaluator)
         with gathered(problems):
             self.whole_set_evaluator = self._validator = _custom(
                 "validation.validator", config.validation.validator
@@ -122,30 +122,30 @@ class ConfiguredTask(Task):
         """The model's outputs for a batch, where there is no `apply_model`."""
         return model(batch)
 
-    def _judging(self, within: str, told: core.Evaluator) -> Judging:
+    def _judging(self, within: str, evaluator: core.Evaluator) -> Judging:
         """As an evaluator says; what it does not say is the training's."""
         where = {
-            name: name if getattr(told, name) is None else f"{within}{name}"
+            name: name if getattr(evaluator, name) is None else f"{within}{name}"
             for name in ("criterion", "apply_model")
         }
         problems: list[str] = []
         apply = self.apply
         with gathered(problems):
-            value = self.config.criterion if told.criterion is None else told.criterion
+            value = self.config.criterion if evaluator.criterion is None else evaluator.criterion
             criterion = Criterion(self.find(value, where["criterion"], "criterion"), where["criterion"])
         with gathered(problems):
-            value = self.config.apply_model if told.apply_model is None else told.apply_model
+            value = self.config.apply_model if evaluator.apply_model is None else evaluator.apply_model
             if value is not None:
                 apply = self.find(value, where["apply_model"], "apply_model")
         with gathered(problems):
-            monitors = Monitors(told.evaluator_tasks, f"{within}evaluator_tasks", self.find)
+            monitors = Monitors(evaluator.evaluator_tasks, f"{within}evaluator_tasks", self.find)
         if problems:
             raise ConfigError(problems)
         return Judging(criterion, apply, monitors)
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """See that the device is the one that the evaluators were promised, now that it is known."""
-        problems = _wrong_devices(self.config, place.device.type)
+        problems = _wrong_devices(self.config, context.device.type)
         if problems:
             raise ConfigError(problems)
 
@@ -154,14 +154,14 @@ class ConfiguredTask(Task):
     def build_model(self) -> nn.Module:
         """`model.type` called with the other fields of `model`."""
         arguments = resolved(dict(self.config.model), "model")
-        model: nn.Module = made(arguments.pop("type"), arguments, "model", "model.type")
+        model: nn.Module = construct(arguments.pop("type"), arguments, "model", "model.type")
         return model
 
     def build_data(self) -> Splits:
         """`data.dataset` called with the other fields of `data`, and split."""
         arguments = resolved(dict(self.config.data), "data")
         fractions = _shares(arguments.pop("split", [0.8, 0.1, 0.1]))
-        dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
+        dataset = construct(arguments.pop("dataset"), arguments, "data", "data.dataset")
         return Splits(*split(dataset, fractions, self.config.training.seed))
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
@@ -183,7 +183,7 @@ class ConfiguredTask(Task):
         """What the monitors give."""
         return self._evaluating.monitors.measure(kept)
 
-    def tester(self) -> Task:
+    def test_task(self) -> Task:
         """With the test set's evaluator."""
         other = copy.copy(self)
         other._evaluating, other.whole_set_evaluator = self._testing, self._tester
@@ -207,12 +207,12 @@ def task_of(
     """The task that is given; else the one that the configuration names; else what it describes.
 
     Raises:
-        ConfigError: it is no Task, or cannot be made.
+        ConfigError: it is not a Task, or cannot be made.
     """
     if given is None and config.task is None:
         return describe(config)
-    task = a_task(given) if given is not None else _named(config)
-    beside = [field for field, told in evaluators(config).items() if told is not None]
+    task = validate_task(given) if given is not None else _named(config)
+    beside = [field for field, stated in evaluators(config).items() if stated is not None]
     if beside:
         how = f"judges what model and criterion describe, but {type(task).__qualname__} measures by itself"
         raise ConfigError([f"{field}: {how}, in evaluate(); drop it" for field in beside])
@@ -224,7 +224,7 @@ def _named(config: Config) -> Task:
     if beside:
         raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
     make = called(config.task, "task", "!pyobject my_module.MyTask")
-    return a_task(made(make, resolved(config.task_kwargs, "task_kwargs"), "task_kwargs", "task"))
+    return validate_task(construct(make, resolved(config.task_kwargs, "task_kwargs"), "task_kwargs", "task"))
 
 
 def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
@@ -237,42 +237,42 @@ def judges_alone(config: Config) -> bool:
     return is_custom(config.validation.validator)
 
 
-def is_custom(told: core.Evaluator | None) -> bool:
+def is_custom(evaluator: core.Evaluator | None) -> bool:
     """Whether an evaluator is a class of the user's."""
-    return told is not None and told.type is not None and not isinstance(told.type, str)
+    return evaluator is not None and evaluator.type is not None and not isinstance(evaluator.type, str)
 
 
-def _custom(field: str, told: core.Evaluator | None) -> CustomEvaluator | None:
+def _custom(field: str, evaluator: core.Evaluator | None) -> CustomEvaluator | None:
     """The evaluator that a class of the user's makes; None: nothing names one.
 
     Raises:
         ConfigError: it cannot be made.
     """
-    if told is None or not is_custom(told):
+    if evaluator is None or not is_custom(evaluator):
         return None
-    unused = [each for each in _FIELDS if getattr(told, each) != getattr(_DEFAULT, each)]
+    unused = [each for each in _FIELDS if getattr(evaluator, each) != getattr(_DEFAULT, each)]
     if unused:
-        kind = repr(told.type) if isinstance(told.type, PyObject) else in_words(told.type)
+        kind = repr(evaluator.type) if isinstance(evaluator.type, PyObject) else in_words(evaluator.type)
         raise ConfigError(
             [f"{field}.{each}: {kind} judges by itself; write it in kwargs, or drop it" for each in unused]
         )
-    return CustomEvaluator(told, field, _METHODS[field])
+    return CustomEvaluator(evaluator, field, _METHODS[field])
 
 
 _FIELDS = ("criterion", "apply_model", "evaluator_tasks", "device")
 _DEFAULT = core.Evaluator()
 
 
-def _shares(told: Any) -> list[float]:
+def _shares(given: Any) -> list[float]:
     """Of training, validation and test.
 
     Raises:
-        ConfigError: they are no three numbers.
+        ConfigError: they are not three numbers.
     """
-    numbers = told if isinstance(told, (list, tuple)) else []
+    numbers = given if isinstance(given, (list, tuple)) else []
     if len(numbers) != 3 or any(type(each) not in (int, float) for each in numbers):
         how = "three shares, of training, validation and test, as [0.8, 0.1, 0.1]"
-        raise ConfigError([f"data.split: is {told!r}, but takes {how}"])
+        raise ConfigError([f"data.split: is {given!r}, but takes {how}"])
     return list(numbers)
 
 
@@ -283,20 +283,20 @@ def _is_named(value: Any) -> bool:
 def _wrong_evaluators(config: Config) -> list[str]:
     """What is wrong with the evaluators' names, and with their devices where these are known yet."""
     problems = []
-    for field, told in evaluators(config).items():
-        if told is None or is_custom(told):
+    for field, given in evaluators(config).items():
+        if given is None or is_custom(given):
             continue
-        if told.type is not None and told.type not in _TYPES[field]:
+        if given.type is not None and given.type not in _TYPES[field]:
             method = _METHODS[field]
             problems.append(
-                f"{field}.type: is {told.type!r}, but the only names are {' and '.join(_TYPES[field])}; "
+                f"{field}.type: is {given.type!r}, but the only names are {' and '.join(_TYPES[field])}; "
                 "leave it out and write monitors in evaluator_tasks, or write !pyobject and the import path "
                 f"of a class with {method}(model, data_loader)"
             )
         problems += [
             f"{field}.{each}: is for a class of your own, which type would name; drop it"
             for each in ("args", "kwargs")
-            if getattr(told, each)
+            if getattr(given, each)
         ]
     if config.training.device != "auto":
         problems += _wrong_devices(config, config.training.device)
@@ -305,10 +305,10 @@ def _wrong_evaluators(config: Config) -> list[str]:
 
 def _wrong_devices(config: Config, device: str) -> list[str]:
     return [
-        f"{field}.device: is {told.device}, but training.device is {device}, and each rank judges where it "
+        f"{field}.device: is {given.device}, but training.device is {device}, and each rank judges where it "
         "trains; write the same, or leave it out"
-        for field, told in evaluators(config).items()
-        if told is not None and told.device not in ("auto", device)
+        for field, given in evaluators(config).items()
+        if given is not None and given.device not in ("auto", device)
     ]
 
 

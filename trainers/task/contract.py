@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from launcher.typed.suggestion import suggestion
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.randomness import GENERATORS, standing
+from trainers.distributed.randomness import GENERATORS, rng_state
 from trainers.task import Loss, Splits, Sum, Task
 
 _WRITE_LOSS = "give Loss(total), the sum over the batch's samples as a tensor with one number"
@@ -26,7 +26,7 @@ _WRITE_SPLITS = (
 )
 
 
-def made(
+def construct(
     make: Any, arguments: Mapping[str, Any], field: str, own: str | None = None, before: Sequence[Any] = ()
 ) -> Any:
     """What a class or function that `own` names makes of the arguments that stand in `field`.
@@ -52,21 +52,21 @@ def made(
 
 
 def declared_generators(owner: Any, field: str) -> frozenset[str]:
-    """The global generators of which a task or a data set says, in `draws_from`, that it may draw from them.
+    """The global generators of which a task or a data set says, in `rng_sources`, that it may draw from them.
 
     All, where it says nothing.
 
     Raises:
         ConfigError: there are no such ones.
     """
-    declared = getattr(owner, "draws_from", None)
+    declared = getattr(owner, "rng_sources", None)
     if declared is None:
         return GENERATORS
     several = isinstance(declared, Collection) and not isinstance(declared, str)
     if not several or any(each not in tuple(GENERATORS) for each in declared):
         raise ConfigError(
             [
-                f"{field}: {type(owner).__name__}.draws_from is {declared!r}; it takes some of "
+                f"{field}: {type(owner).__name__}.rng_sources is {declared!r}; it takes some of "
                 f"{sorted(GENERATORS)}, or ()"
             ]
         )
@@ -74,7 +74,7 @@ def declared_generators(owner: Any, field: str) -> frozenset[str]:
 
 
 def declared_arguments(task: Task | None, attribute: str) -> set[str]:
-    """The paths of fields that a task names in `silent_arguments` or `told_arguments`.
+    """The paths of fields that a task names in `volatile_arguments` or `changeable_arguments`.
 
     Raises:
         ConfigError: it names something else.
@@ -94,21 +94,21 @@ def declared_arguments(task: Task | None, attribute: str) -> set[str]:
 
 @contextmanager
 def drawn_as_declared(task: Task) -> Iterator[None]:
-    """Around a step: it draws from no generator but those of `draws_from`.
+    """Around a step: it draws from no generator but those of `rng_sources`.
 
     Raises:
-        ConfigError: it does; a run that goes on would draw otherwise than one that was not interrupted.
+        ConfigError: it does; a resumed run would draw otherwise than one that was not interrupted.
     """
-    others = GENERATORS.difference(task.draws_from)
-    before = standing(others)
+    others = GENERATORS.difference(task.rng_sources)
+    before = rng_state(others)
     yield
-    after = standing(others)
+    after = rng_state(others)
     drawn = [name for name in sorted(before) if before[name] != after[name]]
     if drawn:
         raise ConfigError(
             [
-                f"task: {type(task).__name__}.draws_from is {task.draws_from!r}, but a training step draws "
-                f"from {', '.join(drawn)}; add it, or leave draws_from out"
+                f"task: {type(task).__name__}.rng_sources is {task.rng_sources!r}, but a training step draws "
+                f"from {', '.join(drawn)}; add it, or leave rng_sources out"
             ]
         )
 
@@ -140,17 +140,17 @@ def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str, given: 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def a_task(task: Any) -> Task:
+def validate_task(task: Any) -> Task:
     """The task, if it is one."""
     if isinstance(task, Task):
         return task
     if isinstance(task, type):
         raise ConfigError([f"task: is the class {task.__qualname__}; give an object, {task.__qualname__}(…)"])
     kind = type(task).__qualname__
-    raise ConfigError([f"task: is {in_words(task)}, which is no Task; write class {kind}(trainers.Task)"])
+    raise ConfigError([f"task: is {in_words(task)}, which is not a Task; write class {kind}(trainers.Task)"])
 
 
-def built_model(task: Task, model: Any) -> nn.Module:
+def validate_model(task: Task, model: Any) -> nn.Module:
     """What `build_model` gave, if it is a model that nothing is wrapped around."""
     if isinstance(model, (DistributedDataParallel, DataParallel)):
         raise _wrong(task, "build_model", model, "give the model itself, which the trainer wraps")
@@ -175,7 +175,7 @@ def _looked_through(task: Task, model: nn.Module) -> nn.Module:
     return model
 
 
-def built_data(task: Task, splits: Any) -> Splits:
+def validate_data(task: Task, splits: Any) -> Splits:
     """What `build_data` gave, if these are three data sets."""
     if not isinstance(splits, Splits):
         raise _wrong(task, "build_data", splits, _WRITE_SPLITS)
@@ -193,7 +193,7 @@ def built_data(task: Task, splits: Any) -> Splits:
     return splits
 
 
-def a_loss(task: Task, loss: Any) -> Loss:
+def validate_loss(task: Task, loss: Any) -> Loss:
     """What `loss` gave, if it is a Loss at all: cheap enough for every step."""
     if isinstance(loss, Loss):
         return loss
@@ -202,9 +202,9 @@ def a_loss(task: Task, loss: Any) -> Loss:
     raise _wrong(task, "loss", loss, f"{_WRITE_LOSS}, or of a mean, Loss(mean * samples)")
 
 
-def first_loss(task: Task, loss: Any) -> Loss:
+def validate_first_loss(task: Task, loss: Any) -> Loss:
     """The first thing that `loss` gave, if it can be trained with; may wait for the device."""
-    given = a_loss(task, loss)
+    given = validate_loss(task, loss)
     total = given.total
     if not isinstance(total, Tensor):
         raise _wrong(task, "loss", total, _WRITE_LOSS, "total")
@@ -231,7 +231,7 @@ def first_loss(task: Task, loss: Any) -> Loss:
     return given
 
 
-def first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
+def validate_first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
     """The first sums that `evaluate` gave, if they are some; may wait for the device."""
     write = 'give {"loss": (sum, count)}, a pair for each measure'
     if not isinstance(sums, Mapping):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from trainers.configuration import config as core
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import called, resolved
-from trainers.task.contract import in_words, made
+from trainers.task.contract import construct, in_words
 from trainers.task.portable import NotPortable, is_table, portable, restored
 
 _KEEP = (
@@ -31,12 +31,15 @@ class CustomEvaluator:
         ConfigError: it cannot be made, or lacks the method.
     """
 
-    def __init__(self, told: core.Evaluator, field: str, method: str):
+    def __init__(self, evaluator: core.Evaluator, field: str, method: str):
         self._field = field
         self._method = method
-        make = called(told.type, f"{field}.type", "!pyobject my_module.MyEvaluator")
-        arguments, before = resolved(told.kwargs, f"{field}.kwargs"), resolved(told.args, f"{field}.args")
-        self.evaluator = made(make, arguments, f"{field}.kwargs", f"{field}.type", before)
+        make = called(evaluator.type, f"{field}.type", "!pyobject my_module.MyEvaluator")
+        arguments, before = (
+            resolved(evaluator.kwargs, f"{field}.kwargs"),
+            resolved(evaluator.args, f"{field}.args"),
+        )
+        self.evaluator = construct(make, arguments, f"{field}.kwargs", f"{field}.type", before)
         if not callable(getattr(self.evaluator, method, None)):
             kind = type(self.evaluator).__qualname__
             raise ConfigError([f"{field}.type: {kind} has no {method}(model, data_loader); write it"])

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 from trainers.configuration import config as core
 from trainers.configuration.fields import ConfigError, gathered
 from trainers.configuration.pyobject import resolved
-from trainers.task.contract import in_words, made
+from trainers.task.contract import construct, in_words
 
 Find: TypeAlias = Callable[[Any, str, str], Any]
 """(value, field, kind) to the class or function that a field names."""
@@ -38,11 +38,11 @@ class Monitors:
     """
 
     def __init__(
-        self, told: Sequence[core.Monitor], field: str, find: Find, taken: Collection[str] = ("loss",)
+        self, each_monitor: Sequence[core.Monitor], field: str, find: Find, taken: Collection[str] = ("loss",)
     ):
         problems: list[str] = []
         self._each: list[_Monitor] = []
-        for number, each in enumerate(told):
+        for number, each in enumerate(each_monitor):
             where = f"{field}.{number}"
             if each.name in taken or each.name in [other.name for other in self._each]:
                 whose = "the criterion's" if each.name in taken else "another monitor's"
@@ -60,7 +60,7 @@ class Monitors:
         """What all of them give for (predictions, targets) of each batch: NAME, or NAME/KEY of several.
 
         Raises:
-            ConfigError: some fail, or give what is no number, and which.
+            ConfigError: some fail, or give what is not a number, and which.
         """
         problems: list[str] = []
         measures: dict[str, float] = {}
@@ -110,13 +110,13 @@ def targets_in(batch: Any) -> Any:
     )
 
 
-def _made(told: core.Monitor, field: str, find: Find) -> Callable[[list[Any], list[Any]], Any]:
-    monitor = find(told.monitor, f"{field}.monitor", "monitor")
-    if isinstance(monitor, type) or told.args or told.kwargs:
-        arguments = resolved(told.kwargs, f"{field}.kwargs")
-        before = resolved(told.args, f"{field}.args")
+def _made(each_monitor: core.Monitor, field: str, find: Find) -> Callable[[list[Any], list[Any]], Any]:
+    monitor = find(each_monitor.monitor, f"{field}.monitor", "monitor")
+    if isinstance(monitor, type) or each_monitor.args or each_monitor.kwargs:
+        arguments = resolved(each_monitor.kwargs, f"{field}.kwargs")
+        before = resolved(each_monitor.args, f"{field}.args")
         try:
-            monitor = made(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
+            monitor = construct(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
         except ConfigError as error:
             raise ConfigError([_placed(each, field) for each in error.problems]) from error
     if not callable(monitor):

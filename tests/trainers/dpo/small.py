@@ -23,7 +23,7 @@ SIZES = {"hidden_size": 8, "encoder_layers": 1, "decoder_layers": 1, "neighbours
 class MadePairs(Dataset[Sample]):
     """Of so many structures; the seed of the orders of decoding is one of its own."""
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, number: int, *, shift: float = 0.0, orders: int = 0):
         self.shift = shift
@@ -89,11 +89,11 @@ def dpo_sections(folder: Path, number: int = 8, *, made: bool = False, **section
     if not made:
         pairs_file(folder / "pairs.json", number)
         base_model(folder / "base.pt")
-    told: dict[str, Any] = {
+    given: dict[str, Any] = {
         "data": {"train_data": str(folder / "pairs.json"), "validation_share": 0.25},
         "base_model": {"dir": str(folder), "name": "base"},
     }
-    return {**told, **sections, "data": {**told["data"], **sections.get("data", {})}}
+    return {**given, **sections, "data": {**given["data"], **sections.get("data", {})}}
 
 
 def likelihood_sections(folder: Path, number: int = 12, **sections: Any) -> dict[str, Any]:

@@ -83,9 +83,9 @@ def records(text: str) -> list[Record]:
     lines = text.splitlines()
     found = []
     for header, letters in zip(lines[::2], lines[1::2], strict=True):
-        name, *told = header.split()
+        name, *given = header.split()
         assert name.startswith(">")
-        found.append(Record(name[1:], dict(each.split("=") for each in told), letters))
+        found.append(Record(name[1:], dict(each.split("=") for each in given), letters))
     return found
 
 
@@ -255,7 +255,7 @@ def test_a_file_appears_once_it_is_whole(
             ["--out: is ", "there is no folder", "none; make it"],
         ),
         (["one.cif"], ["--out", "{folder}"], ["--out: is ", "which is a folder; name a file"]),
-        (["one.cif"], ["--out", "/dev/null"], ["--out: is '/dev/null', which is no file"]),
+        (["one.cif"], ["--out", "/dev/null"], ["--out: is '/dev/null', which is not a file"]),
     ],
 )
 def test_what_cannot_be_is_told(

@@ -58,9 +58,9 @@ class Index:
         if content is None:
             links = [file for file in self.files if file.startswith(f"{name}-")]
             kind = "text/html" if self.html else "application/vnd.pypi.simple.v1+json"
-            told = [{"filename": file, "url": f"../../files/{file}"} for file in links]
+            given = [{"filename": file, "url": f"../../files/{file}"} for file in links]
             rows = "".join(f'<a  href="../../files/{file}#sha256=00">{file}</a>' for file in links)
-            content = self.page or (rows if self.html else json.dumps({"files": told})).encode()
+            content = self.page or (rows if self.html else json.dumps({"files": given})).encode()
         elif (said := handler.headers["Range"]) and self.gives_parts:
             first = int(said.removeprefix("bytes=").rstrip("-"))
             if first >= len(content):
@@ -93,9 +93,9 @@ def packed(**members: bytes) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
         for name, content in members.items():
-            told = tarfile.TarInfo(f"some-1/tests/{name.replace('_', '.')}")
-            told.size = len(content)
-            archive.addfile(told, io.BytesIO(content))
+            given = tarfile.TarInfo(f"some-1/tests/{name.replace('_', '.')}")
+            given.size = len(content)
+            archive.addfile(given, io.BytesIO(content))
     return data.getvalue()
 
 
@@ -218,7 +218,9 @@ def test_says_that_there_is_no_network(index: Index, sources: list[Source], tmp_
 @pytest.mark.parametrize("page", [b"please log in", b"[]", b"{}", b'{"files": "none"}', b"\xff"])
 def test_what_is_no_index(page: bytes, index: Index, sources: list[Source], tmp_path: Path) -> None:
     index.page = page
-    with pytest.raises(ConfigError, match=r"/simple/some/ is no page of a package index; name another one"):
+    with pytest.raises(
+        ConfigError, match=r"/simple/some/ is not a page of a package index; name another one"
+    ):
         make(tmp_path / "set", index.address)
 
 
@@ -227,7 +229,7 @@ def test_a_password_goes_to_the_server_and_nowhere_else(
 ) -> None:
     address = index.address.replace("http://", "http://me:se%40cret@")
     fetched(sources[0].archive, tmp_path, address)
-    assert [told for _, _, told in index.asked] == ["Basic bWU6c2VAY3JldA=="] * 2
+    assert [given for _, _, given in index.asked] == ["Basic bWU6c2VAY3JldA=="] * 2
     del index.files["more-2.tar.gz"]
     with pytest.raises(ConfigError) as caught:
         fetched(sources[1].archive, tmp_path, address)

@@ -70,13 +70,13 @@ class Likelihood(Dies, LikelihoodTask):
 Ended = tuple[str, list[dict[str, Any]], dict[str, bytes]]
 
 
-def trained(make: type[Dies], sections: Mapping[str, Any], told: dict[str, Any], dies_at: int = 0) -> Ended:
+def trained(make: type[Dies], sections: Mapping[str, Any], given: dict[str, Any], dies_at: int = 0) -> Ended:
     """Train; the weights, the lines of the log, and the models that were written for others."""
     me, task = RankEnv.detect(), make(**sections)
     task.at = dies_at
     initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
     assert isinstance(task, Task)
-    trainer = TrainerDDP(me.rank, told, task)
+    trainer = TrainerDDP(me.rank, given, task)
     train, validation, _ = trainer.prepare_dataloaders()
     trainer.run_training(train, validation)
     models = {path.name: path.read_bytes() for path in trainer.folder.glob("*.pt")}
@@ -101,15 +101,15 @@ def test_killed_and_gone_on(world_size: int, training: dict[str, Any], tmp_path:
     )  # 15 are trained on, 4 validated with: no number of ranks divides both
     uninterrupted = Ranks(tmp_path / "one", world_size)  # meanwhile
     uninterrupted.start(trained, Dpo, sections, fields(tmp_path / "whole", **training))
-    told = fields(tmp_path / "killed", **training)
-    epochs = told["training"]["num_epochs"]
+    given = fields(tmp_path / "killed", **training)
+    epochs = given["training"]["num_epochs"]
     ranks = Ranks(tmp_path / "first", world_size)
-    ranks.start(trained, Dpo, sections, told, 6)
+    ranks.start(trained, Dpo, sections, given, 6)
     assert -signal.SIGKILL in ranks.end()
     wanted = uninterrupted.answers()
     (kept,) = tmp_path.glob("*.reference")
     kept.unlink()
-    answers = run(trained, Dpo, sections, told, folder=tmp_path / "second", world_size=world_size)
+    answers = run(trained, Dpo, sections, given, folder=tmp_path / "second", world_size=world_size)
     assert answers == wanted
     weights, lines, models = answers[0]
     assert len({weights for weights, _, _ in answers}) == 1

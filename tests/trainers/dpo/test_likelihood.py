@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tests.trainers.dpo.small import likelihood_sections, structures
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo.alphabet import KINDS
 from trainers.dpo.export import BEST, LATEST
 from trainers.dpo.likelihood import LikelihoodTask
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 def task(folder: Path, **sections: Any) -> LikelihoodTask:
     made = LikelihoodTask(**likelihood_sections(folder, **sections))
     made.state = TrainingState(0, 0, CPU)
-    made.setup(Place(0, 1, CPU, alone=True))
+    made.setup(RankContext(0, 1, CPU, alone=True))
     return made
 
 

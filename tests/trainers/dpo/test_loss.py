@@ -50,9 +50,9 @@ def log_probabilities_of_pairs(number: int = 50) -> tuple[Tensor, Tensor, Tensor
         ({"loss": "ipo", "beta": 0.5}, 1.0),
     ],
 )
-def test_before_the_first_step(told: dict[str, Any], wanted: float) -> None:
+def test_before_the_first_step(given: dict[str, Any], wanted: float) -> None:
     policy, _, residues = log_probabilities_of_pairs()
-    loss = preference_loss(policy.float(), policy.float(), residues, Preference(**told))
+    loss = preference_loss(policy.float(), policy.float(), residues, Preference(**given))
     torch.testing.assert_close(loss, torch.full_like(loss, wanted), rtol=1e-6, atol=0)
 
 
@@ -77,20 +77,20 @@ def test_as_published(name: Literal["sigmoid", "robust", "hinge", "ipo"], beta: 
 
 def test_sigmoid_with_smoothing_is_the_cross_entropy_with_uncertain_labels() -> None:
     policy, reference, residues = log_probabilities_of_pairs()
-    told = Preference(beta=0.05, label_smoothing=0.15)
+    given = Preference(beta=0.05, label_smoothing=0.15)
     margins = 0.05 * (policy - reference) @ torch.tensor([1.0, -1.0]).double()
     wanted = torch.nn.functional.binary_cross_entropy_with_logits(
         margins, torch.full_like(margins, 0.85), reduction="none"
     )
-    torch.testing.assert_close(preference_loss(policy, reference, residues, told), wanted)
+    torch.testing.assert_close(preference_loss(policy, reference, residues, given), wanted)
 
 
 def test_robust_is_unbiased() -> None:
     """With a share ε of the pairs the wrong way round, the mean is that of sigmoid on the right ones."""
     policy, reference, residues = log_probabilities_of_pairs()
-    told = Preference(loss="robust", label_smoothing=0.3)
-    right = preference_loss(policy, reference, residues, told)
-    wrong = preference_loss(policy.flip(1), reference.flip(1), residues, told)
+    given = Preference(loss="robust", label_smoothing=0.3)
+    right = preference_loss(policy, reference, residues, given)
+    wrong = preference_loss(policy.flip(1), reference.flip(1), residues, given)
     wanted = preference_loss(policy, reference, residues, Preference())
     torch.testing.assert_close(0.7 * right + 0.3 * wrong, wanted)
 
@@ -100,9 +100,9 @@ def test_a_pair_the_other_way_round() -> None:
     one = measures(policy, reference, 0.1)
     other = measures(policy.flip(1), reference.flip(1), 0.1)
     torch.testing.assert_close(one["rewards/margins"], -other["rewards/margins"])
-    told = Preference()
-    difference = preference_loss(policy.flip(1), reference.flip(1), residues, told) - preference_loss(
-        policy, reference, residues, told
+    given = Preference()
+    difference = preference_loss(policy.flip(1), reference.flip(1), residues, given) - preference_loss(
+        policy, reference, residues, given
     )
     torch.testing.assert_close(difference, one["rewards/margins"])  # -log σ(-h) + log σ(h) = h
 
@@ -119,10 +119,10 @@ def test_of_two_alike_neither_is_preferred() -> None:
 
 
 @pytest.mark.parametrize("told", LOSSES)
-def test_gradients(told: dict[str, Any]) -> None:
+def test_gradients(stated: dict[str, Any]) -> None:
     """As differences say, and of both sequences: the chosen one becomes likelier, the other less likely."""
     policy, reference, residues = log_probabilities_of_pairs(5)
-    preference = Preference(**told)
+    preference = Preference(**stated)
     policy = (reference + 0.02 * (policy - reference)).requires_grad_()
     torch.autograd.gradcheck(lambda given: preference_loss(given, reference, residues, preference), policy)
     (gradient,) = torch.autograd.grad(preference_loss(policy, reference, residues, preference).sum(), policy)
@@ -130,10 +130,10 @@ def test_gradients(told: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("told", LOSSES)
-def test_sequences_far_from_the_reference(told: dict[str, Any]) -> None:
+def test_sequences_far_from_the_reference(given: dict[str, Any]) -> None:
     """No infinity, and of a pair learned wrong a gradient that puts it right."""
     policy = torch.tensor([[-5e4, 0.0], [0.0, -5e4]], requires_grad=True)
-    loss = preference_loss(policy, torch.zeros(2, 2), torch.ones(2, dtype=torch.int64), Preference(**told))
+    loss = preference_loss(policy, torch.zeros(2, 2), torch.ones(2, dtype=torch.int64), Preference(**given))
     (gradient,) = torch.autograd.grad(loss.sum(), policy)
     assert bool(torch.isfinite(loss).all()) and bool(torch.isfinite(gradient).all())
     assert gradient[0, 0] < 0 < gradient[0, 1]

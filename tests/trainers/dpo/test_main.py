@@ -160,7 +160,7 @@ def test_a_folder_that_was_there_before(with_pairs: Here) -> None:
 def test_a_file_where_the_folder_would_be(place: str, with_pairs: Here) -> None:
     (with_pairs.folder / "notes").write_text("mine")
     assert with_pairs.tuned("--output_dir", place) == 1
-    assert with_pairs.told(rf"training\.run \(--output_dir\): is {place}, but .*notes is no folder; name")
+    assert with_pairs.told(rf"training\.run \(--output_dir\): is {place}, but .*notes is not a folder; name")
     assert not list(with_pairs.folder.glob("*.reference"))
 
 

@@ -19,7 +19,7 @@ from launcher.ranks import RankEnv
 from tests.trainers.dpo.small import MadePairs, network
 from tests.trainers.toys import run
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.dpo import reference
 from trainers.dpo.loss import log_probabilities
 from trainers.dpo.reference import (
@@ -33,7 +33,7 @@ from trainers.dpo.reference import (
 from trainers.dpo.samples.batch import Backbones
 from trainers.dpo.samples.data import collated
 
-ALONE = Place(0, 1, torch.device("cpu"))
+ALONE = RankContext(0, 1, torch.device("cpu"))
 CONDITIONS = Conditions(weights_digest(network()), 0.1, "fp32", "cpu")
 
 
@@ -55,7 +55,7 @@ def computed(
     folder: Path,
     samples: MadePairs,
     conditions: Conditions = CONDITIONS,
-    place: Place = ALONE,
+    context: RankContext = ALONE,
     made: Any = None,
     cache: Path | None = None,
 ) -> Tensor:
@@ -65,7 +65,7 @@ def computed(
         "collate": collated,
         "autocast": nullcontext,
     }
-    return reference_of(samples, made or network, conditions, place, **how)
+    return reference_of(samples, made or network, conditions, context, **how)
 
 
 def test_they_are_those_of_the_network(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def on_a_rank(folder: Path, number: int) -> tuple[bytes, int]:
     """The numbers' bytes, and how many networks that took."""
     me, made = RankEnv.detect(), MadeSwayed()
     initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
-    place = Place(me.rank, me.world_size, torch.device("cpu"))
-    found = computed(folder, MadePairs(number), place=place, made=made)
+    context = RankContext(me.rank, me.world_size, torch.device("cpu"))
+    found = computed(folder, MadePairs(number), context=context, made=made)
     cleanup_ddp()
     return found.numpy().tobytes(), len(made.networks)
 
@@ -177,7 +177,7 @@ def of_another(path: Path) -> None:
     ("damage", "told"), [(halved, "are made anew"), (changed, "are made anew"), (of_another, "")]
 )
 def test_a_file_that_is_not_what_was_kept(
-    damage: Any, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: Any, given: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = Made()
     computed(tmp_path / "other", MadePairs(3, orders=1))
@@ -188,7 +188,7 @@ def test_a_file_that_is_not_what_was_kept(
     with caplog.at_level(logging.WARNING):
         assert torch.equal(computed(tmp_path / "kept", MadePairs(3), made=made), wanted)
     assert len(made.networks) == 2 and kept.read_bytes() == before
-    assert told in caplog.text
+    assert given in caplog.text
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -208,14 +208,14 @@ def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: 
         path.write_bytes(content[:9])
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(reference, "write_sealed", full)
+    monkeypatch.setattr(reference, "write_checksummed", full)
     computed(tmp_path, MadePairs(3))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_are_no_numbers_is_told_and_not_kept(tmp_path: Path) -> None:
     """As where all that is divided by a temperature overflows; each step would be lost to NaN."""
-    with pytest.raises(ConfigError, match=r"temperature: is 1e-40.* of 3 of 3 pairs are no finite numbers"):
+    with pytest.raises(ConfigError, match=r"temperature: is 1e-40.* of 3 of 3 pairs are not finite numbers"):
         computed(tmp_path, MadePairs(3), CONDITIONS._replace(temperature=1e-40))
     assert list(tmp_path.iterdir()) == []
 

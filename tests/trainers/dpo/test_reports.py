@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from tests.trainers.toys import Ranks, Toy
-from trainers.data.sampling import deal
+from trainers.data.sampling import shard
 from trainers.dpo.reports import EpochReports
 from trainers.dpo.start.configuration import read
 from trainers.dpo.training import train
@@ -38,8 +38,8 @@ class Stand(Toy):
 
 
 def trained(folder: str, fields: dict[str, Any], task: Stand, **training: Any) -> None:
-    told = {"path": folder, "device": "cpu", "num_epochs": 2, "log_every": 1000, **training}
-    program.train(read({**fields, "training": told}), task, reports=EpochReports)
+    given = {"path": folder, "device": "cpu", "num_epochs": 2, "log_every": 1000, **training}
+    program.train(read({**fields, "training": given}), task, reports=EpochReports)
 
 
 def said(log: str) -> list[str]:
@@ -144,8 +144,8 @@ def test_what_goes_on_says_which_epoch_it_is_in(alone: Logged) -> None:
 
 def test_epochs_as_the_document_of_the_tool_that_this_one_follows_has_them() -> None:
     """372 pairs on four ranks, one at a time: 93 steps."""
-    dealt = partial(deal, batch_size=1, accumulation=1, drop_last=False)
-    assert dealt(372, world_size=4).steps == 93
+    plan = partial(shard, batch_size=1, accumulation=1, drop_last=False)
+    assert plan(372, world_size=4).steps == 93
     assert -(-42 // 4) == 11
 
 

@@ -60,7 +60,7 @@ def test_pairs_are_preferred_by_what_tuning_has_changed(pairs: PairSet) -> None:
     before = numpy.array([[-10.0, -8.0]] * len(pairs))
     after = before + numpy.array([[-0.1, -0.5]] * (len(pairs) - 2) + [[0.0, 0.0], [-1.0, 0.0]])
     found = preferred(before, after, pairs)
-    assert found.accuracy.value == (len(pairs) - 2) / len(pairs)  # a tie is no preference
+    assert found.accuracy.value == (len(pairs) - 2) / len(pairs)  # a tie is not a preference
     assert found.right_before.value == found.right_after.value == 0.0
     assert found.fall == pytest.approx((0.1 * (len(pairs) - 2) + 1.0) / (10 * len(pairs)))
 

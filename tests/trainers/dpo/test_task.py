@@ -20,7 +20,7 @@ from trainers.checkpointing.differences import compare
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import EvaluationLoader
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo import reference, settings
 from trainers.dpo.base_model import base_model as base_model_of
 from trainers.dpo.export import BEST, LATEST
@@ -38,7 +38,7 @@ def task(folder: Path, precision: str = "fp32", **sections: Any) -> DpoTask:
     """One that is set up, on pairs of its own folder."""
     made = DpoTask(**dpo_sections(folder, **sections))
     made.state = TrainingState(0, 0, CPU, precision=precision)
-    made.setup(Place(0, 1, CPU, alone=True))
+    made.setup(RankContext(0, 1, CPU, alone=True))
     return made
 
 
@@ -132,7 +132,7 @@ def test_diversity_is_rewarded(tmp_path: Path) -> None:
 
 
 def test_nothing_learns_but_the_policy(tmp_path: Path) -> None:
-    """What it is compared with are numbers without a graph, and its weights are no others'."""
+    """What it is compared with are numbers without a graph, and its weights are not others'."""
     which = task(tmp_path)
     batch = batch_of(which)
     assert not batch.reference.requires_grad
@@ -163,7 +163,7 @@ def measured(which: DpoTask, model: Any, batch_size: int, world_size: int = 1) -
             rank=rank,
             world_size=world_size,
         )
-        evaluate(which, model, share, Place(0, 1, CPU, alone=True))
+        evaluate(which, model, share, RankContext(0, 1, CPU, alone=True))
     which.__class__ = DpoTask
     return dict(which.finish({name: (pair[0], pair[1]) for name, pair in sums.items()}))
 
@@ -256,15 +256,15 @@ def test_other_pairs_or_weights_are_refused(with_file: bool, tmp_path: Path) -> 
 
 
 def test_a_base_model_that_is_not_there(tmp_path: Path) -> None:
-    told = dpo_sections(tmp_path)
+    given = dpo_sections(tmp_path)
     for name in ("v_48_002", "v_48_030"):
         base_model(tmp_path / f"{name}.pt")
 
     def said(**base: str) -> str:
-        made = DpoTask(**{**told, "base_model": base})
+        made = DpoTask(**{**given, "base_model": base})
         made.state = TrainingState(0, 0, CPU)
         with pytest.raises(ConfigError) as refused:
-            made.setup(Place(0, 1, CPU, alone=True))
+            made.setup(RankContext(0, 1, CPU, alone=True))
         return str(refused.value)
 
     absent = said(dir=str(tmp_path), name="v_48_020")
@@ -286,7 +286,7 @@ def test_files_that_are_not_there_are_told_before_anything_is_computed(tmp_path:
     made = DpoTask(**dpo_sections(tmp_path, data=nowhere))
     made.state = TrainingState(0, 0, CPU)
     with pytest.raises(ConfigError) as refused:
-        made.setup(Place(0, 1, CPU, alone=True))
+        made.setup(RankContext(0, 1, CPU, alone=True))
     assert refused.value.problems == [
         f"data.val_data: '{tmp_path}/nowhere.json' cannot be read: No such file or directory",
         f"data.test_data: '{tmp_path}' cannot be read: Is a directory",
@@ -296,28 +296,28 @@ def test_files_that_are_not_there_are_told_before_anything_is_computed(tmp_path:
     made = DpoTask(**dpo_sections(tmp_path, data={"val_data": str(tmp_path / "wrong.json")}))
     made.state = TrainingState(0, 0, CPU)
     with pytest.raises(ConfigError, match=r"wrong\.json: pair 1: pdb_file: is missing"):
-        made.setup(Place(0, 1, CPU, alone=True))
+        made.setup(RankContext(0, 1, CPU, alone=True))
     assert not list(tmp_path.glob("*.reference"))
 
 
 def test_a_base_model_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = dpo_sections(tmp_path)
+    given = dpo_sections(tmp_path)
 
     def refuse(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "is_file", refuse)
     with pytest.raises(ConfigError, match=r"base_model\.name: .*base\.pt cannot be read: Permission denied"):
-        base_model_of(settings.BaseModel(**told["base_model"]))
+        base_model_of(settings.BaseModel(**given["base_model"]))
     with pytest.raises(ConfigError, match=r"base\.pt: cannot be read: Permission denied"):
         load(tmp_path / "base.pt")
 
 
 def test_names_may_have_their_ending(tmp_path: Path) -> None:
-    told = dpo_sections(tmp_path)
-    made = DpoTask(**{**told, "base_model": {"dir": str(tmp_path), "name": "base.pt"}})
+    given = dpo_sections(tmp_path)
+    made = DpoTask(**{**given, "base_model": {"dir": str(tmp_path), "name": "base.pt"}})
     made.state = TrainingState(0, 0, CPU)
-    made.setup(Place(0, 1, CPU, alone=True))
+    made.setup(RankContext(0, 1, CPU, alone=True))
 
 
 @pytest.mark.parametrize("loss", ["ipo", "hinge"])
@@ -347,7 +347,7 @@ def test_export(tmp_path: Path) -> None:
             path.unlink()
         which.state.epoch, which.state.consumed = epoch, consumed
         which.export(model, out, better=better)
-        which.export(model, out, better=better)  # as a run that goes on does
+        which.export(model, out, better=better)  # as a resumed run does
         return {path.name for path in out.iterdir()}
 
     assert written(0, 3, better=True) == {LATEST, BEST}
@@ -378,12 +378,12 @@ def test_where_nothing_can_be_written_beside_the_data(
         return refuse
 
     monkeypatch.setattr(cache, "locked", refusing(vars(cache)["locked"]))
-    monkeypatch.setattr(reference, "write_sealed", refusing(vars(reference)["write_sealed"]))
+    monkeypatch.setattr(reference, "write_checksummed", refusing(vars(reference)["write_checksummed"]))
     caplog.set_level(logging.INFO)
     for _ in range(2):
         made = DpoTask(**sections)
         made.state = TrainingState(0, 0, CPU, folder=runs)
-        made.setup(Place(0, 1, CPU, alone=True))
+        made.setup(RankContext(0, 1, CPU, alone=True))
     assert sorted(data.iterdir()) == before
     assert len(list(runs.glob("pairs.json.*.reference"))) == 1
     assert "8 pairs were computed before" in caplog.text

@@ -30,7 +30,7 @@ HEAD = ["LinearSequential", [[16, 1]]]
 class Graphs(Dataset[Any]):
     """Graph `index` has `index % 2` as its class, and `index` as a number beside it."""
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, length: int = 40):
         self.length = length
@@ -70,8 +70,8 @@ def described(path: Path | str, heads: int = 1, length: int = 40, **training: An
 
 def monitored(*names: Any) -> dict[str, Any]:
     """An evaluator with monitors by their bare names, or as they are given."""
-    told = [{"name": each.lower(), "monitor": each} if isinstance(each, str) else each for each in names]
-    return {"evaluator_tasks": told}
+    given = [{"name": each.lower(), "monitor": each} if isinstance(each, str) else each for each in names]
+    return {"evaluator_tasks": given}
 
 
 class Sum(nn.Module):

@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 import trainers
 import trainers.gnn
 from launcher.ranks import RankEnv
+from tests.trainers.configuration.test_config import GUIDE
 from tests.trainers.gnn.graphs import written
 from tests.trainers.gnn.graphs_in_memory import (
     ENCODER,
@@ -33,7 +34,6 @@ from tests.trainers.gnn.graphs_in_memory import (
     described,
     monitored,
 )
-from tests.trainers.test_config import GUIDE
 from tests.trainers.toys import Ranks, run
 from trainers.checkpointing import differences
 from trainers.configuration.config import Config
@@ -46,9 +46,9 @@ from trainers.gnn.train_ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.program.logs import setup_logging
 
 
-def trained(told: Mapping[str, Any], rank: int = 0) -> tuple[TrainerDDP, list[dict[str, float]], Any]:
+def trained(given: Mapping[str, Any], rank: int = 0) -> tuple[TrainerDDP, list[dict[str, float]], Any]:
     """A training to its end; what it measured, and what the test did on rank 0."""
-    trainer = TrainerDDP(rank, told)
+    trainer = TrainerDDP(rank, given)
     training, validation, test = trainer.prepare_dataloaders()
     _, measures = trainer.run_training(training, validation)
     return trainer, measures, trainer.run_test(test) if rank == 0 else None
@@ -58,12 +58,12 @@ def trained(told: Mapping[str, Any], rank: int = 0) -> tuple[TrainerDDP, list[di
 
 
 def test_a_network_of_bare_names_learns(tmp_path: Path) -> None:
-    told = described(tmp_path, num_epochs=12, optimizer_kwargs={"lr": 0.05})
-    told["validation"] = {"validator": monitored("F1", "Accuracy")}
-    told["testing"] = {"tester": monitored({"name": "f1", "monitor": "F1", "kwargs": {"average": "none"}})}
+    given = described(tmp_path, num_epochs=12, optimizer_kwargs={"lr": 0.05})
+    given["validation"] = {"validator": monitored("F1", "Accuracy")}
+    given["testing"] = {"tester": monitored({"name": "f1", "monitor": "F1", "kwargs": {"average": "none"}})}
     watched = {0: {"metric": "f1", "mode": "max"}}
-    told["early_stopping"] = {"kwargs": {"patience": 3, "tasks": watched}}
-    trainer, measures, tested = trained(told)
+    given["early_stopping"] = {"kwargs": {"patience": 3, "tasks": watched}}
+    trainer, measures, tested = trained(given)
     assert max(each["f1"] for each in measures) == 1.0
     assert len(measures) < 12, "nothing gets better than all of them"
     assert set(measures[0]) == {"loss", "f1", "accuracy"}
@@ -90,10 +90,10 @@ def test_another_way_to_apply_it(tmp_path: Path) -> None:
         outputs = model(batch.x, batch.edge_index, batch.batch)
         return {number: -each for number, each in outputs.items()}
 
-    told = described(tmp_path, num_epochs=6, optimizer_kwargs={"lr": 0.05})
+    given = described(tmp_path, num_epochs=6, optimizer_kwargs={"lr": 0.05})
     both = {**monitored("Accuracy"), "apply_model": negated}
     _, measures, tested = trained(
-        {**told, "validation": {"validator": monitored("Accuracy")}, "testing": {"tester": both}}
+        {**given, "validation": {"validator": monitored("Accuracy")}, "testing": {"tester": both}}
     )
     assert measures[-1]["accuracy"] == 1.0 and tested["accuracy"] == 0.0
 
@@ -102,19 +102,19 @@ def test_another_way_to_apply_it(tmp_path: Path) -> None:
 
 
 def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
-    told = described(tmp_path)
-    del told["model"], told["data"], told["criterion"]
-    told["validation"] = {"validator": monitored("F2")}
+    given = described(tmp_path)
+    del given["model"], given["data"], given["criterion"]
+    given["validation"] = {"validator": monitored("F2")}
     with pytest.raises(ConfigError) as error:
-        TrainerDDP(0, told)
+        TrainerDDP(0, given)
     fields = [problem.partition(":")[0] for problem in error.value.problems]
     assert fields[:3] == ["model", "criterion", "data"]
 
 
 def test_a_monitor_that_nobody_knows(tmp_path: Path) -> None:
-    told = {**described(tmp_path), "validation": {"validator": monitored("F2", "Acuracy")}}
+    given = {**described(tmp_path), "validation": {"validator": monitored("F2", "Acuracy")}}
     with pytest.raises(ConfigError) as error:
-        TrainerDDP(0, told)
+        TrainerDDP(0, given)
     first, second = error.value.problems
     assert first.startswith(
         "validation.validator.evaluator_tasks.0.monitor: is 'F2', and no monitor is known"
@@ -139,9 +139,9 @@ def test_data_that_make_no_sense(data: dict[str, Any], says: str, tmp_path: Path
 
 def test_graphs_that_the_network_cannot_take(tmp_path: Path) -> None:
     """Told before the first step, and with the widths."""
-    told = described(tmp_path)
-    told["model"] = {**told["model"], "encoder_args": [WIDTH + 1]}
-    trainer = TrainerDDP(0, told)
+    given = described(tmp_path)
+    given["model"] = {**given["model"], "encoder_args": [WIDTH + 1]}
+    trainer = TrainerDDP(0, given)
     says = r"model: cannot take the first graph of data, which has 3 numbers a node: mat1 and mat2"
     with pytest.raises(ConfigError, match=says):
         trainer.prepare_dataloaders()
@@ -153,8 +153,8 @@ def test_graphs_without_what_the_network_takes(tmp_path: Path) -> None:
         Data(edge_index=torch.zeros(2, 1, dtype=torch.int64), y=torch.ones(1, 1), num_nodes=1)
         for _ in range(10)
     ]
-    told = described(tmp_path)
-    trainer = TrainerDDP(0, {**told, "data": {"dataset": lambda: bare}})
+    given = described(tmp_path)
+    trainer = TrainerDDP(0, {**given, "data": {"dataset": lambda: bare}})
     with pytest.raises(ConfigError, match="model: cannot take the first graph of data, which has Data"):
         trainer.prepare_dataloaders()
 
@@ -173,8 +173,8 @@ def test_the_guides_criterion_is_the_programs_own(monkeypatch: pytest.MonkeyPatc
     script = types.ModuleType("__main__")
     vars(script)["compute_loss"] = compute_loss = lambda outputs, batch: outputs[0].mean()
     monkeypatch.setitem(sys.modules, "__main__", script)
-    told = {**described(tmp_path), "criterion": PyObject("__main__.compute_loss")}
-    assert GraphTask(Config.of(told))._training.criterion.function is compute_loss
+    given = {**described(tmp_path), "criterion": PyObject("__main__.compute_loss")}
+    assert GraphTask(Config.of(given))._training.criterion.function is compute_loss
 
 
 def test_where_castoff_is_the_program_it_belongs_into_a_module(
@@ -197,9 +197,9 @@ def test_where_castoff_is_the_program_it_belongs_into_a_module(
 
 def compared(before: dict[str, Any], now: dict[str, Any], path: Path) -> differences.Differences:
     base = {**described(path), "data": {"causets": {"number": 9}, **before}}
-    told = {**described(path), "data": {"causets": {"number": 9}, **now}}
-    old, new = (fields(Config.of(each), 1) for each in (base, told))
-    return differences.compare(old, new, "step-1", 1, GraphTask(Config.of(told)))
+    given = {**described(path), "data": {"causets": {"number": 9}, **now}}
+    old, new = (fields(Config.of(each), 1) for each in (base, given))
+    return differences.compare(old, new, "step-1", 1, GraphTask(Config.of(given)))
 
 
 @pytest.mark.parametrize(
@@ -220,19 +220,19 @@ def stored(path: Path, number: int) -> dict[str, Any]:
     store = path / "sets.h5"
     store.unlink(missing_ok=True)
     written.julia_hdf5(store, written.one_by_one(written.orders(number)))
-    told = described(path / "out", num_epochs=1)
-    told["data"] = {"files": [str(store)], "targets": ["dimension"], "output": str(path / "graphs")}
-    told["model"]["encoder_args"] = [len(NODE)]
-    return told
+    given = described(path / "out", num_epochs=1)
+    given["data"] = {"files": [str(store)], "targets": ["dimension"], "output": str(path / "graphs")}
+    given["model"]["encoder_args"] = [len(NODE)]
+    return given
 
 
 def test_a_training_goes_on_with_the_graphs_that_it_was_begun_with(tmp_path: Path) -> None:
     """Written again, elsewhere, from a file with another time, they are the same."""
     trained(stored(tmp_path, 10))
-    told = stored(tmp_path, 10)
-    told["training"]["num_epochs"] = 2
-    told["data"]["output"] = str(tmp_path / "elsewhere")
-    _, measures, _ = trained(told)
+    given = stored(tmp_path, 10)
+    given["training"]["num_epochs"] = 2
+    given["data"]["output"] = str(tmp_path / "elsewhere")
+    _, measures, _ = trained(given)
     assert len(measures) == 2
     changed = stored(tmp_path, 9)
     changed["training"]["num_epochs"] = 3
@@ -245,39 +245,39 @@ def test_a_training_goes_on_with_the_graphs_that_it_was_begun_with(tmp_path: Pat
 pytestmark = pytest.mark.usefixtures("for_real")
 
 
-def validated(told: dict[str, Any]) -> tuple[list[dict[str, float]], list[dict[str, float]], int]:
+def validated(given: dict[str, Any]) -> tuple[list[dict[str, float]], list[dict[str, float]], int]:
     """What this rank has measured: the training and the validations; and how many steps there were."""
     me = RankEnv.detect()
     if me.world_size > 1:
         initialize_ddp(me.rank, me.world_size, device="cpu")
-    trainer, measures, _ = trained(told, me.rank)
+    trainer, measures, _ = trained(given, me.rank)
     cleanup_ddp()
     return trainer.train_data, measures, trainer.step
 
 
 def test_three_ranks_are_one_process_also_where_they_have_unequal_shares(tmp_path: Path) -> None:
     """Loss and F1 score of seven graphs in batches of two, while all ranks stop after the same validation."""
-    told = described(tmp_path / "out", length=35, num_epochs=6, optimizer_kwargs={"lr": 0.0})
-    told["data"]["split"] = [0.6, 0.2, 0.2]
-    told["validation"] = {"batch_size": 2, "every_steps": 1, "validator": monitored("F1", "Accuracy")}
-    told["early_stopping"] = {"kwargs": {"patience": 2, "tasks": {0: {"metric": "f1", "mode": "max"}}}}
-    told["testing"] = {"tester": monitored("F1")}  # of rank 0 alone, while the others are at their end
-    told["model"]["encoder_kwargs"]["norm"] = "layer"
-    answers = run(validated, told, folder=tmp_path / "ranks", world_size=3)
+    given = described(tmp_path / "out", length=35, num_epochs=6, optimizer_kwargs={"lr": 0.0})
+    given["data"]["split"] = [0.6, 0.2, 0.2]
+    given["validation"] = {"batch_size": 2, "every_steps": 1, "validator": monitored("F1", "Accuracy")}
+    given["early_stopping"] = {"kwargs": {"patience": 2, "tasks": {0: {"metric": "f1", "mode": "max"}}}}
+    given["testing"] = {"tester": monitored("F1")}  # of rank 0 alone, while the others are at their end
+    given["model"]["encoder_kwargs"]["norm"] = "layer"
+    answers = run(validated, given, folder=tmp_path / "ranks", world_size=3)
     assert answers[0] == answers[1] == answers[2]
     _, several, steps = answers[0]
     assert (len(several), steps) == (3, 3)
-    told["training"] |= {"path": str(tmp_path / "alone"), "batch_size": 12}
-    _, alone, _ = validated(told)
+    given["training"] |= {"path": str(tmp_path / "alone"), "batch_size": 12}
+    _, alone, _ = validated(given)
     for one, other in zip(several, alone, strict=True):
         assert one == pytest.approx(other, rel=1e-6)
 
 
-def inactive(told: dict[str, Any], off: int) -> dict[str, bool]:
+def inactive(given: dict[str, Any], off: int) -> dict[str, bool]:
     """Whether each part of a model with two heads is as it was, after some steps."""
     me = RankEnv.detect()
     initialize_ddp(me.rank, me.world_size, device="cpu")
-    trainer = TrainerDDP(me.rank, told)
+    trainer = TrainerDDP(me.rank, given)
     before = {name: digest(part) for name, part in trainer.model.named_parameters()}
     training, validation, _ = trainer.prepare_dataloaders()
     trainer.run_training(training, validation)
@@ -292,9 +292,9 @@ def digest(tensor: Tensor) -> str:
 @pytest.mark.parametrize("off", [0, 1])
 def test_an_inactive_head_under_ddp(off: int, tmp_path: Path) -> None:
     """DistributedDataParallel waits for nothing, and the head stays as it was made."""
-    told = described(tmp_path / "out", heads=2, num_epochs=1)
-    told["model"]["active_tasks"] = {off: False}
-    first, second = run(inactive, told, off, folder=tmp_path / "ranks", world_size=2)
+    given = described(tmp_path / "out", heads=2, num_epochs=1)
+    given["model"]["active_tasks"] = {off: False}
+    first, second = run(inactive, given, off, folder=tmp_path / "ranks", world_size=2)
     assert first == second
     for name, is_as_it_was in first.items():
         assert is_as_it_was == name.startswith(f"downstream_tasks.{off}."), name
@@ -378,7 +378,7 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
 
 
 def test_what_loader_workers_get_travels_to_spawned_ones_without_the_task(tmp_path: Path) -> None:
-    """A rank of multiprocessing.spawn spawns its workers, too, and a task is no thing to be pickled."""
+    """A rank of multiprocessing.spawn spawns its workers, too, and a task is not a thing to be pickled."""
     trainer = TrainerDDP(0, described(tmp_path))
     trainer.prepare_dataloaders()
     assert pickle.loads(pickle.dumps(trainer.task.collate)) is GraphTask.collate

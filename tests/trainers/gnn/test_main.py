@@ -223,9 +223,9 @@ def test_mistakes_that_show_later(override: str, says: str, tmp_path: Path, here
     ],
 )
 def test_what_a_user_can_mend_is_explained(error: Exception, says: str) -> None:
-    told = explained(error, "/w/out")
-    assert told is not None
-    assert says in told
+    given = explained(error, "/w/out")
+    assert given is not None
+    assert says in given
 
 
 @pytest.mark.parametrize(

@@ -145,9 +145,9 @@ def test_each_has_a_bare_name(name: str) -> None:
 
 
 def test_wrong_arguments_are_told_with_their_place() -> None:
-    told = [core.Monitor(name="f", monitor="F1", kwargs={"average": "makro", "head": -1})]
+    given = [core.Monitor(name="f", monitor="F1", kwargs={"average": "makro", "head": -1})]
     with pytest.raises(ConfigError) as error:
-        Monitors(told, "validation.validator.evaluator_tasks", names.found)
+        Monitors(given, "validation.validator.evaluator_tasks", names.found)
     place = "validation.validator.evaluator_tasks.0.kwargs"
     first, second = error.value.problems
     assert first == (

@@ -105,8 +105,8 @@ def test_any_text_is_a_name_or_told(name: str, kind: str) -> None:
         thing = found(name, "x", kind)
     except ConfigError as error:
         thing = error
-    told = isinstance(thing, ConfigError) and thing.problems[0].startswith("x: is ")
-    assert told or callable(thing)
+    stated = isinstance(thing, ConfigError) and thing.problems[0].startswith("x: is ")
+    assert stated or callable(thing)
 
 
 _PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=3)

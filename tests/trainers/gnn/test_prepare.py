@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainers.configuration.config import Config
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.gnn.graphs.splits import prepared
 from trainers.gnn.prepare import main
 
@@ -31,7 +31,7 @@ def test_a_training_finds_them(config: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "graphs: 16 to train, 2 to validate, 2 to test\n"
     (written,) = Path("trained/graphs").glob("graphs-*")
     before = {each.name: each.stat().st_mtime_ns for each in written.iterdir()}
-    alone = Place(0, 1, torch.device("cpu"), alone=True)
+    alone = RankContext(0, 1, torch.device("cpu"), alone=True)
     found = prepared(Config.load(config).data, 3, alone, beside=Path("trained"))
     assert [len(part) for part in found] == [16, 2, 2]
     assert {each.name: each.stat().st_mtime_ns for each in written.iterdir()} == before

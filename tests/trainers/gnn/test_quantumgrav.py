@@ -213,8 +213,8 @@ def test_and_on_two_ranks(tmp_path: Path) -> None:
 
 def validated_by(path: Path, validator: Any, **sections: Any) -> tuple[Any, list[dict[str, float]]]:
     """The evaluator after a training, and what was measured."""
-    told = described(path, num_epochs=2, optimizer_kwargs={"lr": 0.05})
-    trainer = QG.TrainerDDP(0, {**told, "validation": {"validator": validator}, **sections})
+    given = described(path, num_epochs=2, optimizer_kwargs={"lr": 0.05})
+    trainer = QG.TrainerDDP(0, {**given, "validation": {"validator": validator}, **sections})
     training, validation, test = trainer.prepare_dataloaders()
     _, measures = trainer.run_training(training, validation)
     trainer.run_test(test)
@@ -236,8 +236,8 @@ WATCHED = {"tasks": {0: {"metric": "loss_avg", "delta": 1e-4, "mode": "min"}}, "
 
 def test_a_validator_measures_as_the_one_that_ranks_share(tmp_path: Path) -> None:
     arguments = {"device": "cpu", "criterion": compute_loss, "evaluator_tasks": MEASURES}
-    told = {"type": PyObject("trainers.gnn.Validator"), "kwargs": arguments}
-    mine, measures = validated_by(tmp_path / "mine", told, early_stopping=WATCHED)
+    given = {"type": PyObject("trainers.gnn.Validator"), "kwargs": arguments}
+    mine, measures = validated_by(tmp_path / "mine", given, early_stopping=WATCHED)
     _, shared = validated_by(tmp_path / "shared", {"evaluator_tasks": MEASURES}, early_stopping=WATCHED)
     for one, other in zip(measures, shared, strict=True):
         assert one["loss_avg"] == one["loss"] == pytest.approx(other["loss"], rel=1e-6)
@@ -265,16 +265,16 @@ class Reporting(QG.Validator):
 
 
 def test_one_that_is_derived(tmp_path: Path) -> None:
-    told = {"type": Reporting, "args": ["cpu", compute_loss, []], "kwargs": {"apply_model": None}}
-    mine, measures = validated_by(tmp_path, told)
+    given = {"type": Reporting, "args": ["cpu", compute_loss, []], "kwargs": {"apply_model": None}}
+    mine, measures = validated_by(tmp_path, given)
     assert mine.reports == [1, 2]
     assert [each["twice"] for each in measures] == [2 * each["loss"] for each in measures]
 
 
 def test_the_older_kind_keeps_means_and_deviations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    told = {"type": QG.DefaultValidator, "args": ["cpu", compute_loss]}
+    given = {"type": QG.DefaultValidator, "args": ["cpu", compute_loss]}
     with caplog.at_level(logging.INFO):
-        mine, measures = validated_by(tmp_path, told)
+        mine, measures = validated_by(tmp_path, given)
     assert mine.data == [(each["loss"], each["loss_std"]) for each in measures]
     assert "DefaultValidator: loss" in caplog.text
 
@@ -300,9 +300,9 @@ def test_tasks_that_make_no_sense_are_named() -> None:
 
 
 def test_early_stopping_beside_its_type_or_in_kwargs_not_both(tmp_path: Path) -> None:
-    told = {**WATCHED, "kwargs": {"patience": 3}}
+    given = {**WATCHED, "kwargs": {"patience": 3}}
     with pytest.raises(ConfigError, match=r"early_stopping\.patience: is given, and so is early_st"):
-        QG.TrainerDDP(0, {**described(tmp_path), "early_stopping": told})
+        QG.TrainerDDP(0, {**described(tmp_path), "early_stopping": given})
 
 
 def test_modules_have_the_names_that_scripts_import() -> None:

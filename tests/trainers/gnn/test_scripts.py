@@ -18,10 +18,10 @@ from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject
 
 
-def from_factory(told: dict[str, Any], rank: int = 0) -> QG.TrainerDDP:
+def from_factory(given: dict[str, Any], rank: int = 0) -> QG.TrainerDDP:
     """A training to its end, with loaders that are made apart from the trainer."""
-    trainer = QG.TrainerDDP(rank=rank, config=told)
-    factory = QG.DistributedDataLoaderFactory(config=told, rank=rank)
+    trainer = QG.TrainerDDP(rank=rank, config=given)
+    factory = QG.DistributedDataLoaderFactory(config=given, rank=rank)
     train_loader, val_loader, test_loader = factory.prepare_dataloaders()
     trainer.run_training(train_loader=train_loader, val_loader=val_loader)
     if rank == 0:
@@ -29,15 +29,15 @@ def from_factory(told: dict[str, Any], rank: int = 0) -> QG.TrainerDDP:
     return trainer
 
 
-def both_ways(told: dict[str, Any], other: str) -> list[tuple[str, list[dict[str, float]]]]:
+def both_ways(given: dict[str, Any], other: str) -> list[tuple[str, list[dict[str, float]]]]:
     """The weights and measures of a training with loaders of a factory, and of one with the trainer's own."""
     me = RankEnv.detect()
     if me.world_size > 1:
         QG.initialize_ddp(me.rank, me.world_size, backend="gloo")
         with pytest.raises(ConfigError, match="Trainer: is for one process, not for 2; use TrainerDDP"):
-            QG.Trainer.from_config(told)
-    one = from_factory(told, me.rank)
-    two = QG.TrainerDDP.from_config({**told, "training": {**told["training"], "path": other}})
+            QG.Trainer.from_config(given)
+    one = from_factory(given, me.rank)
+    two = QG.TrainerDDP.from_config({**given, "training": {**given["training"], "path": other}})
     training, validation, _ = two.prepare_dataloaders()
     two.run_training(training, validation)
     QG.cleanup_ddp()
@@ -47,8 +47,8 @@ def both_ways(told: dict[str, Any], other: str) -> list[tuple[str, list[dict[str
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("world", [1, 2])
 def test_loaders_of_a_factory_are_the_trainers_own(world: int, tmp_path: Path) -> None:
-    told = described(tmp_path / "one")
-    answers = run(both_ways, told, str(tmp_path / "two"), folder=tmp_path / "ranks", world_size=world)
+    given = described(tmp_path / "one")
+    answers = run(both_ways, given, str(tmp_path / "two"), folder=tmp_path / "ranks", world_size=world)
     for one, two in answers:
         assert one == two == answers[0][0]
 
@@ -56,23 +56,23 @@ def test_loaders_of_a_factory_are_the_trainers_own(world: int, tmp_path: Path) -
 def test_a_run_knows_the_graphs_of_a_factory(tmp_path: Path) -> None:
     """As it knows its own, so it does not resume with others."""
     stores(tmp_path)
-    told = public(tmp_path, 1)
-    told["training"]["num_epochs"] = 1
-    from_factory(told)
+    given = public(tmp_path, 1)
+    given["training"]["num_epochs"] = 1
+    from_factory(given)
     stores(tmp_path, seed=1)
-    told["training"]["num_epochs"] = 2
+    given["training"]["num_epochs"] = 2
     with pytest.raises(ConfigError, match=r"data\.files: give 15 graphs, other ones than the 15 that"):
-        from_factory(told)
+        from_factory(given)
 
 
 def test_data_sets_may_be_given(tmp_path: Path) -> None:
-    told = described(tmp_path)
-    factory = QG.DataLoaderFactory.from_config(told)
+    given = described(tmp_path)
+    factory = QG.DataLoaderFactory.from_config(given)
     train, validation, test = factory.prepare_dataset(Graphs(20), [0.5, 0.25, 0.25])
     assert (len(train), len(validation), len(test)) == (10, 5, 5)
     loaders = factory.prepare_dataloaders(train_dataset=train, val_dataset=validation, test_dataset=test)
     assert [len(each.dataset) for each in loaders] == [10, 5, 5]
-    QG.TrainerDDP(0, told).run_training(*loaders[:2])
+    QG.TrainerDDP(0, given).run_training(*loaders[:2])
     with pytest.raises(ConfigError, match="prepare_dataset: takes train_dataset, val_dataset and"):
         factory.prepare_dataloaders(dataset=Graphs(20), train_dataset=train)
 
@@ -84,11 +84,11 @@ def test_a_sampler_is_refused_with_the_ways_out(tmp_path: Path) -> None:
 
 
 def test_a_trainer_for_one_process_gives_tables(tmp_path: Path) -> None:
-    told = described(tmp_path)
+    given = described(tmp_path)
     tasks = [{"name": "f1", "monitor": "F1"}]
-    told["validation"] = {"validator": {"device": "cpu", "evaluator_tasks": tasks}}
-    told["early_stopping"] = {"kwargs": {"tasks": {0: {"metric": "f1", "mode": "max"}}}}
-    trainer = QG.Trainer.from_config(told)
+    given["validation"] = {"validator": {"device": "cpu", "evaluator_tasks": tasks}}
+    given["early_stopping"] = {"kwargs": {"tasks": {0: {"metric": "f1", "mode": "max"}}}}
+    trainer = QG.Trainer.from_config(given)
     assert trainer.initialize_model() is trainer.model
     assert trainer.initialize_optimizer() is trainer.optimizer
     train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
@@ -102,10 +102,10 @@ def test_a_trainer_for_one_process_gives_tables(tmp_path: Path) -> None:
 
 def test_its_evaluators_may_be_the_users_own(tmp_path: Path) -> None:
     arguments = {"device": "cpu", "criterion": compute_loss}
-    told = described(tmp_path, num_epochs=1)
-    told["validation"] = {"validator": {"type": QG.DefaultValidator, "kwargs": arguments}}
-    told["testing"] = {"tester": {"type": PyObject("trainers.gnn.DefaultTester"), "kwargs": arguments}}
-    trainer = QG.Trainer(0, told)
+    given = described(tmp_path, num_epochs=1)
+    given["validation"] = {"validator": {"type": QG.DefaultValidator, "kwargs": arguments}}
+    given["testing"] = {"tester": {"type": PyObject("trainers.gnn.DefaultTester"), "kwargs": arguments}}
+    trainer = QG.Trainer(0, given)
     train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
     _, validated = trainer.run_training(train_loader, val_loader)
     assert validated == trainer.validator.data and len(validated) == 1
@@ -114,8 +114,8 @@ def test_its_evaluators_may_be_the_users_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "per"), [(LinearLR, "epoch"), (ReduceLROnPlateau, None)])
 def test_a_scheduler_counts_epochs(kind: Any, per: str | None, tmp_path: Path) -> None:
-    told = described(tmp_path, lr_scheduler_type=kind)
-    assert QG.TrainerDDP(0, told).config.training.lr_scheduler_per == per
+    given = described(tmp_path, lr_scheduler_type=kind)
+    assert QG.TrainerDDP(0, given).config.training.lr_scheduler_per == per
 
 
 def test_by_how_much_the_loss_is_to_fall() -> None:
@@ -126,15 +126,15 @@ def test_by_how_much_the_loss_is_to_fall() -> None:
 
 def test_defaults_of_generated_sets_leave_the_users_own_evaluators_alone(tmp_path: Path) -> None:
     """Where sets are generated: tables have the measures that are built in, and another judges by itself."""
-    told = described(tmp_path, num_epochs=1)
+    given = described(tmp_path, num_epochs=1)
     for name in ("model", "criterion"):
-        del told[name]
-    told["data"] = {"causets": {"number": 30, "size": [8, 10]}, "output": str(tmp_path / "graphs")}
-    trainer = QG.Trainer.from_config(told)
+        del given[name]
+    given["data"] = {"causets": {"number": 30, "size": [8, 10]}, "output": str(tmp_path / "graphs")}
+    trainer = QG.Trainer.from_config(given)
     _, table = trainer.run_training(*trainer.prepare_dataloaders()[:2])
     assert {"loss_avg", "accuracy", "f1", "dimension_error"} <= set(table.columns)
-    told["training"]["path"] = str(tmp_path / "own")
+    given["training"]["path"] = str(tmp_path / "own")
     own = {"type": QG.Validator, "kwargs": {"device": "cpu", "criterion": "manifold_and_dimension"}}
-    other = QG.TrainerDDP(0, {**told, "validation": {"validator": own}})
+    other = QG.TrainerDDP(0, {**given, "validation": {"validator": own}})
     _, measures = other.run_training(*other.prepare_dataloaders()[:2])
     assert set(measures[0]) == {"loss", "loss_avg", "loss_min", "loss_max"}

@@ -21,7 +21,7 @@ from trainers.sedd.task import SeddTask
 
 def trained_in(folder: Path, **judged: Any) -> Path:
     """The folder of a training of two steps."""
-    told: dict[str, Any] = {
+    given: dict[str, Any] = {
         "name": "sedd",
         "training": {
             "path": str(folder),
@@ -39,7 +39,7 @@ def trained_in(folder: Path, **judged: Any) -> Path:
             "sampling": {"steps": 4, "number": 3},
         },
     }
-    trainer = TrainerDDP(0, told)
+    trainer = TrainerDDP(0, given)
     train, validation, _ = trainer.prepare_dataloaders()
     trainer.run_training(train, validation)
     return trainer.folder
@@ -123,7 +123,7 @@ def test_a_checkpoint_that_is_damaged(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nowhere"], r"nowhere: is no folder of a run: it has no config.yaml"),
+        (["nowhere"], r"nowhere: is not a folder of a run: it has no config.yaml"),
         (["RUN", "--device", "xpu"], r"generate: --device is xpu"),
     ],
 )

@@ -65,12 +65,12 @@ class Dies(SeddTask):
 Ended = tuple[str, str, list[dict[str, Any]]]
 
 
-def trained(sections: Mapping[str, Any], told: dict[str, Any], dies_at: int = 0) -> Ended:
+def trained(sections: Mapping[str, Any], given: dict[str, Any], dies_at: int = 0) -> Ended:
     """Train; the weights, the averaged ones, and the lines of the log."""
     me, task = RankEnv.detect(), Dies(**sections)
     task.at = dies_at
     initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
-    trainer = TrainerDDP(me.rank, told, task)
+    trainer = TrainerDDP(me.rank, given, task)
     train, validation, _ = trainer.prepare_dataloaders()
     trainer.run_training(train, validation)
     ended = digest(trainer.model), digest(trainer.engine.judged), lasting_lines(trainer.folder)
@@ -89,11 +89,11 @@ def trained(sections: Mapping[str, Any], told: dict[str, Any], dies_at: int = 0)
 def test_killed_and_gone_on(world_size: int, training: dict[str, Any], tmp_path: Path) -> None:
     uninterrupted = Ranks(tmp_path / "one", world_size)  # meanwhile
     uninterrupted.start(trained, TASK, fields(tmp_path / "whole", **training))
-    told = fields(tmp_path / "killed", **training)
+    given = fields(tmp_path / "killed", **training)
     ranks = Ranks(tmp_path / "first", world_size)
-    ranks.start(trained, TASK, told, 6)
+    ranks.start(trained, TASK, given, 6)
     assert -signal.SIGKILL in ranks.end()
-    answers = run(trained, TASK, told, folder=tmp_path / "second", world_size=world_size)
+    answers = run(trained, TASK, given, folder=tmp_path / "second", world_size=world_size)
     assert answers == uninterrupted.answers()
     weights, averaged, lines = answers[0]
     assert weights != averaged and len({weights for weights, _, _ in answers}) == 1
@@ -103,9 +103,9 @@ def test_killed_and_gone_on(world_size: int, training: dict[str, Any], tmp_path:
 def test_two_ranks_train_as_one_does(tmp_path: Path) -> None:
     """The same noise on the same proteins: the same losses to rounding, though each sees another half."""
     sections = {**TASK, "model": {**TASK["model"], "dropout": 0.0}}
-    told = {ranks: fields(tmp_path / str(ranks), batch_size=8 // ranks) for ranks in (1, 2)}
+    given = {ranks: fields(tmp_path / str(ranks), batch_size=8 // ranks) for ranks in (1, 2)}
     one, two = (
-        run(trained, sections, told[ranks], folder=tmp_path / f"ranks{ranks}", world_size=ranks)[0][2]
+        run(trained, sections, given[ranks], folder=tmp_path / f"ranks{ranks}", world_size=ranks)[0][2]
         for ranks in (1, 2)
     )
     for name in ("train/loss", "val/loss", "val/perplexity"):

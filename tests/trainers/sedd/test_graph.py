@@ -137,7 +137,7 @@ def test_a_short_euler_step_is_nearly_the_analytic_one(kind: str) -> None:
 @BOTH
 @pytest.mark.parametrize("sigma", [1e-6, 1e-3, 20.0, 100.0, 1000.0])
 def test_single_precision_is_enough_under_any_noise(kind: str, sigma: float) -> None:
-    """The exponential of 100 is no number of single precision."""
+    """The exponential of 100 is not a number of single precision."""
     graph = GRAPHS[kind](RESIDUES)
     log_score = torch.randn(1, 4, RESIDUES, dtype=torch.float64)
     clean = torch.tensor([[0, 1, 2, UNKNOWN]])

@@ -83,7 +83,7 @@ def test_it_begins_with_a_checkpoint_of_another_run(here: Here) -> None:
     assert here("tiny.yaml", "--resume_checkpoint", "out/sedd", "--set", "training.run=more") == 0, (
         here.stderr
     )
-    assert "Going on from out/sedd/checkpoints/step-0000000004" in here.stderr
+    assert "Resuming from out/sedd/checkpoints/step-0000000004" in here.stderr
 
 
 def test_without_arguments_it_starts(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +127,8 @@ def test_what_has_no_effect_is_logged(here: Here, monkeypatch: pytest.MonkeyPatc
 def test_what_is_wrong_is_said_of_the_files_fields(override: str, says: str, here: Here) -> None:
     """Also what the core finds later."""
     assert here("tiny.yaml", "--set", override) == 1
-    told = [line for line in here.stderr.splitlines() if not line.startswith("[RANK 0]")]
-    assert told[0].startswith(f"castoff train: {says}"), here.stderr
+    given = [line for line in here.stderr.splitlines() if not line.startswith("[RANK 0]")]
+    assert given[0].startswith(f"castoff train: {says}"), here.stderr
 
 
 @ONE_LINE

@@ -12,7 +12,7 @@ from trainers.checkpointing.differences import compare
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import fields as fields_of
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.sedd.alphabet import RESIDUES, decode
 from trainers.sedd.parts import Parts, divided, doubts, opened
 from trainers.sedd.settings import Data
@@ -22,7 +22,7 @@ from trainers.sedd.task import SeddTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
-ALONE = Place(0, 1, torch.device("cpu"), alone=True)
+ALONE = RankContext(0, 1, torch.device("cpu"), alone=True)
 
 
 def fasta(path: Path, first: int, number: int) -> str:
@@ -69,9 +69,9 @@ def test_parts_that_nobody_may_have_meant_are_told_of(tmp_path: Path) -> None:
         sources = opened(data, ALONE)
         return [each.split(",")[0] for each in doubts(divided(sources, data), sources, data)]
 
-    assert told(split=(0.9, 0.06, 0.04)) == told(split=(1.0, 0.0, 0.0)) == []
-    assert told() == ["data.split: 0.01 of 50 proteins are none" for _ in ("validation", "test")]
-    assert told(validation_datafile=str(tmp_path / "b.fasta"), split=(0.9, 0.01, 0.09)) == [
+    assert given(split=(0.9, 0.06, 0.04)) == given(split=(1.0, 0.0, 0.0)) == []
+    assert given() == ["data.split: 0.01 of 50 proteins are none" for _ in ("validation", "test")]
+    assert given(validation_datafile=str(tmp_path / "b.fasta"), split=(0.9, 0.01, 0.09)) == [
         "data.validation_datafile: holds the very proteins of data.datafile"
     ]
 
@@ -101,12 +101,12 @@ def test_a_store_is_where_rank_0_says(tmp_path: Path) -> None:
     """Which makes it: of thousands of ranks none else looks at the file."""
     store = store_with(tmp_path, ["ACD"])
 
-    class Another(Place):
+    class Another(RankContext):
         def decided(self, decide: Callable[[], Any]) -> Any:
             return str(store.folder)
 
-    place = Another(1, 2, torch.device("cpu"), alone=True)
-    assert opened(Data(datafile="not seen here"), place).train.digest == store.digest
+    context = Another(1, 2, torch.device("cpu"), alone=True)
+    assert opened(Data(datafile="not seen here"), context).train.digest == store.digest
 
 
 def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:
@@ -203,6 +203,6 @@ def test_a_file_may_be_moved(tmp_path: Path) -> None:
         fields = {"path": "x", "num_steps": 1, "batch_size": 1, "optimizer_type": "y"}
         return dict(fields_of(Config.of({"training": fields, "task_kwargs": {"data": data}}), 1))
 
-    before, now = told(datafile="a.fasta", max_length=8), told(datafile="/b.fasta", max_length=8)
+    before, now = given(datafile="a.fasta", max_length=8), given(datafile="/b.fasta", max_length=8)
     assert compare(before, now, "it", 1, SeddTask()).refused == []
-    assert compare(before, told(datafile="a.fasta", max_length=9), "it", 1, SeddTask()).refused
+    assert compare(before, given(datafile="a.fasta", max_length=9), "it", 1, SeddTask()).refused

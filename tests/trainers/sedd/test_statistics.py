@@ -38,17 +38,17 @@ def test_total_variation_is_half_of_what_shares_differ() -> None:
 
 def test_generated_proteins_are_told_by_the_names_that_people_plot() -> None:
     data = of("ACAC", "AACC")
-    told = measures(of("AAC", "AAC", "C"), residue_counts(data), pair_counts(data))
-    assert set(told) == {
+    given = measures(of("AAC", "AAC", "C"), residue_counts(data), pair_counts(data))
+    assert set(given) == {
         *("avg_length", "distinct", "residue_distance", "pair_distance"),
         *(f"aa_freq_{letter}" for letter in RESIDUES),
     }
-    assert told["avg_length"] == pytest.approx(7 / 3)
-    assert told["distinct"] == pytest.approx(2 / 3)
-    assert told["aa_freq_A"] == pytest.approx(4 / 7) and told["aa_freq_Y"] == 0
-    assert told["residue_distance"] == pytest.approx(1 / 14)
+    assert given["avg_length"] == pytest.approx(7 / 3)
+    assert given["distinct"] == pytest.approx(2 / 3)
+    assert given["aa_freq_A"] == pytest.approx(4 / 7) and given["aa_freq_Y"] == 0
+    assert given["residue_distance"] == pytest.approx(1 / 14)
     # AA 2/4, AC 2/4 beside AA 1/6, AC 3/6, CA 1/6, CC 1/6
-    assert told["pair_distance"] == pytest.approx(1 / 3)
+    assert given["pair_distance"] == pytest.approx(1 / 3)
 
 
 def test_what_chance_alone_leaves_is_as_draws_have_it() -> None:

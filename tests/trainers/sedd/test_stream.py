@@ -16,7 +16,7 @@ from tests.trainers.sedd.stores import store_with
 from trainers.configuration.config import Training
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import training_loader
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.sedd.alphabet import decode
 from trainers.sedd.data import Protein, collated
 from trainers.sedd.store.token_store import TokenStore
@@ -126,8 +126,8 @@ def loader_of(store: TokenStore, workers: int = 0) -> Any:
     training = Training(
         path="unused", num_epochs=1, batch_size=5, optimizer_type="AdamW", num_workers=workers, seed=7
     )
-    place = Place(0, 1, torch.device("cpu"))
-    return training_loader(stream(store), training, place, lambda samples: collated(samples, 512))
+    context = RankContext(0, 1, torch.device("cpu"))
+    return training_loader(stream(store), training, context, lambda samples: collated(samples, 512))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -13,7 +13,7 @@ from trainers.checkpointing.differences import compare
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import EvaluationLoader
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.evaluation.measures import evaluate
 from trainers.sedd import settings
 from trainers.sedd.alphabet import MASK
@@ -34,7 +34,7 @@ class Summing(SeddTask):
 def task(kind: type[SeddTask] = SeddTask, **sections: Any) -> SeddTask:
     made = kind(**{"data": {"synthetic": 60, "split": [0.5, 0.3, 0.2]}, **sections})
     made.state = TrainingState(0, 0, torch.device("cpu"))
-    made.setup(Place(0, 1, torch.device("cpu"), alone=True))
+    made.setup(RankContext(0, 1, torch.device("cpu"), alone=True))
     return made
 
 
@@ -58,7 +58,7 @@ def measured(which: SeddTask, batch_size: int, *, world_size: int = 1) -> dict[s
             rank=rank,
             world_size=world_size,
         )
-        alone = Place(0, 1, torch.device("cpu"), alone=True)
+        alone = RankContext(0, 1, torch.device("cpu"), alone=True)
         for name, value in evaluate(which, model, share, alone).items():
             total[name] = total.get(name, 0.0) + value
     return total
@@ -181,11 +181,11 @@ def test_mistakes(sections: dict[str, Any], says: str) -> None:
 def test_generated_proteins_do_not_see_what_lies_behind_shorter_ones(
     lengths: list[int], padded: bool
 ) -> None:
-    which, told = task(sampling={"steps": 2}), set()
+    which, stated = task(sampling={"steps": 2}), set()
     model = which.build_model().eval()
-    model.register_forward_pre_hook(lambda _, given: told.add(given[2]))
+    model.register_forward_pre_hook(lambda _, given: stated.add(given[2]))
     assert [len(each) for each in which.generate(model, lengths)] == lengths
-    assert told == {padded}
+    assert stated == {padded}
 
 
 def test_generated_proteins_are_no_longer_than_those_that_are_trained_on() -> None:

@@ -223,14 +223,14 @@ def _differences(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> 
         if value.shape != shape
     ]
     infinite = [name for name, value, _ in fitting if not value.isfinite().all()]
-    told = {
+    given = {
         "lacks weights": missing,
         "has weights that the network does not have": unknown,
         "has something else than tensors of numbers": no_tensors,
         "has weights of other sizes": sizes,
-        "has weights that are no finite numbers": infinite,
+        "has weights that are not finite numbers": infinite,
     }
-    return [f"{what}: {_few(names)}" for what, names in told.items() if names]
+    return [f"{what}: {_few(names)}" for what, names in given.items() if names]
 
 
 def _is_tensor(value: Any) -> bool:

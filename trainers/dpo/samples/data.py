@@ -37,7 +37,7 @@ class PairSet(Dataset[Sample]):
         ConfigError: pairs are wrong, or do not fit to their structures; each with its number and its file.
     """
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, file: str | Path, data: Pairs, seed: int, cache: Path | None = None):
         source = expanded(str(file), "data.train_data")
@@ -91,7 +91,7 @@ class ChainSet(Dataset[Sample]):
         ConfigError: there is no such folder, a file in it is damaged, or none of its chains can be taken.
     """
 
-    draws_from = ("torch",)
+    rng_sources = ("torch",)
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ def _found(pairs: Sequence[Pair], source: Path, data: Pairs) -> list[Path]:
     problems = []
     for number, pair in enumerate(pairs, start=1):
         if pair.pdb_file not in known:
-            known[pair.pdb_file] = _place(pair.pdb_file, folders)
+            known[pair.pdb_file] = _context(pair.pdb_file, folders)
         why = known[pair.pdb_file]
         if isinstance(why, str):
             problems.append(f"pair {number} ({pair.pdb_file}): {why}")
@@ -215,7 +215,7 @@ def _found(pairs: Sequence[Pair], source: Path, data: Pairs) -> list[Path]:
     return [path for pair in pairs if isinstance(path := known[pair.pdb_file], Path)]
 
 
-def _place(written: str, folders: Sequence[Path]) -> Path | str:
+def _context(written: str, folders: Sequence[Path]) -> Path | str:
     """Where a file is that a pair names; or why nowhere."""
     name = Path(os.path.expandvars(written))
     try:

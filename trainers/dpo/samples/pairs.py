@@ -90,7 +90,7 @@ def read_pairs(path: Path) -> list[Pair]:
     """The pairs of a file.
 
     Raises:
-        ConfigError: it is not there, is no JSON, or pairs in it are wrong; each with its number, from 1.
+        ConfigError: it is not there, is not JSON, or pairs in it are wrong; each with its number, from 1.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -98,7 +98,7 @@ def read_pairs(path: Path) -> list[Pair]:
         raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
     except (ValueError, RecursionError) as error:
         lines = "; of pairs in lines make a list: [{…}, {…}]" if "Extra data" in str(error) else ""
-        raise ConfigError([f"is no JSON: {error}{lines}"], str(path)) from error
+        raise ConfigError([f"is not JSON: {error}{lines}"], str(path)) from error
     if not isinstance(content, list):
         raise ConfigError([f"holds {_kind(content)}, but takes a list of pairs: [{{…}}, {{…}}]"], str(path))
     if not content:

@@ -112,7 +112,7 @@ def _joined(samples: Set, numbers: Sequence[int]) -> str:
 
 
 def see_that_they_are_the_same(
-    before: Mapping[str, str], now: Mapping[str, str], told: Mapping[str, tuple[str, str]]
+    before: Mapping[str, str], now: Mapping[str, str], given: Mapping[str, tuple[str, str]]
 ) -> None:
     """See that a checkpoint was made with the same as what there is now, by their digests.
 
@@ -124,7 +124,7 @@ def see_that_they_are_the_same(
     problems = [
         f"{field} (digest {now[name][:12]}) than those ({before[name][:12]}) that the checkpoint was {what}; "
         "bring these back, or begin anew with training.fresh: true (--fresh)"
-        for name, (field, what) in told.items()
+        for name, (field, what) in given.items()
         if before[name] != now[name]
     ]
     if problems:

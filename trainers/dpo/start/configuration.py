@@ -182,9 +182,9 @@ def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
     return {**objective.defaults, "training": kept}
 
 
-def _with_defaults(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are told, and the others' defaults."""
-    filled = dict(told)
+    filled = dict(given)
     for name, value in defaults.items():
         if name not in filled:
             filled[name] = value
@@ -205,8 +205,8 @@ def _rates(training: Any) -> _Wrong:
 
 def _ranges(data: Any) -> _Wrong:
     """What is wrong with ranges that are two numbers each."""
-    told = data.get("mutable_ranges") if isinstance(data, Mapping) else None
-    ranges = [each for each in told if isinstance(each, list)] if isinstance(told, list) else []
+    given = data.get("mutable_ranges") if isinstance(data, Mapping) else None
+    ranges = [each for each in given if isinstance(each, list)] if isinstance(given, list) else []
     return [
         (("data", "mutable_ranges"), f"has {each}, whose end is before its beginning")
         for each in ranges

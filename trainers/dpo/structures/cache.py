@@ -28,7 +28,14 @@ import msgspec
 import numpy
 import numpy.typing
 
-from trainers.checkpointing.durable import SummedFile, flush_folder, read_sealed, sealed, sum_of, write_sealed
+from trainers.checkpointing.durable import (
+    SummedFile,
+    checksummed,
+    flush_folder,
+    read_checksummed,
+    sum_of,
+    write_checksummed,
+)
 from trainers.configuration.config import Section
 from trainers.configuration.fields import ConfigError
 from trainers.distributed.locking import locked
@@ -266,7 +273,7 @@ def _write(folder: Path, read: Sequence[_Read]) -> None:
         for each in read
     ]
     index = Index(format=_version(), files=found, sums=sums)
-    write_sealed(folder / INDEX, sealed(msgspec.to_builtins(index)))
+    write_checksummed(folder / INDEX, checksummed(msgspec.to_builtins(index)))
     flush_folder(folder)
 
 
@@ -275,7 +282,7 @@ def _write(folder: Path, read: Sequence[_Read]) -> None:
 
 def _index(folder: Path) -> Index:
     try:
-        return msgspec.convert(read_sealed(folder / INDEX), Index)
+        return msgspec.convert(read_checksummed(folder / INDEX), Index)
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise ConfigError([f"holds no structures that were read: {error}"], str(folder)) from error
 

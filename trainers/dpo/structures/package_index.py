@@ -43,8 +43,8 @@ class Archive(NamedTuple):
 
 def index_address() -> str:
     """The index that pip would ask: from the environment, or its configuration, else PyPI."""
-    if told := os.environ.get("PIP_INDEX_URL"):
-        return told
+    if given := os.environ.get("PIP_INDEX_URL"):
+        return given
     asked = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
         capture_output=True,
@@ -95,7 +95,7 @@ def _address(archive: Archive, index: str) -> str:
             links = [file["url"] for file in files if file["filename"] == archive.file]
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                [f"{_shown(page)} is no page of a package index; name another one, as --index {_PYPI}"]
+                [f"{_shown(page)} is not a page of a package index; name another one, as --index {_PYPI}"]
             ) from error
     else:
         found = re.findall(r"""<a\s[^>]*?href=["']([^"']*)["']""", content.decode(errors="replace"), re.I)

@@ -240,9 +240,9 @@ def _parsed(text: bytes, path: str) -> gemmi.Structure:
     try:
         structure = gemmi.read_structure_string(text, format=gemmi.CoorFormat.Detect)
     except (RuntimeError, ValueError) as error:
-        raise ConfigError([f"is no structure in PDB or mmCIF format: {error}"], path) from error
+        raise ConfigError([f"is not a structure in PDB or mmCIF format: {error}"], path) from error
     if not len(structure) or not len(structure[0]):
-        raise ConfigError(["is no structure in PDB or mmCIF format: it has no atoms"], path)
+        raise ConfigError(["is not a structure in PDB or mmCIF format: it has no atoms"], path)
     return structure
 
 
@@ -263,7 +263,7 @@ class _Part(NamedTuple):
 
 
 def _part_of(span: gemmi.ResidueSpan, entity: gemmi.Entity | None) -> _Part | None:
-    """What a file models of a polymer; None: it is no protein."""
+    """What a file models of a polymer; None: it is not a protein."""
     if entity is None or entity.entity_type != gemmi.EntityType.Polymer:
         return None
     nucleic = sum(_kind(residue.name)[1] for residue in span)

@@ -18,7 +18,7 @@ def layered(
     1975); of a spacetime's height, which grows with its size, they have nothing.
 
     Raises:
-        ValueError: the density is no probability.
+        ValueError: the density is not a probability.
     """
     _check_probability("density", density)
     ends = numpy.rint(numpy.cumsum(shares) / sum(shares) * number).astype(int)

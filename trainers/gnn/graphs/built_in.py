@@ -80,10 +80,10 @@ class BuiltIn:
         sizes = self._settings.sizes or store.find(SIZES)
         size = None
         if sizes is not None:
-            told = _number(store.read(sizes, index, "data.sizes"), sizes)
-            if told != int(told):
-                raise ConfigError([f"{sizes}: holds {told:g}, and no whole number"])
-            size = int(told)
+            given = _number(store.read(sizes, index, "data.sizes"), sizes)
+            if given != int(given):
+                raise ConfigError([f"{sizes}: holds {given:g}, and no whole number"])
+            size = int(given)
         try:
             return ordered(matrix, size, self._settings.transposed)
         except ValueError as error:

@@ -23,7 +23,7 @@ class Graphs(Dataset[Any]):
     def __init__(self, folder: Path, transform: Callable[[Any], Any] | None = None):
         self.saved = Saved(folder)
         self.transform = transform
-        self.draws_from: Collection[str] | None = () if transform is None else None
+        self.rng_sources: Collection[str] | None = () if transform is None else None
         """None of the global generators, but for what a transform of the user's may draw."""
 
     @property

@@ -57,7 +57,7 @@ def ordered(matrix: Array, size: int | None, transposed: bool | None) -> Ordered
 def _within(matrix: Array, size: int | None) -> Order:
     """Which elements are related, without the room that is left."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"its matrix has the shape {matrix.shape}, which is no square")
+        raise ValueError(f"its matrix has the shape {matrix.shape}, which is not a square")
     if matrix.dtype.kind not in "biuf":
         raise ValueError(f"its matrix holds {matrix.dtype}, and no numbers")
     if matrix.dtype.kind == "f" and not numpy.isfinite(matrix).all():

@@ -63,7 +63,7 @@ def decoded(record: bytearray) -> Data:
     """The graph of a record, in whose memory its tensors lie.
 
     Raises:
-        ValueError: it is no record.
+        ValueError: it is not a record.
     """
     try:
         (length,) = _LENGTH.unpack_from(record)
@@ -78,7 +78,7 @@ def decoded(record: bytearray) -> Data:
             }
         )
     except (ValueError, struct.error, msgspec.MsgspecError, IndexError, TypeError, RuntimeError) as error:
-        raise ValueError(f"is no graph's record: {error}") from error
+        raise ValueError(f"is not a graph's record: {error}") from error
 
 
 def _content(tensor: Tensor, name: str) -> bytes:
@@ -116,7 +116,7 @@ def _class_of(path: str) -> type[Data]:
     return found
 
 
-# --- What is no tensor ------------------------------------------------------------------------------
+# --- What is not a tensor ------------------------------------------------------------------------------
 
 
 def _boxed(value: Any, name: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from torch_geometric.data import Data
 
-from trainers.checkpointing.durable import flush_folder, read_sealed, sealed, write_sealed
+from trainers.checkpointing.durable import checksummed, flush_folder, read_checksummed, write_checksummed
 from trainers.configuration.fields import ConfigError
 from trainers.gnn.graphs.records import decoded
 
@@ -46,7 +46,7 @@ def write(folder: Path, records: Iterable[bytes], about: Mapping[str, Any]) -> i
         _to_disk(graphs)
         _to_disk(offsets)
     content = {"format": FORMAT, "graphs": number, "bytes": size, "digest": total.hexdigest(), **about}
-    write_sealed(folder / ABOUT, sealed(content))
+    write_checksummed(folder / ABOUT, checksummed(content))
     flush_folder(folder)
     return number
 
@@ -59,7 +59,7 @@ def _to_disk(file: BinaryIO) -> None:
 def read_about(folder: Path) -> dict[str, Any] | None:
     """What a folder of written graphs says of them; None: it is none, or not whole."""
     try:
-        about = read_sealed(folder / ABOUT)
+        about = read_checksummed(folder / ABOUT)
         sizes = [(folder / name).stat().st_size for name in (RECORDS, OFFSETS)]
     except (OSError, ValueError):
         return None

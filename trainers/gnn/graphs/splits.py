@@ -15,7 +15,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
 from trainers.configuration.pyobject import resolved
 from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import SPLIT, derived
 from trainers.gnn.graphs.building import built
 from trainers.gnn.graphs.dataset import Graphs
@@ -25,7 +25,7 @@ from trainers.gnn.graphs.settings import Files, Generated, read
 from trainers.task import Splits
 
 
-def prepared(data: Any, seed: int, place: Place, *, beside: Path | None = None) -> Splits:
+def prepared(data: Any, seed: int, context: RankContext, *, beside: Path | None = None) -> Splits:
     """The three parts of the graphs that a section `data` means, the same on all ranks.
 
     Rank 0 writes them unless they are there, and all ranks map them; where a host does not see what rank 0
@@ -42,21 +42,21 @@ def prepared(data: Any, seed: int, place: Place, *, beside: Path | None = None) 
     output = (beside or Path()) / "graphs"
     if settings.output is not None:
         output = expanded(settings.output, "data.output")
-    folder = _written(settings, seed, place, output.absolute())
+    folder = _written(settings, seed, context, output.absolute())
     graphs = Graphs(folder, resolved(settings.transform))
     return parts(graphs, settings, seed)
 
 
-def _written(settings: Files | Generated, seed: int, place: Place, output: Path) -> Path:
+def _written(settings: Files | Generated, seed: int, context: RankContext, output: Path) -> Path:
     """The folder of the graphs, on this host."""
-    folder = Path(place.decided(lambda: str(_build(settings, seed, output))))
+    folder = Path(context.on_main(lambda: str(_build(settings, seed, output))))
     problem: ConfigError | None = None
     if read_about(folder) is None:
         try:
             folder = _build(settings, seed, output)
         except ConfigError as error:
-            problem = ConfigError([f"rank {place.rank}: {each}" for each in error.problems], error.origin)
-    place.decided(partial(_raise_first, place.gather_on_main(problem)))
+            problem = ConfigError([f"rank {context.rank}: {each}" for each in error.problems], error.origin)
+    context.on_main(partial(_raise_first, context.gather_on_main(problem)))
     return folder
 
 

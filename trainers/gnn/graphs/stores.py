@@ -105,12 +105,12 @@ class Store:
         )
 
     def _told(self, name: str) -> int:
-        told = numpy.asarray(self.root[name][()]).reshape(-1)
-        whole = len(told) == 1 and told.dtype.kind in "biuf" and numpy.isfinite(told[0])
-        number = int(told[0]) if whole and told[0] == int(told[0]) else -1
+        given = numpy.asarray(self.root[name][()]).reshape(-1)
+        whole = len(given) == 1 and given.dtype.kind in "biuf" and numpy.isfinite(given[0])
+        number = int(given[0]) if whole and given[0] == int(given[0]) else -1
         if number < 0 or (self.groups is not None and number > len(self.groups)):
             there = f", but it has {len(self.groups)} groups" if self.groups is not None else ""
-            raise ConfigError([f"{name}: holds {told.tolist()}{there}"], str(self.path))
+            raise ConfigError([f"{name}: holds {given.tolist()}{there}"], str(self.path))
         return number
 
 
@@ -202,7 +202,7 @@ def zarr_file_to_dict(path: str | Path) -> dict[str, Any]:
     """All arrays of a Zarr folder or an HDF5 file, by the names of their groups and their own.
 
     Raises:
-        ConfigError: it is no store, or cannot be read.
+        ConfigError: it is not a store, or cannot be read.
     """
     found: dict[str, Any] = {}
     with _root(Path(path)) as root:
@@ -218,7 +218,7 @@ def opened(path: Path) -> Iterator[Store]:
     """A store, to be read.
 
     Raises:
-        ConfigError: it is no store, cannot be read, or how many samples it has cannot be seen.
+        ConfigError: it is not a store, cannot be read, or how many samples it has cannot be seen.
     """
     with _root(path) as root:
         if path.is_dir():
@@ -235,7 +235,9 @@ def _root(path: Path) -> Iterator[Any]:
         yield root_of(path)
         return
     if path.suffix not in _HDF5 and _begins(path) != _HDF5_BEGINS:
-        raise ConfigError(["is no store: a Zarr folder or an HDF5 file (.h5, .hdf5) can be read"], str(path))
+        raise ConfigError(
+            ["is not a store: a Zarr folder or an HDF5 file (.h5, .hdf5) can be read"], str(path)
+        )
     import h5py
 
     try:

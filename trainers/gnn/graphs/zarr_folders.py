@@ -39,7 +39,7 @@ def root_of(path: Path) -> Any:
     that open what they get, with `zarr.open_group(store)` or `zarr.open_group(store.root)`.
 
     Raises:
-        ConfigError: it is no Zarr folder with a group, or cannot be read.
+        ConfigError: it is not a Zarr folder with a group, or cannot be read.
     """
     node = _node(path)
     if node == "array":

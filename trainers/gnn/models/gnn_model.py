@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from launcher.typed.suggestion import suggestion
 from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.inputs import given, taken
-from trainers.gnn.models.joints import misfits
+from trainers.gnn.models.joints import shape_errors
 from trainers.gnn.models.parts import Fields, Part, built, part, part_of
 from trainers.gnn.names import found
 
@@ -84,7 +84,7 @@ class GNNModel(nn.Module):
         self._to_encoder = taken(self.encoder, leaving=2)
         self._to_poolings = [_only_size(taken(each, leaving=2)) for each in layers]
         self._to_latent = taken(self.latent_model) if self.latent_model is not None else {}
-        problems += misfits(self)
+        problems += shape_errors(self)
         if problems:
             raise ConfigError(problems)
         self._freeze()
@@ -177,8 +177,8 @@ class GNNModel(nn.Module):
             x, edge_index, **{**given(self._to_encoder, **graph, **edges), **(gcn_kwargs or {})}
         )
         if self.latent_model is not None:
-            told = {**given(self._to_latent, **graph, **edges), **(latent_kwargs or {})}
-            return self.latent_model(embeddings, *(latent_args or ()), **told)
+            stated = {**given(self._to_latent, **graph, **edges), **(latent_kwargs or {})}
+            return self.latent_model(embeddings, *(latent_args or ()), **stated)
         if self.pooling_layers is None or self.aggregate_pooling is None:
             return embeddings
         if batch is None:

@@ -102,7 +102,7 @@ class Redraw(nn.Module):
     """Gives performers new projections after so many training batches, the same ones on every rank.
 
     The n-th projections follow from a number that is drawn once, when the model is made, and from n; a
-    run that goes on from a checkpoint draws what it would have drawn.
+    run that resumes from a checkpoint draws what it would have drawn.
     """
 
     def __init__(self, layers: nn.Module, interval: int | None):

@@ -20,7 +20,7 @@ _EDGES = ((0, 1, 1, 2, 3, 4), (1, 0, 2, 1, 4, 3))
 """Of three nodes, of two, and a node by itself."""
 
 
-def misfits(model: GNNModel) -> list[str]:
+def shape_errors(model: GNNModel) -> list[str]:
     """The parts of a model that do not fit to what comes before them, each in words.
 
     Nothing where that cannot be known: of an encoder that does not say how wide its nodes are, or of
@@ -48,9 +48,9 @@ class _Misfits:
         """Take node features through all parts, as far as they fit."""
         model, name = self._model, name_of(self._model.encoder)
         graph = {"batch": self._graph_of, "size": GRAPHS}
-        told = given(taken(model.encoder, leaving=2), **graph)
+        stated = given(taken(model.encoder, leaving=2), **graph)
         takes = f"{nodes.shape[1]} numbers a node"
-        found = self._of("encoder_type", model.encoder, takes, nodes, self._edges, **told)
+        found = self._of("encoder_type", model.encoder, takes, nodes, self._edges, **stated)
         if not isinstance(found, Tensor) or found.dim() != 2:
             return  # what comes next may take it
         source = f"the encoder ({name})"
@@ -59,8 +59,8 @@ class _Misfits:
             source = f"pooling_layers ({', '.join(map(name_of, model.pooling_layers))})"
         elif model.latent_model is not None:
             latent = model.latent_model
-            told = given(taken(latent), edge_index=self._edges, **graph)
-            found = self._of("latent_model_type", latent, _from(source, found), found, **told)
+            stated = given(taken(latent), edge_index=self._edges, **graph)
+            found = self._of("latent_model_type", latent, _from(source, found), found, **stated)
             source = f"the latent model ({name_of(latent)})"
         if model.graph_features_net is not None and isinstance(found, Tensor):
             found = self._featured(found, source)
@@ -73,8 +73,8 @@ class _Misfits:
         rows = []
         for number, pool in enumerate(model.pooling_layers or ()):
             field = f"pooling_layers[{number}]"
-            told = {name: GRAPHS for name, each in taken(pool, leaving=2).items() if each == "size"}
-            row = self._of(field, pool, _from(source, embeddings), embeddings, self._graph_of, **told)
+            stated = {name: GRAPHS for name, each in taken(pool, leaving=2).items() if each == "size"}
+            row = self._of(field, pool, _from(source, embeddings), embeddings, self._graph_of, **stated)
             rows.append(self._a_row_each(field, pool, row))
         aggregate = model.aggregate_pooling
         if aggregate is None or any(row is None for row in rows):
@@ -105,10 +105,10 @@ class _Misfits:
         for number, head in enumerate(self._model.downstream_tasks):
             self._of(f"downstream_tasks[{number}]", head, _from(source, embeddings), embeddings)
 
-    def _of(self, field: str, part: nn.Module, takes: str, *inputs: Any, **told: Any) -> Any:
+    def _of(self, field: str, part: nn.Module, takes: str, *inputs: Any, **stated: Any) -> Any:
         """What a part makes of inputs; None where it fails."""
         try:
-            return part(*inputs, **told)
+            return part(*inputs, **stated)
         except Exception as error:  # noqa: BLE001  # whatever a part may raise
             wants = width_into(part)
             of_width = _WIDTHS in str(error) and isinstance(inputs[0], Tensor)

@@ -141,7 +141,7 @@ def made(described: Part, *first: Any) -> Any:
     """What comes of calling a part with its arguments.
 
     Raises:
-        ConfigError: it takes no such arguments; where its own code is no library's, its own errors.
+        ConfigError: it takes no such arguments; where its own code is not a library's, its own errors.
     """
     make, args, kwargs, at = described
     problems = _wrong_arguments(described, first)

@@ -58,8 +58,8 @@ def applied(model: nn.Module) -> Applied:
 
     def apply(called: nn.Module, graphs: Any) -> Any:
         more = {name: graphs.get(name) for name in ("edge_attr", "edge_weight", "graph_features")}
-        told = given(takes, batch=graphs.batch, size=graphs.num_graphs, **more)
+        stated = given(takes, batch=graphs.batch, size=graphs.num_graphs, **more)
         first = (graphs.x, graphs.edge_index, *([graphs.batch] if third else []))
-        return called(*first, **told)
+        return called(*first, **stated)
 
     return apply

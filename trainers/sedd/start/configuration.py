@@ -239,9 +239,9 @@ def _by_its_name_here(kind: str, path: FieldPath, known: list[str]) -> str:
     return f"; here: {name}" if name else ""
 
 
-def _together(told: Settings) -> list[tuple[FieldPath, str]]:
+def _together(given: Settings) -> list[tuple[FieldPath, str]]:
     """What is wrong with fields that are right one by one."""
-    training, length, longest = told.training, told.model.length, told.data.max_length
+    training, length, longest = given.training, given.model.length, given.data.max_length
     problems: list[tuple[FieldPath, str]] = []
     if training.n_iters is not None and training.epochs is not None:
         both = f"is {training.n_iters} beside training.epochs: {training.epochs}"
@@ -251,7 +251,7 @@ def _together(told: Settings) -> list[tuple[FieldPath, str]]:
         both = f"is {length} beside data.max_length: {longest}"
         message = f"{both}; both are the residues of the longest protein, so drop one"
         problems.append((("model", "length"), message))
-    if told.ddp.static_graph and training.accum > 1:
+    if given.ddp.static_graph and training.accum > 1:
         message = (
             "is true, but torch cannot accumulate gradients then, and training.accum is "
             f"{training.accum}; drop one of the two"

@@ -17,14 +17,14 @@ from trainers.sedd.start.words import MOVED
 TASK = PyObject("trainers.sedd.task.SeddTask")
 
 
-def core_config(told: Settings) -> core.Config:
+def core_config(given: Settings) -> core.Config:
     """What the core is told: the same on any number of ranks, which scale it when they have met."""
     fields: dict[str, Any] = {
-        name: getattr(told, name) for name in ("name", "log_level", "logging", "member")
+        name: getattr(given, name) for name in ("name", "log_level", "logging", "member")
     }
-    fields |= {name: _same(getattr(told, name), kind) for name, kind in _ALIKE.items()}
-    moved = {path: reduce(getattr, here.split("."), told) for path, here in MOVED.items()}
-    for path, value in {**moved, **_computed(told)}.items():
+    fields |= {name: _same(getattr(given, name), kind) for name, kind in _ALIKE.items()}
+    moved = {path: reduce(getattr, here.split("."), given) for path, here in MOVED.items()}
+    for path, value in {**moved, **_computed(given)}.items():
         *sections, last = path.split(".")
         holder = reduce(lambda held, section: held.setdefault(section, {}), sections, fields)
         holder[last] = msgspec.structs.asdict(value) if isinstance(value, Scaling) else value
@@ -39,13 +39,13 @@ _ALIKE: dict[str, type[msgspec.Struct]] = {
 """Sections in which fields of the same name are the same."""
 
 
-def _computed(told: Settings) -> dict[str, Any]:
+def _computed(given: Settings) -> dict[str, Any]:
     """The core's fields that follow from several here, or from another value."""
-    training, optim, schedule = told.training, told.optim, told.lr_schedule
+    training, optim, schedule = given.training, given.optim, given.lr_schedule
     endless = training.n_iters is None and training.epochs is None
     found: dict[str, Any] = {
         "task": TASK,
-        "task_kwargs": _task(told),
+        "task_kwargs": _task(given),
         "training.num_steps": DEFAULT_ITERATIONS if endless else training.n_iters,
         "training.optimizer_type": PyObject(f"torch.optim.{optim.optimizer}"),
         "training.optimizer_kwargs": {
@@ -55,10 +55,10 @@ def _computed(told: Settings) -> dict[str, Any]:
             "weight_decay": optim.weight_decay,
         },
         "training.schedule.type": schedule.type.partition("_")[0],
-        "training.precision": _precision(told.memory.mixed_precision),
-        "training.checkpoint_every_steps": min(_snapshots(told).values(), default=None),
-        "validation.every_steps": told.validation.eval_freq or training.eval_freq,
-        "early_stopping": _early_stopping(told),
+        "training.precision": _precision(given.memory.mixed_precision),
+        "training.checkpoint_every_steps": min(_snapshots(given).values(), default=None),
+        "validation.every_steps": given.validation.eval_freq or training.eval_freq,
+        "early_stopping": _early_stopping(given),
     }
     if schedule.type != "constant":
         found |= {"training.schedule.steps": schedule.steps, "training.schedule.floor": schedule.min_lr_ratio}
@@ -71,9 +71,9 @@ def _precision(asked: bool | Literal["bf16", "fp16"]) -> Literal["fp32", "bf16",
     return asked
 
 
-def _snapshots(told: Settings) -> dict[str, int]:
+def _snapshots(given: Settings) -> dict[str, int]:
     """Steps between two checkpoints, by the fields that ask for them."""
-    training, validation = told.training, told.validation
+    training, validation = given.training, given.validation
     asked = {
         "training.snapshot_freq": training.snapshot_freq,
         "training.snapshot_freq_for_preemption": training.snapshot_freq_for_preemption,
@@ -82,31 +82,31 @@ def _snapshots(told: Settings) -> dict[str, int]:
     return {field: steps for field, steps in asked.items() if steps is not None}
 
 
-def _early_stopping(told: Settings) -> core.EarlyStopping | None:
+def _early_stopping(given: Settings) -> core.EarlyStopping | None:
     """Better is a lower loss of validation, and nothing else; None: the core takes that for better, too."""
-    asked = told.validation
+    asked = given.validation
     if asked.patience is None and not asked.min_delta:
         return None
     watched = {"metric": "loss", "mode": "min", "delta": asked.min_delta}
     return core.EarlyStopping(kwargs={"patience": asked.patience, "tasks": {"loss": watched}})
 
 
-def _task(told: Settings) -> dict[str, Any]:
+def _task(given: Settings) -> dict[str, Any]:
     """The sections that the task takes, with the fields that it knows, as plain data."""
     kwargs: dict[str, dict[str, Any]] = {}
     for section in msgspec.structs.fields(settings.Task):
-        kwargs[section.name] = _same(getattr(told, section.name), section.type)
-    kwargs["data"]["max_length"] = told.model.length or told.data.max_length
-    kwargs["eval"]["proteins"] = _validated_with(told)
+        kwargs[section.name] = _same(getattr(given, section.name), section.type)
+    kwargs["data"]["max_length"] = given.model.length or given.data.max_length
+    kwargs["eval"]["proteins"] = _validated_with(given)
     made: dict[str, Any] = plain(kwargs)
     return made
 
 
-def _validated_with(told: Settings) -> int | None:
+def _validated_with(given: Settings) -> int | None:
     """Proteins, at most: as many on any number of ranks."""
-    limits = [] if told.eval.proteins is None else [told.eval.proteins]
-    if told.validation.val_batch_limit is not None:
-        limits.append(told.validation.val_batch_limit * (told.eval.batch_size or told.training.batch_size))
+    limits = [] if given.eval.proteins is None else [given.eval.proteins]
+    if given.validation.val_batch_limit is not None:
+        limits.append(given.validation.val_batch_limit * (given.eval.batch_size or given.training.batch_size))
     return min(limits, default=None)
 
 
@@ -116,13 +116,13 @@ def _same(section: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]
     return {name: getattr(section, name) for name in section.__struct_fields__ if name in names}
 
 
-def without_effect(told: Settings) -> list[str]:
+def without_effect(stated: Settings) -> list[str]:
     """What a configuration says that changes nothing here, in words for the log."""
-    schedule, validation, ddp = told.lr_schedule, told.validation, told.ddp
+    schedule, validation, ddp = stated.lr_schedule, stated.validation, stated.ddp
     said: list[tuple[str, object, str]] = [
         (
             "training.eval_freq",
-            validation.eval_freq is not None and told.training.eval_freq != Training().eval_freq,
+            validation.eval_freq is not None and stated.training.eval_freq != Training().eval_freq,
             f"validation.eval_freq says how often: every {validation.eval_freq} steps",
         ),
         ("lr_schedule.steps", schedule.type == "constant" and schedule.steps, "a constant rate has no end"),
@@ -142,8 +142,8 @@ def without_effect(told: Settings) -> list[str]:
             "the network has no buffer that changes, so none is sent",
         ),
     ]
-    said += [(field, _set(told, field), why) for field, why in _left_out(told).items()]
-    snapshots = _snapshots(told)
+    said += [(field, _set(stated, field), why) for field, why in _left_out(stated).items()]
+    snapshots = _snapshots(stated)
     least = min(snapshots.values(), default=0)
     often = ", ".join(field for field, steps in snapshots.items() if steps == least)
     said += [
@@ -153,12 +153,12 @@ def without_effect(told: Settings) -> list[str]:
     return [f"{field}: has no effect; {why}" for field, given, why in said if given]
 
 
-def _left_out(told: Settings) -> dict[str, str]:
+def _left_out(given: Settings) -> dict[str, str]:
     """Fields that nothing asks for as things are, and why."""
-    data, noise, scaling = told.data, told.noise, told.scaling
+    data, noise, scaling = given.data, given.noise, given.scaling
     files = (data.datafile, data.validation_datafile, data.test_datafile)
     unused = {
-        "lr_schedule.min_lr_ratio": (told.lr_schedule.type == "constant", "a constant rate never falls"),
+        "lr_schedule.min_lr_ratio": (given.lr_schedule.type == "constant", "a constant rate never falls"),
         "scaling.cap": ("capped" not in (scaling.learning_rate, scaling.warmup), "no rule is capped"),
         "data.synthetic": (data.datafile, "there are real proteins, those of data.datafile"),
         "data.min_length": (not any(files), "no data file is given"),
@@ -166,15 +166,15 @@ def _left_out(told: Settings) -> dict[str, str]:
         "noise.eps": (noise.type != "loglinear", f"noise.type is {noise.type}, which has sigma_min and _max"),
         "noise.sigma_min": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
         "noise.sigma_max": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
-        "curriculum.preschool_time": (not told.curriculum.enabled, "curriculum.enabled is false"),
-        "curriculum.difficulty_ramp": (not told.curriculum.enabled, "curriculum.enabled is false"),
-        "monitoring.sample_frequency": (not told.sampling.number, "sampling.number is 0"),
+        "curriculum.preschool_time": (not given.curriculum.enabled, "curriculum.enabled is false"),
+        "curriculum.difficulty_ramp": (not given.curriculum.enabled, "curriculum.enabled is false"),
+        "monitoring.sample_frequency": (not given.sampling.number, "sampling.number is 0"),
     }
     return {field: why for field, (is_so, why) in unused.items() if is_so}
 
 
-def _set(told: Settings, field: str) -> bool:
+def _set(given: Settings, field: str) -> bool:
     """Whether it is not the default."""
     section, name = field.split(".")
-    here = getattr(told, section)
+    here = getattr(given, section)
     return bool(getattr(here, name) != getattr(type(here)(), name))

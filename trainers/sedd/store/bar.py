@@ -15,7 +15,7 @@ _REDRAW_EVERY = 0.1
 
 
 class Bar:
-    """Shows one part of the work after the other; nothing where standard error is no terminal."""
+    """Shows one part of the work after the other; nothing where standard error is not a terminal."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None

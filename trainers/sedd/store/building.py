@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from trainers.checkpointing.durable import flush_folder, sealed, sum_of, write_sealed
+from trainers.checkpointing.durable import checksummed, flush_folder, sum_of, write_checksummed
 from trainers.configuration.fields import ConfigError
 from trainers.distributed.locking import locked
 from trainers.distributed.parallel_map import usual_processes
@@ -133,7 +133,7 @@ def _built(sources: Sequence[Path], draft: Path, filters: Filters, processes: in
         dropped=Dropped(**read.dropped, duplicates=read.taken - tally.sequences),
         digest=tally.digest,
     )
-    write_sealed(draft / MANIFEST, sealed(msgspec.to_builtins(manifest)))
+    write_checksummed(draft / MANIFEST, checksummed(msgspec.to_builtins(manifest)))
     return manifest
 
 

@@ -57,9 +57,9 @@ def store_of(
                 f"{shlex.quote(str(path))} --out FOLDER"
             ]
         )
-    places = [_place(path.parent, path, filters)]
+    places = [_context(path.parent, path, filters)]
     if cache is not None:
-        places.append(_place(cache.absolute(), path, filters, str(path.parent)))
+        places.append(_context(cache.absolute(), path, filters, str(path.parent)))
     for place in places:
         if _is_of(place, path):
             return place
@@ -88,11 +88,11 @@ def _opened(path: Path, datafile: str | Path, field: str) -> Path:
     try:
         return TokenStore.open(path).folder
     except ConfigError as error:
-        told = str(error).splitlines()
-        raise ConfigError([f"{field}: is {str(datafile)!r}, but {each}" for each in told]) from error
+        given = str(error).splitlines()
+        raise ConfigError([f"{field}: is {str(datafile)!r}, but {each}" for each in given]) from error
 
 
-def _place(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
+def _context(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
     """Where the store of a file lies: one for each kind of filters, and of stores."""
     words = [str(FORMAT), *more, *map(str, msgspec.structs.astuple(filters))]
     return folder / f"{path.name}.{zlib.crc32(repr(words).encode()):08x}.tokens"

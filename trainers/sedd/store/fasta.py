@@ -76,7 +76,7 @@ class Fasta:
         """The text in order; each block begins with a header, and ends where a record does.
 
         Raises:
-            ConfigError: what comes before the first header is no record's, or the file is damaged.
+            ConfigError: what comes before the first header is not a record's, or the file is damaged.
         """
         held = bytearray()
         begun, line = False, 1

@@ -354,7 +354,7 @@ class _Memo:
         self._newest = array("Q")
 
     def put(self, number: int | None, place: int) -> None:
-        """Note a place, 0 for what is no text, under a number, or the next one."""
+        """Note a place, 0 for what is not text, under a number, or the next one."""
         following = self._first + len(self._newest)
         number = following if number is None else number
         if number != following or len(self._newest) >= self._AT_ONCE:

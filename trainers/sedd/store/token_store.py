@@ -20,7 +20,7 @@ import msgspec
 import numpy
 import numpy.typing
 
-from trainers.checkpointing.durable import read_sealed
+from trainers.checkpointing.durable import read_checksummed
 from trainers.configuration.config import Fraction, Positive, Section
 from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import Tokens
@@ -177,9 +177,9 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        told = read_sealed(path)
+        given = read_checksummed(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        there = "holds no token store" if folder.is_dir() else "is no folder of a token store"
+        there = "holds no token store" if folder.is_dir() else "is not a folder of a token store"
         raise ConfigError(
             [
                 f"{there}; make one with: python -m trainers.sedd.prepare proteins.fasta.gz --out "
@@ -191,16 +191,16 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigError([f"cannot be read: {error.strerror or error}"], str(path)) from error
     except ValueError as error:
         raise _damaged(path, str(error)) from error
-    if told.get("format") != FORMAT:
+    if given.get("format") != FORMAT:
         raise ConfigError(
             [
-                f"is a token store of format {told.get('format')!r}, but this castoff reads format {FORMAT}; "
+                f"is a token store of format {given.get('format')!r}, but this castoff reads format {FORMAT}; "
                 "build it anew with python -m trainers.sedd.prepare"
             ],
             str(folder),
         )
     try:
-        return msgspec.convert(told, Manifest)
+        return msgspec.convert(given, Manifest)
     except msgspec.ValidationError as error:
         raise _damaged(path, str(error)) from error
 

@@ -95,9 +95,9 @@ class Definition:
             for length in [math.sqrt(((atoms[i][first] - atoms[j][second]) ** 2).sum() + 1e-6)]
             for centre in CENTRES
         ]
-        told = [position + self.weights["features.embeddings.linear.bias"], basis]
+        given = [position + self.weights["features.embeddings.linear.bias"], basis]
         return self.norm(
-            "features.norm_edges", self.weights["features.edge_embedding.weight"] @ numpy.concatenate(told)
+            "features.norm_edges", self.weights["features.edge_embedding.weight"] @ numpy.concatenate(given)
         )
 
     def updated(self, name: str, node: Numbers, parts: list[list[Numbers]]) -> Numbers:

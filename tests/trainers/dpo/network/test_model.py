@@ -248,8 +248,8 @@ def test_distances_are_from_the_residue_to_its_neighbour() -> None:
 def test_what_is_told_of_positions_ends_at_32(apart: int) -> None:
     features = Features(8, 2)
     both = wandering(2)
-    told = [
+    stated = [
         features(both._replace(positions=torch.tensor([[0, number]])))[0][0, 0, 1] for number in (apart, 32)
     ]
-    assert torch.equal(*told)
-    assert not torch.equal(told[0], features(both._replace(positions=torch.tensor([[0, 31]])))[0][0, 0, 1])
+    assert torch.equal(*stated)
+    assert not torch.equal(stated[0], features(both._replace(positions=torch.tensor([[0, 31]])))[0][0, 0, 1])

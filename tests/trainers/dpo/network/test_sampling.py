@@ -40,7 +40,7 @@ def numbers(number: int, length: int, seed: int = 0) -> Tensor:
 
 
 def draw(
-    model: InverseFolding, structure: Backbones, designed: Tensor, *, number: int = 3, **told: Any
+    model: InverseFolding, structure: Backbones, designed: Tensor, *, number: int = 3, **stated: Any
 ) -> tuple[Sampled, Tensor]:
     length = designed.shape[1]
     given: dict[str, Any] = {
@@ -50,7 +50,7 @@ def draw(
         "numbers": numbers(number, length),
         "temperature": 1.0,
     }
-    given |= told
+    given |= stated
     return sampled(model, structure, **given), given["order"]
 
 

@@ -20,8 +20,8 @@ from trainers.dpo.network.weights import load, save
 
 def small(**sizes: int) -> InverseFolding:
     torch.manual_seed(0)
-    told = {"hidden_size": 4, "encoder_layers": 1, "decoder_layers": 2, "neighbours": 5} | sizes
-    return InverseFolding(**told).eval()
+    stated = {"hidden_size": 4, "encoder_layers": 1, "decoder_layers": 2, "neighbours": 5} | sizes
+    return InverseFolding(**stated).eval()
 
 
 def content(model: InverseFolding | None = None) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def without_weights(held: dict[str, Any], *names: str) -> None:
         ),
         (
             changed(lambda held: held["model_state_dict"].update({"W_e.bias": torch.full((4,), torch.nan)})),
-            "has weights that are no finite numbers: W_e.bias",
+            "has weights that are not finite numbers: W_e.bias",
         ),
         (
             changed(lambda held: held["model_state_dict"].update({"W_out.weight": torch.ones(33, 4)})),

@@ -34,15 +34,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def pair(**fields: Any) -> dict[str, Any]:
-    told = {"pdb_file": "two.pdb", "preferred_seq": SEQUENCE, "unpreferred_seq": "W" + SEQUENCE[1:]}
-    return {**told, "chain_id": "A", **fields}
+    given = {"pdb_file": "two.pdb", "preferred_seq": SEQUENCE, "unpreferred_seq": "W" + SEQUENCE[1:]}
+    return {**given, "chain_id": "A", **fields}
 
 
 OTHER = {"pdb_file": "one.cif.gz", "preferred_seq": "LMNPQ" * 3, "unpreferred_seq": "LMNPA" * 3}
 
 
-def pairs(folder: Path, *told: Any, seed: int = 0, name: str = "pairs.json", **settings: Any) -> PairSet:
-    (folder / name).write_text(json.dumps(list(told)))
+def pairs(folder: Path, *given: Any, seed: int = 0, name: str = "pairs.json", **settings: Any) -> PairSet:
+    (folder / name).write_text(json.dumps(list(given)))
     data = Pairs(train_data=str(folder / name), **settings)
     return PairSet(data.train_data, data, seed)
 
@@ -52,9 +52,9 @@ def same(one: Sample, other: Sample) -> bool:
 
 
 def test_a_pair_as_a_sample(folder: Path) -> None:
-    told = pair(preferred_seq="W" * 24, unpreferred_seq="Y" * 24, mutable_ranges=[[5, 9]], chain_id=None)
-    told |= {"design_chains": ["A"], "fixed_chains": ["B"]}
-    atoms, resolved, chains, positions, sequences, designed, order, reference = pairs(folder, told)[0]
+    given = pair(preferred_seq="W" * 24, unpreferred_seq="Y" * 24, mutable_ranges=[[5, 9]], chain_id=None)
+    given |= {"design_chains": ["A"], "fixed_chains": ["B"]}
+    atoms, resolved, chains, positions, sequences, designed, order, reference = pairs(folder, given)[0]
     assert atoms.shape == (36, 4, 3) and atoms.dtype == torch.float32
     assert torch.nonzero(~resolved).flatten().tolist() == [7]
     assert chains.tolist() == [0] * 24 + [1] * 12 and chains.dtype == torch.int64
@@ -94,13 +94,13 @@ def test_digests_are_of_what_is_learned(folder: Path) -> None:
     moved.mkdir()
     for name in ("two.pdb", "one.cif.gz"):
         shutil.copy(folder / name, moved / f"other-{name}")
-    told = [{**each, "pdb_file": f"other-{each['pdb_file']}"} for each in (pair(description="!"), OTHER)]
-    assert pairs(moved, *told).digests == first.digests
+    given = [{**each, "pdb_file": f"other-{each['pdb_file']}"} for each in (pair(description="!"), OTHER)]
+    assert pairs(moved, *given).digests == first.digests
     assert pairs(folder, OTHER, pair()).digests != first.digests
     assert pairs(folder, pair(mutable_positions=[0]), OTHER).digests[0] != first.digests[0]
     text = (moved / "other-two.pdb").read_text()
     (moved / "other-two.pdb").write_text(text + "REMARK\n")
-    changed = pairs(moved, *told)
+    changed = pairs(moved, *given)
     assert [mine == its for mine, its in zip(changed.digests, first.digests, strict=True)] == [False, True]
 
 
@@ -164,8 +164,8 @@ def test_many_files_are_not_compared_with_each_other(folder: Path, monkeypatch: 
         return before(one, other)
 
     monkeypatch.setattr(Path, "__eq__", counted)
-    told = [pair(pdb_file=name, preferred_seq="ACDEF", unpreferred_seq="WCDEF") for name in names]
-    assert len(pairs(folder, *told)) == 40
+    given = [pair(pdb_file=name, preferred_seq="ACDEF", unpreferred_seq="WCDEF") for name in names]
+    assert len(pairs(folder, *given)) == 40
     assert compared < 10 * len(names)
 
 

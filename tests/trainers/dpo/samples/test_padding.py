@@ -9,7 +9,7 @@ import torch
 
 from trainers.configuration.config import Evaluation, Training
 from trainers.data.loaders import evaluation_loader, training_loader
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo.samples.data import ChainSet, collated
 from trainers.dpo.settings import Chains
 from trainers.dpo.structures.synthetic import write_structures
@@ -38,8 +38,8 @@ def padding(batches: list[Any]) -> float:
 def test_on_any_rank_and_in_validation_it_is_less_than_a_fifth(world_size: int, chains: ChainSet) -> None:
     settings = Training(path="", num_epochs=1, batch_size=4, optimizer_type=None)
     for rank in range(world_size):
-        place = Place(rank, world_size, CPU, alone=True)
-        groups = training_loader(chains, settings, place, collated).groups(0, 0)
+        context = RankContext(rank, world_size, CPU, alone=True)
+        groups = training_loader(chains, settings, context, collated).groups(0, 0)
         assert padding([micro.data for group in groups for micro in group.micros]) < 0.2
         judged = evaluation_loader(chains, Evaluation(), settings, collated, rank=rank, world_size=world_size)
         assert padding([batch.data for batch in judged]) < 0.2

@@ -49,14 +49,14 @@ def problems_of(path: Path) -> list[str]:
 
 
 def test_reads_what_people_write(write: Write) -> None:
-    told = [
+    stated = [
         pair(chain_id="A", description="first", comment="hm"),
         pair(design_chains=["B", "C"], fixed_chains=["A"], preferred_seq="ac/de", unpreferred_seq="acd/e"),
         pair(mutable_positions=[1, 2], mutable_ranges=[[5, 10], [15, 20]]),
         pair(chain_id=None, design_chains=None, fixed_chains=None, mutable_positions=None),
     ]
-    told[1]["unpreferred_seq"] = "AC/DF"
-    found = read_pairs(write(*told))
+    stated[1]["unpreferred_seq"] = "AC/DF"
+    found = read_pairs(write(*stated))
     assert [each.designed_chains() for each in found] == [["A"], ["B", "C"], [], []]
     assert found[1].fixed_chains == ["A"]
     assert found[2].mutable() == [(1, 1), (2, 2), (5, 10), (15, 20)]
@@ -109,11 +109,11 @@ def test_of_many_mistakes_the_first_few(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is no JSON"),
-        ("[{]", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ("\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "is no JSON"),
-        ("{}\n{}\n", r"is no JSON: .*line 2 column 1 .*; of pairs in lines make a list: \[{…}, {…}\]"),
+        ("", "is not JSON"),
+        ("[{]", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "is not JSON"),
+        ("{}\n{}\n", r"is not JSON: .*line 2 column 1 .*; of pairs in lines make a list: \[{…}, {…}\]"),
         ("[]", "holds no pair"),
         ('{"pdb_file": "a.pdb"}', "holds one object, but takes a list of pairs"),
         ("3", "holds 3, but takes a list of pairs"),
@@ -173,11 +173,11 @@ def mutated(sequence: str, *places: int) -> str:
 
 
 def fit(chains: Sequence[Chain], preferred: str, *places: int, mutable: Any = (), **fields: Any) -> Fitted:
-    told = Pair(
+    stated = Pair(
         pdb_file="a", preferred_seq=preferred, unpreferred_seq=mutated(preferred, *places or (0,)), **fields
     )
     problems: list[str] = []
-    found = fitted(told, chains, mutable, problems)
+    found = fitted(stated, chains, mutable, problems)
     if found is None:
         raise ConfigError(problems)
     assert not problems
@@ -309,14 +309,14 @@ def test_a_sequence_never_moves(chains: list[Chain], data: some.DataObject) -> N
     place = data.draw(some.integers(0, len("".join(native)) - 1))
     ranged = [[0, len("".join(native)) - 1]]
     plain = "".join(native)
-    told = Pair(
+    stated = Pair(
         pdb_file="a",
         preferred_seq=sequence,
         unpreferred_seq=mutated(plain, place),
         design_chains=[chains[number].name for number in order],
         mutable_ranges=[(ranged[0][0], ranged[0][1])],
     )
-    found = fitted(told, chains, (), [])
+    found = fitted(stated, chains, (), [])
     assert found is not None
     laid = found.structure(chains)
     assert numpy.array_equal(found.sequences[0][laid.resolved], laid.native[laid.resolved])

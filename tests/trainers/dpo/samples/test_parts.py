@@ -72,8 +72,8 @@ def test_digests_are_of_what_is_trained_on_and_validated_with() -> None:
         ({"train": made("abcd"), "test": made("a")}, "1 of the 1 pairs of the test set are trained on"),
     ],
 )
-def test_what_nobody_may_have_meant(sets: dict[str, Made], told: str) -> None:
-    assert any(told in note for note in divided(sets, DATA, "pairs").notes)
+def test_what_nobody_may_have_meant(sets: dict[str, Made], given: str) -> None:
+    assert any(given in note for note in divided(sets, DATA, "pairs").notes)
     silent = DATA.__class__(train_data="x", validation_share=0.0)
     if "validation" not in sets and "test" not in sets:
         assert divided(sets, silent, "pairs").notes == [each for part in sets.values() for each in part.notes]

@@ -39,11 +39,11 @@ def test_what_must_be_said_is_enough() -> None:
 
 @pytest.mark.parametrize(("fields", "kind"), [(PAIRS, settings.Dpo), (CHAINS, settings.Likelihood)])
 def test_the_task_is_told_its_sections_as_plain_data(fields: Any, kind: type[msgspec.Struct]) -> None:
-    told = read(fields, {"data.max_length": 99}).task_kwargs
-    assert list(told) == list(kind.__struct_fields__)
-    assert told["data"]["max_length"] == 99
-    assert msgspec.convert(told, kind)
-    assert "Struct" not in str({type(each).__mro__ for part in told.values() for each in part.values()})
+    given = read(fields, {"data.max_length": 99}).task_kwargs
+    assert list(given) == list(kind.__struct_fields__)
+    assert given["data"]["max_length"] == 99
+    assert msgspec.convert(given, kind)
+    assert "Struct" not in str({type(each).__mro__ for part in given.values() for each in part.values()})
 
 
 def test_a_likelihood_has_another_task_and_other_defaults() -> None:
@@ -66,23 +66,23 @@ def test_sections_of_the_core_have_all_its_fields() -> None:
 
 
 def test_what_is_said_wins_over_defaults_one_by_one() -> None:
-    told = {"num_steps": 7, "optimizer_kwargs": {"weight_decay": 0.1}, "schedule": {"type": "linear"}}
-    training = read({**CHAINS, "training": {"path": "out", **told}}).training
+    given = {"num_steps": 7, "optimizer_kwargs": {"weight_decay": 0.1}, "schedule": {"type": "linear"}}
+    training = read({**CHAINS, "training": {"path": "out", **given}}).training
     assert (training.num_steps, training.num_epochs) == (7, None)
     assert training.optimizer_kwargs == {"lr": 1e-3, "weight_decay": 0.1}
     assert training.schedule is not None and training.schedule.type == "linear"
 
 
 def test_a_scheduler_of_torchs_takes_the_place_of_the_schedule() -> None:
-    told = {"path": "out", "lr_scheduler_type": PyObject("torch.optim.lr_scheduler.ConstantLR")}
-    assert read({**CHAINS, "training": told}).training.schedule is None
+    given = {"path": "out", "lr_scheduler_type": PyObject("torch.optim.lr_scheduler.ConstantLR")}
+    assert read({**CHAINS, "training": given}).training.schedule is None
 
 
 def test_file_flags_and_overrides_in_turn() -> None:
     fields = {**PAIRS, "preference": {"beta": 1.0, "temperature": 1.0, "loss": "ipo"}}
     flags = {"preference.beta": 2.0, "preference.temperature": 2.0}
-    told = read(fields, flags, ["preference.temperature=3"]).task_kwargs["preference"]
-    assert (told["loss"], told["beta"], told["temperature"]) == ("ipo", 2.0, 3.0)
+    given = read(fields, flags, ["preference.temperature=3"]).task_kwargs["preference"]
+    assert (given["loss"], given["beta"], given["temperature"]) == ("ipo", 2.0, 3.0)
     assert fields["preference"] == {"beta": 1.0, "temperature": 1.0, "loss": "ipo"}
 
 

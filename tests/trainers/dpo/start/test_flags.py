@@ -25,7 +25,7 @@ LEAST = ["--train_data=pairs.json", "--base_model_dir=base", "--output_dir=outpu
 
 def config(*words: str, least: bool = True) -> Config:
     arguments = parsed([*(LEAST if least else []), *words])
-    return read({}, told(arguments), arguments.overrides)
+    return read({}, stated(arguments), arguments.overrides)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_documented_command_lines_are_parsed(line: str) -> None:
     words = line.split()
     hyphens = [word.replace("_", "-") if word.startswith("--") else word for word in words]
     assert vars(parsed(hyphens)) == vars(parsed(words))
-    told(parsed(words))
+    stated(parsed(words))
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_those_of_a_likelihood() -> None:
 
 @given(text=st.text(st.characters(exclude_categories=()), min_size=1))
 def test_any_text_arrives_as_it_was_given(text: str) -> None:
-    """Names of files, too, that are no words of YAML, or no UTF-8."""
+    """Names of files, too, that are not words of YAML, or no UTF-8."""
     assume(text != "--")  # which argparse loses before Python 3.13
     assert config(f"--val_data={text}").task_kwargs["data"]["val_data"] == text
 
 
 def test_epochs_take_the_place_of_the_files_steps() -> None:
     fields = {"training": {"num_steps": 100}}
-    found = read(fields, told(parsed([*LEAST, "--num_epochs", "2"]))).training
+    found = read(fields, stated(parsed([*LEAST, "--num_epochs", "2"]))).training
     assert (found.num_epochs, found.num_steps) == (2, None)
 
 

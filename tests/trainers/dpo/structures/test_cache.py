@@ -166,7 +166,7 @@ def test_says_which_files_are_wrong_and_leaves_nothing(files: list[Path], tmp_pa
         file.write_text("nothing\n")
     with pytest.raises(ConfigError) as caught:
         structures_of([*files, *wrong], tmp_path / "structures")
-    assert [f"{wrong[0]}: is no structure" in str(caught.value), "wrong-5" in str(caught.value)] == [
+    assert [f"{wrong[0]}: is not a structure" in str(caught.value), "wrong-5" in str(caught.value)] == [
         True,
         False,
     ]

@@ -312,7 +312,7 @@ def test_a_byte_order_mark_hides_nothing(name: str, tmp_path: Path) -> None:
     assert found.resolved.all()
 
 
-# --- What is no structure -----------------------------------------------------------------------------
+# --- What is not a structure -----------------------------------------------------------------------------
 
 
 def whole() -> bytes:
@@ -323,11 +323,14 @@ def whole() -> bytes:
     ("content", "words"),
     [
         (b"", "is empty"),
-        (b"<html>not found</html>\n" * 40, "is no structure in PDB or mmCIF format"),
-        (b"\0\xff\x01" * 900, "is no structure in PDB or mmCIF format"),
-        (b'{"an": "object"}', "is no structure in PDB or mmCIF format"),
-        (b"data_x\nloop_\n_atom_site.id\n_atom_site.Cartn_x\n1\n", "is no structure in PDB or mmCIF format"),
-        (b"data_x\n_entry.id x\n", "is no structure in PDB or mmCIF format"),
+        (b"<html>not found</html>\n" * 40, "is not a structure in PDB or mmCIF format"),
+        (b"\0\xff\x01" * 900, "is not a structure in PDB or mmCIF format"),
+        (b'{"an": "object"}', "is not a structure in PDB or mmCIF format"),
+        (
+            b"data_x\nloop_\n_atom_site.id\n_atom_site.Cartn_x\n1\n",
+            "is not a structure in PDB or mmCIF format",
+        ),
+        (b"data_x\n_entry.id x\n", "is not a structure in PDB or mmCIF format"),
         (whole()[:-300], "is a damaged gzip file .* fetch it again"),
         (whole()[:-20] + b"\0" * 20, "is a damaged gzip file .* fetch it again"),
         (b"\x1f\x8b", "is a damaged gzip file .* fetch it again"),

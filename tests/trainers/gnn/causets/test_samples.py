@@ -108,11 +108,11 @@ def test_a_graph_tells_of_its_causal_set(index: int) -> None:
     assert edges == bare | {(late, early) for early, late in bare}
     assert made.graph_features.shape == (1, len(SCALARS))
     assert made.graph_features.dtype == torch.float32
-    told = dict(zip(SCALARS, made.graph_features[0].tolist(), strict=True))
-    assert told["ordering fraction"] == pytest.approx(ordering_fraction(order), rel=1e-6)
-    assert told["Myrheim-Meyer"] == pytest.approx(myrheim_meyer(order), rel=1e-6)
-    assert told["log size"] == pytest.approx(numpy.log(number), rel=1e-6)
-    assert told["height"] == pytest.approx((chains(order).max() + 1) / number**0.5, rel=1e-6)
+    given = dict(zip(SCALARS, made.graph_features[0].tolist(), strict=True))
+    assert given["ordering fraction"] == pytest.approx(ordering_fraction(order), rel=1e-6)
+    assert given["Myrheim-Meyer"] == pytest.approx(myrheim_meyer(order), rel=1e-6)
+    assert given["log size"] == pytest.approx(numpy.log(number), rel=1e-6)
+    assert given["height"] == pytest.approx((chains(order).max() + 1) / number**0.5, rel=1e-6)
 
 
 def test_features_turn_round_with_the_order() -> None:

@@ -125,7 +125,7 @@ def test_a_damaged_record_is_told_when_it_is_read(store: Path) -> None:
     content = bytearray((folder / "graphs").read_bytes())
     content[:8] = b"\xff" * 8
     (folder / "graphs").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"graph 0 is no graph's record.*remove it"):
+    with pytest.raises(ConfigError, match=r"graph 0 is not a graph's record.*remove it"):
         Saved(folder)[0]
 
 

@@ -16,8 +16,8 @@ ORDER = written.orders(1)[0]
 
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "float32", "int64"])
 def test_either_way_round_it_is_the_same_order(dtype: str) -> None:
-    for matrix, told in ((ORDER, None), (ORDER.T, None), (ORDER, False), (ORDER.T, True)):
-        found = ordered(matrix.astype(dtype), None, told)
+    for matrix, stated in ((ORDER, None), (ORDER.T, None), (ORDER, False), (ORDER.T, True)):
+        found = ordered(matrix.astype(dtype), None, stated)
         assert (found.order == ORDER).all() and (found.bare == links(ORDER)).all() and found.numbers is None
 
 
@@ -72,7 +72,7 @@ CIRCLE = numpy.roll(numpy.eye(4), 1, axis=1)
     [
         (CIRCLE, None, r"go in a circle, near the elements \[0, 1, 2\]"),
         (numpy.diag([0, 1, 0]), None, "element 1 precedes itself"),
-        (numpy.zeros((3, 4)), None, r"shape \(3, 4\), which is no square"),
+        (numpy.zeros((3, 4)), None, r"shape \(3, 4\), which is not a square"),
         (numpy.zeros(3), None, "no square"),
         (numpy.full((2, 2), numpy.nan), None, "NaN"),
         (numpy.array([["a"]]), None, "no numbers"),

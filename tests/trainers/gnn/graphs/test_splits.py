@@ -17,7 +17,7 @@ from tests.trainers.gnn.graphs import users, written
 from tests.trainers.toys import run
 from trainers.configuration.fields import ConfigError
 from trainers.data.batches import drawn_from
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.graphs import splits
@@ -29,8 +29,8 @@ from trainers.task.splitting import split
 ORDERS = written.orders(20)
 
 
-def alone() -> Place:
-    return Place(0, 1, torch.device("cpu"), alone=True)
+def alone() -> RankContext:
+    return RankContext(0, 1, torch.device("cpu"), alone=True)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def on_a_rank(fields: dict[str, Any]) -> tuple[list[list[int]], list[str]]:
     me = RankEnv.detect()
     initialize_ddp(me.rank, me.world_size, device="cpu")
     try:
-        parts = prepared(fields, 1, Place(me.rank, me.world_size, torch.device("cpu")))
+        parts = prepared(fields, 1, RankContext(me.rank, me.world_size, torch.device("cpu")))
         return indices(parts), loaded(parts.train, 4)
     finally:
         cleanup_ddp()
@@ -143,7 +143,7 @@ def refused(fields: dict[str, Any]) -> str:
     initialize_ddp(me.rank, me.world_size, device="cpu")
     try:
         with pytest.raises(ConfigError) as error:
-            prepared(fields, 1, Place(me.rank, me.world_size, torch.device("cpu")))
+            prepared(fields, 1, RankContext(me.rank, me.world_size, torch.device("cpu")))
         return str(error.value)
     finally:
         cleanup_ddp()
@@ -165,7 +165,7 @@ def on_two_hosts(fields: dict[str, Any], own: Path) -> tuple[str, list[str]]:
         splits._build = lambda settings, seed, output: build(settings, seed, own)
     initialize_ddp(me.rank, me.world_size, device="cpu")
     try:
-        parts = prepared(fields, 1, Place(me.rank, me.world_size, torch.device("cpu")))
+        parts = prepared(fields, 1, RankContext(me.rank, me.world_size, torch.device("cpu")))
         return str(parts.train.dataset.saved.folder.parent), loaded(parts.train, 0)
     finally:
         cleanup_ddp()

@@ -89,8 +89,8 @@ def test_a_store_whose_samples_cannot_be_counted_is_listed(tmp_path: Path) -> No
         ([b"five"], "five"),
     ],
 )
-def test_a_count_that_cannot_be_is_an_error(told: list[float], said: str, tmp_path: Path) -> None:
-    content = {**written.one_by_one(ORDERS), "num_samples": numpy.array(told)}
+def test_a_count_that_cannot_be_is_an_error(given: list[float], said: str, tmp_path: Path) -> None:
+    content = {**written.one_by_one(ORDERS), "num_samples": numpy.array(given)}
     with pytest.raises(ConfigError, match=said), opened(written.julia_hdf5(tmp_path / "a.h5", content)):
         pass
 

@@ -103,13 +103,13 @@ def test_an_inactive_head_is_frozen_and_says_nothing(asked: Any) -> None:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    told = problems(
+    given = problems(
         encoder_type="Encodr",
         pooling_layers=["mean", "maxx"],
         downstream_tasks=[["LinearSequential", [[[8, 4], [5, 1]]]], []],
         active_tasks={2: True, 1: "no"},
     )
-    begin = [each.split(": ")[0] for each in told]
+    begin = [each.split(": ")[0] for each in given]
     assert begin == [
         "model.encoder_type",
         "model.pooling_layers[1]",
@@ -118,8 +118,8 @@ def test_every_problem_is_told_at_once() -> None:
         "model.active_tasks.1",
         "model.downstream_tasks[0][1][0][1]",
     ]
-    assert "did you mean Encoder?" in told[0]
-    assert "did you mean max?" in told[1]
+    assert "did you mean Encoder?" in given[0]
+    assert "did you mean max?" in given[1]
 
 
 def featured(**other: Any) -> GNNModel:
@@ -358,5 +358,8 @@ def test_what_cannot_be_known_is_not_judged() -> None:
 
 
 def test_every_head_that_does_not_fit_is_told() -> None:
-    told = problems(downstream_tasks=[["Linear", [6, 1]], ["Linear", [12, 1]], ["Linear", [5, 1]]])
-    assert [each.split(":")[0] for each in told] == ["model.downstream_tasks[0]", "model.downstream_tasks[2]"]
+    given = problems(downstream_tasks=[["Linear", [6, 1]], ["Linear", [12, 1]], ["Linear", [5, 1]]])
+    assert [each.split(":")[0] for each in given] == [
+        "model.downstream_tasks[0]",
+        "model.downstream_tasks[2]",
+    ]

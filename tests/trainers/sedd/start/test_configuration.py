@@ -36,9 +36,9 @@ DOCUMENTED = {
 @pytest.mark.parametrize("text", DOCUMENTED.values(), ids=DOCUMENTED)
 def test_what_the_uniref50_trainers_document_shows_is_taken(text: str) -> None:
     data = read_yaml(text)
-    told = read(data)
+    given = read(data)
     for section, fields in data.items():
-        assert fields == {name: getattr(getattr(told, section), name) for name in fields}
+        assert fields == {name: getattr(getattr(given, section), name) for name in fields}
 
 
 @pytest.mark.parametrize("nothing", [None, {}])
@@ -47,8 +47,8 @@ def test_everything_has_a_default(nothing: object) -> None:
 
 
 def test_the_example_is_one() -> None:
-    told = read(read_yaml_file(EXAMPLE))
-    assert (told.name, told.model.size, told.memory.mixed_precision) == ("uniref50", "small", "bf16")
+    given = read(read_yaml_file(EXAMPLE))
+    assert (given.name, given.model.size, given.memory.mixed_precision) == ("uniref50", "small", "bf16")
 
 
 @pytest.mark.parametrize("number", ["1e-4", '!!float "1e-4"', "0.0001"])
@@ -60,14 +60,14 @@ def test_numbers_as_people_write_them(number: str) -> None:
 def test_what_wins() -> None:
     """A flag over the file, and --set over both."""
     text = "training: {seed: 1, batch_size: 4, accum: 2}"
-    told = read(read_yaml(text), {"training.seed": 2, "training.accum": 3}, ["training.accum=5"])
-    assert (told.training.seed, told.training.batch_size, told.training.accum) == (2, 4, 5)
+    given = read(read_yaml(text), {"training.seed": 2, "training.accum": 3}, ["training.accum=5"])
+    assert (given.training.seed, given.training.batch_size, given.training.accum) == (2, 4, 5)
 
 
 def test_a_flag_may_begin_a_section() -> None:
-    told = read(read_yaml("logging: {tensorboard: true}"), {"logging.wandb.project": "proteins"})
-    assert told.logging.tensorboard and told.logging.wandb is not None
-    assert told.logging.wandb.project == "proteins"
+    given = read(read_yaml("logging: {tensorboard: true}"), {"logging.wandb.project": "proteins"})
+    assert given.logging.tensorboard and given.logging.wandb is not None
+    assert given.logging.wandb.project == "proteins"
 
 
 def test_everything_wrong_is_said_at_once() -> None:

@@ -20,7 +20,7 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "sedd-configuration.md"
 
 def settings(*words: str) -> Settings:
     arguments = parsed(words)
-    return read({}, told(arguments), arguments.overrides)
+    return read({}, stated(arguments), arguments.overrides)
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,19 @@ def test_each_sets_its_field(words: str, path: str, value: object) -> None:
 
 @given(text=st.text(st.characters(exclude_categories=()), min_size=1))
 def test_any_text_arrives_as_it_was_given(text: str) -> None:
-    """Names of files, too, that are no words of YAML, or no UTF-8."""
+    """Names of files, too, that are not words of YAML, or no UTF-8."""
     assume(text != "--")  # which argparse loses before Python 3.13
     assert settings(f"--datafile={text}", f"--work-dir={text}").data.datafile == text
 
 
 def test_epochs_take_the_place_of_the_files_iterations() -> None:
     told_by_file = {"training": {"n_iters": 100}}
-    found = read(told_by_file, told(parsed(["--epochs", "2"])))
+    found = read(told_by_file, stated(parsed(["--epochs", "2"])))
     assert (found.training.epochs, found.training.n_iters) == (2, None)
 
 
 def test_no_wandb_wins_over_the_file() -> None:
-    found = read({"logging": {"wandb": {"project": "p"}}}, told(parsed(["--no_wandb"])))
+    found = read({"logging": {"wandb": {"project": "p"}}}, stated(parsed(["--no_wandb"])))
     assert found.logging.wandb is None
 
 

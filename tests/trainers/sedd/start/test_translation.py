@@ -193,7 +193,7 @@ def test_other_rules(rule: str, at_16: tuple[float, int]) -> None:
 
 
 def test_once_also_when_it_is_gone_on() -> None:
-    """The rate of a step follows from the configuration, however often a training goes on."""
+    """The rate of a step follows from the configuration, however often a training continues."""
     import torch
 
     from trainers.optimization.optimizer import CONFIGURED

@@ -200,7 +200,7 @@ def test_reads_all_of_a_pipe(tmp_path: Path) -> None:
 # --- Whole, or not at all -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["_read", "mark_repeated", "pack", "write_sealed", "flush_folder"])
+@pytest.mark.parametrize("stage", ["_read", "mark_repeated", "pack", "write_checksummed", "flush_folder"])
 def test_a_build_that_fails_leaves_the_older_store(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,8 +373,8 @@ def test_the_command_builds_and_tells(tmp_path: Path, capsys: pytest.CaptureFixt
     source = write_fasta(tmp_path / "some.fasta", ["ACD", "ACD", "A", "XXXXX", "ACDEFGHIKL"])
     words = ["--min_length", "2", "--max_length", "9", "--max_unknown", "0.5", "--processes", "1"]
     main([str(source), "--out", str(tmp_path / "store"), *words])
-    told = capsys.readouterr().out
-    assert told == (
+    stated = capsys.readouterr().out
+    assert stated == (
         "proteins: 1; residues: 3; lengths: 3 to 3\n"
         "left out: 1 too short, 1 too long, 1 of too many unknown residues, 1 duplicates\n"
     )

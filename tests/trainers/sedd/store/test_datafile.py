@@ -193,11 +193,11 @@ def test_of_two_one_builds_and_the_other_waits(tmp_path: Path, builds: list[Path
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None and other.stdout is not None
         assert other.stdout.readline() == "mine\n"
-        told: list[str] = []
+        given: list[str] = []
 
         class Telling(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
-                told.append(record.getMessage())
+                given.append(record.getMessage())
                 print(file=other.stdin, flush=True)  # now that this one waits
 
         logger = logging.getLogger("trainers.distributed.locking")
@@ -210,7 +210,7 @@ def test_of_two_one_builds_and_the_other_waits(tmp_path: Path, builds: list[Path
             logger.removeHandler(handler)
             logger.setLevel(logging.NOTSET)
     assert other.returncode == 0
-    assert len(told) == 1 and "Waiting for another process" in told[0]
+    assert len(given) == 1 and "Waiting for another process" in given[0]
     assert builds == [place]  # the first time
     assert proteins_of(place) == ["ACD", "MKV"]
 

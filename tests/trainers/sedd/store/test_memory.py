@@ -14,7 +14,7 @@ import torch
 
 from tests.bench.packing import Taken, deduplicate, pack_short, read, sparse_store
 from tests.trainers.sedd.stores import write_fasta
-from trainers.checkpointing.durable import sealed, write_sealed
+from trainers.checkpointing.durable import checksummed, write_checksummed
 from trainers.sedd.store import building, fasta, packing
 from trainers.sedd.store.building import build
 from trainers.sedd.store.deduplication import HASH, mark_repeated
@@ -101,7 +101,7 @@ def test_sixty_million_proteins_are_opened_and_read_in_the_same_memory(tmp_path:
         **{"counts": [UNIREF50 * length, *[0] * 21], "shortest": length, "longest": length, "lengths": {}},
         **{"origins": [], "filters": {}, "dropped": {}},
     }
-    write_sealed(tmp_path / MANIFEST, sealed(manifest))
+    write_checksummed(tmp_path / MANIFEST, checksummed(manifest))
     taken = Taken()
     store = TokenStore.open(tmp_path)
     assert len(store) == UNIREF50

@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from tests.trainers.sedd.stores import store_with, write_fasta
-from trainers.checkpointing.durable import sealed
+from trainers.checkpointing.durable import checksummed
 from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import UNKNOWN, decode
 from trainers.sedd.store.building import build
@@ -83,9 +83,9 @@ def flipped(store: Path) -> None:
 
 
 def newer(store: Path) -> None:
-    told = json.loads((store / "manifest.json").read_text())
-    del told["crc32"]
-    (store / "manifest.json").write_bytes(sealed({**told, "format": 2}))
+    given = json.loads((store / "manifest.json").read_text())
+    del given["crc32"]
+    (store / "manifest.json").write_bytes(checksummed({**given, "format": 2}))
 
 
 def emptied(store: Path) -> None:
@@ -102,7 +102,7 @@ def emptied(store: Path) -> None:
         (flipped, "does not have its checksum"),
         (newer, "is a token store of format 2, but this castoff reads format 1"),
         (emptied, "holds no token store"),
-        (shutil.rmtree, "is no folder of a token store"),
+        (shutil.rmtree, "is not a folder of a token store"),
     ],
 )
 def test_what_is_no_whole_store_is_told(damage: Callable[[Path], None], word: str, tmp_path: Path) -> None:

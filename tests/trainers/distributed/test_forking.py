@@ -1,0 +1,56 @@
+"""Workers that are forked while other threads are at work begin in any case."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests import patience
+from tests.trainers.data.test_loaders import loaded, samples
+from trainers.distributed.forking import Forking
+
+
+@pytest.fixture(scope="module")
+def next_child() -> list[str]:
+    """What becomes of the next child before its first line, if anything is in it: of that child alone."""
+    given: list[str] = []
+
+    def before_its_first_line() -> None:
+        if given == ["asleep"]:
+            signal.pause()
+        elif given == ["killed"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.register_at_fork(after_in_child=before_its_first_line, after_in_parent=given.clear)
+    return given
+
+
+def ended() -> int | None:
+    """What a process that ends with 7 ends with."""
+    child = Forking().Process(target=os._exit, args=(7,))
+    child.start()
+    child.join(patience.SECONDS)
+    code = child.exitcode
+    child.close()
+    return code
+
+
+def test_one_that_sleeps_before_its_first_line_is_forked_anew(next_child: list[str]) -> None:
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    next_child.append("asleep")
+    assert ended() == 7
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+def test_one_that_is_killed_is_for_the_loader_to_tell(next_child: list[str]) -> None:
+    next_child.append("killed")
+    assert ended() == -signal.SIGKILL
+
+
+def test_of_a_loader(next_child: list[str]) -> None:
+    next_child.append("asleep")
+    loader = loaded(num_workers=2, shuffle=False)
+    assert len(samples(loader.groups(0, 0))) == 20

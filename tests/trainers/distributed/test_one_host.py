@@ -1,0 +1,161 @@
+"""Ranks of one host: what they listen on is not seen from other hosts."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch import nn
+
+from launcher.ranks import RankEnv
+from tests.command_line import Castoff
+from tests.trainers.toys import Sensitive, config, run, train
+from trainers.distributed.one_host import on_one_host, stay_within
+from trainers.distributed.process_group import DistributedError, cleanup_ddp, initialize_ddp
+from trainers.task import Loss
+
+
+def listening(processes: Iterable[psutil.Process]) -> list[str]:
+    """Where processes listen, as `ss -ltnp` shows it: addresses, of each socket once."""
+    sockets = {
+        each.laddr
+        for process in processes
+        for each in process.net_connections("inet")
+        if each.status == psutil.CONN_LISTEN
+    }
+    return [address.ip for address in sockets]
+
+
+def beyond_loopback(addresses: list[str]) -> list[str]:
+    return [each for each in addresses if not ipaddress.ip_address(each).is_loopback]
+
+
+class Looks(Sensitive):
+    """Looks in the middle of its training."""
+
+    heard: list[str]
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        self.heard = listening([psutil.Process()])
+        return super().loss(model, batch)
+
+
+def trained(folder: Path) -> list[str]:
+    task = Looks()
+    train(task, config(folder))
+    return task.heard
+
+
+def spawned(port: int) -> list[str]:
+    """As ranks that a program has started itself, which were told nothing by their environment."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    for name in RankEnv.detect().sources.values():
+        os.environ.pop(name, None)
+    for name in ("CASTOFF_STARTER", "CASTOFF_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    assert RankEnv.detect().starter == "single"
+    place = initialize_ddp(rank, size, "localhost", port, device="cpu")
+    place.sum(torch.ones(1))
+    heard = listening([psutil.Process()])
+    cleanup_ddp()
+    return heard
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.usefixtures("for_real")
+class TestNothingListensBeyondLoopback:
+    def check(self, heard: list[list[str]]) -> None:
+        assert all(heard), "gloo's pairs of each rank"
+        assert [beyond_loopback(each) for each in heard] == [[]] * len(heard)
+
+    def test_while_ranks_train_that_a_scheduler_tells_their_hosts_name(self, tmp_path: Path) -> None:
+        given = {"MASTER_ADDR": socket.gethostname()}
+        self.check(run(trained, tmp_path / "out", folder=tmp_path / "ranks", world_size=2, **given))
+
+    def test_of_ranks_that_a_program_spawns(self, tmp_path: Path) -> None:
+        self.check(run(spawned, free_port(), folder=tmp_path / "ranks", world_size=2))
+
+    def test_under_castoff_launch_with_all_that_it_starts(
+        self, castoff_command: Castoff, tmp_path: Path
+    ) -> None:
+        (tmp_path / "program.py").write_text(
+            "import os, psutil, torch\n"
+            "from launcher.ranks import RankEnv\n"
+            "from tests.trainers.distributed.test_one_host import listening\n"
+            "from trainers import cleanup_ddp, initialize_ddp\n"
+            "me = RankEnv.detect()\n"
+            "place = initialize_ddp(me.rank, me.world_size, device='cpu')\n"
+            "place.sum(torch.ones(1))\n"
+            "if me.rank == 0:\n"
+            "    launch = psutil.Process(os.getppid())\n"
+            "    assert 'launch' in launch.cmdline()\n"
+            "    print('heard', *listening([launch, *launch.children(recursive=True)]))\n"
+            "place.barrier('the end')\n"
+            "cleanup_ddp()\n"
+        )
+        answer = castoff_command("launch", "-n", "3", "--", sys.executable, "program.py")
+        assert answer.returncode == 0, answer.stderr
+        (line,) = [line for line in answer.stdout.splitlines() if "heard " in line]
+        heard = line.partition("heard ")[2].split()
+        assert len(heard) >= 4 and beyond_loopback(heard) == []
+
+
+def refused() -> str:
+    with pytest.raises(DistributedError) as error:
+        initialize_ddp(0, 1, device="cpu")
+    return str(error.value)
+
+
+@pytest.mark.usefixtures("for_real")
+def test_a_port_that_something_else_listens_on(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        (said,) = run(refused, folder=tmp_path / "ranks", world_size=1, MASTER_PORT=port)
+    assert said.startswith(f"rank 0 cannot listen on port {port} of this host, where the ranks are to meet: ")
+    assert "Address already in use; `ss -ltnp` shows who does" in said
+
+
+LAUNCHED = {
+    "CASTOFF_STARTER": "srun",
+    "CASTOFF_RANK": "1/2",
+    "RANK": "1",
+    "WORLD_SIZE": "2",
+    "NODE_RANK": "0",
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "address", "one"),
+    [
+        ({**LAUNCHED, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, "x0", True),
+        ({**LAUNCHED, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, "x0", False),
+        ({}, "x0", False),  # spawned by a program: on how many hosts, it does not say
+        ({}, "LocalHost", True),
+        ({}, "127.0.1.1", True),
+        ({}, "::1", True),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "x0", False),  # its LOCAL_WORLD_SIZE is a guess
+    ],
+)
+def test_how_ranks_know(given: dict[str, str], address: str, one: bool) -> None:
+    assert on_one_host(RankEnv.detect(given), 1, 2, address) == one
+
+
+def test_an_interface_that_the_user_names_stays() -> None:
+    given = {"GLOO_SOCKET_IFNAME": "eth0"}
+    stay_within(given)
+    assert given == {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "lo"}

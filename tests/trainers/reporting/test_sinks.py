@@ -1,0 +1,395 @@
+"""Where measures go, over kills, full disks and services that fail."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.patience import until
+from tests.trainers.toys import Toy, config
+from trainers.configuration.config import Config, Logging, Wandb
+from trainers.configuration.fields import ConfigError
+from trainers.ddp import TrainerDDP
+from trainers.program.training import train
+from trainers.reporting import sinks as sinks_module
+from trainers.reporting.curves import draw, draw_curves, others
+from trainers.reporting.metrics_file import MetricsFile
+from trainers.reporting.sinks import Sinks, check_packages, with_further_names
+
+
+def sinks(folder: Path, **asked: Any) -> Sinks:
+    return Sinks(folder, Logging(**asked), "toy", {"training": {"lr": 1.0}, "ddp/world_size": 2})
+
+
+def steps(folder: Path) -> list[int]:
+    return [line["step"] for line in MetricsFile(folder / "metrics.jsonl").read()]
+
+
+# metrics.jsonl
+
+
+def test_what_was_written_after_the_checkpoint_is_cut(tmp_path: Path) -> None:
+    first = sinks(tmp_path)
+    first.write(1, {"x": 1.0})
+    first.write(2, {"x": float("nan")})
+    position = first.position()
+    first.write(2, {"val/x": 1.0})
+    first.write(3, {"x": 1.0})
+    with first.metrics.path.open("a") as raw:
+        raw.write('{"step": 4, "x"')
+    second = sinks(tmp_path)
+    second.go_back(position, 2)
+    assert (tmp_path / "metrics.jsonl").stat().st_size == position
+    second.write(3, {"x": 5.0})
+    lines = MetricsFile(tmp_path / "metrics.jsonl").read()
+    assert [(line["step"], line["x"]) for line in lines] == [(1, 1.0), (2, None), (3, 5.0)]
+
+
+def test_beginning_anew_keeps_nothing(tmp_path: Path) -> None:
+    sinks(tmp_path).write(1, {"x": 1.0})
+    new = sinks(tmp_path)
+    new.go_back(0, 0)
+    assert new.position() == 0
+    assert steps(tmp_path) == []
+
+
+@pytest.mark.parametrize("lost", [1, 30])
+def test_a_file_that_is_shorter_keeps_its_whole_lines(
+    lost: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = sinks(tmp_path)
+    for step in (1, 2, 3):
+        first.write(step, {"x": 1.0})
+    position = first.position()
+    os.truncate(first.metrics.path, position - lost)
+    second = sinks(tmp_path)
+    second.go_back(position, 3)
+    assert "the rest is lost" in caplog.text
+    second.write(4, {"x": 1.0})
+    assert steps(tmp_path) == [1, 2, 4]
+    assert second.metrics.path.read_bytes().count(b"\n") == 3
+
+
+def test_half_a_line_is_dropped_before_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"ste')
+    MetricsFile(path).write({"step": 2})
+    assert steps(tmp_path) == [1, 2]
+
+
+def test_lines_wait_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    used = sinks(tmp_path)
+    used.write(1, {"x": 1.0})
+    opened = Path.open
+    full = True
+
+    class Full:
+        """Takes three bytes, and then no more."""
+
+        def __init__(self, file: Any):
+            self.file = file
+
+        def __enter__(self) -> Full:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def write(self, data: bytes) -> int:
+            return int(self.file.write(data[:3] if full else data))
+
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: Full(opened(self, *a, **k)))
+    used.write(2, {"x": 1.0})
+    used.write(3, {"x": 1.0})
+    assert caplog.text.count("its lines wait") == 1
+    with pytest.raises(
+        OSError, match=os.strerror(errno.ENOSPC)
+    ):  # a checkpoint must not say that it has them
+        used.position()
+    full = False
+    used.write(4, {"x": 1.0})
+    monkeypatch.undo()
+    assert steps(tmp_path) == [1, 2, 3, 4]
+    assert used.position() == used.metrics.path.stat().st_size
+
+
+# What is missing, and what fails
+
+
+def test_a_missing_package_is_named_with_its_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wandb").mkdir()  # as a run of wandb leaves one; it looks like a package
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "path_hooks", list(sys.path_hooks))
+    for name in ("tensorboard", "wandb"):
+        for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
+            monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(ConfigError) as caught:
+        check_packages(Logging(tensorboard=True, wandb=Wandb(project="p")))
+    text = str(caught.value)
+    for name in ("tensorboard", "wandb"):
+        assert f"logging.{name}: is set" in text
+        assert f"pip install {name}" in text
+    check_packages(Logging())
+
+
+def test_a_service_that_fails_is_left_out_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing:
+        def __init__(self, *_: object):
+            pass
+
+        def write(self, *_: object) -> None:
+            raise RuntimeError("the server is on fire")
+
+        flush = close = write
+
+    monkeypatch.setattr(sinks_module, "TensorBoard", Failing)
+    used = sinks(tmp_path, tensorboard=True)
+    for step in (1, 2, 3):
+        used.write(step, {"x": 1.0})
+    used.position()
+    used.close()
+    assert caplog.text.count("TensorBoard gets no more measures") == 1
+    assert "the server is on fire" in caplog.text
+    assert steps(tmp_path) == [1, 2, 3]
+
+
+# TensorBoard and Weights & Biases
+
+
+def curve(folder: Path, name: str) -> list[tuple[int, float]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(name)]
+
+
+def test_tensorboard_hides_what_is_trained_again(tmp_path: Path) -> None:
+    first = sinks(tmp_path, tensorboard=True)
+    first.go_back(0, 0)
+    for step in (1, 2, 3):
+        first.write(step, {"train/loss": float(step)})
+    first.position()  # and then it is killed
+    second = sinks(tmp_path, tensorboard=True)
+    second.go_back(0, 1)
+    for step in (2, 3, 4):
+        second.write(step, {"train/loss": 10.0 * step})
+    second.close()
+    assert curve(tmp_path, "train/loss") == [(1, 1.0), (2, 20.0), (3, 30.0), (4, 40.0)]
+
+
+class FakeRun:
+    """What wandb.init gives, as far as it is used."""
+
+    def __init__(self) -> None:
+        self.logged: list[dict[str, float]] = []
+        self.over = False
+
+    def define_metric(self, name: str, step_metric: str | None = None) -> None:
+        pass
+
+    def log(self, values: dict[str, float]) -> None:
+        self.logged.append(values)
+
+    def finish(self) -> None:
+        self.over = True
+
+
+class FakeWandb:
+    """Keeps what it was told."""
+
+    class errors:
+        UsageError = type("UsageError", (Exception,), {})
+
+    def __init__(self, refuses: str | None = None):
+        self.refuses = refuses
+        self.begun: list[dict[str, Any]] = []
+        self.runs: list[FakeRun] = []
+
+    def Settings(self, **named: object) -> dict[str, object]:
+        return named
+
+    def init(self, **named: Any) -> FakeRun:
+        if self.refuses:
+            raise self.errors.UsageError(self.refuses)
+        self.begun.append(named)
+        self.runs.append(FakeRun())
+        return self.runs[-1]
+
+
+@pytest.fixture
+def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
+    made = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", made)
+    return made
+
+
+def test_wandb_is_told_the_run_and_goes_on_in_it(tmp_path: Path, wandb: FakeWandb) -> None:
+    asked = Wandb(project="p", entity="e", group="g", tags=["a", "b"], mode="online")
+    for _ in range(2):
+        used = sinks(tmp_path, wandb=asked)
+        used.go_back(0, 0)
+        used.write(3, {"train/loss": 1.0})
+        used.close()
+    first, second = wandb.begun
+    assert first == second, "the same identifier, too"
+    stated = {name: first[name] for name in ("project", "entity", "group", "tags", "mode", "name", "resume")}
+    assert stated == {
+        "project": "p",
+        "entity": "e",
+        "group": "g",
+        "tags": ["a", "b"],
+        "mode": "online",
+        "name": "toy",
+        "resume": "allow",
+    }
+    assert first["config"] == {"training": {"lr": 1.0}, "ddp/world_size": 2}
+    assert wandb.runs[0].logged == [{"step": 3, "train/step": 3, "train/loss": 1.0}]
+    assert wandb.runs[0].over
+
+
+def test_a_run_may_have_a_name_of_its_own_there(tmp_path: Path, wandb: FakeWandb) -> None:
+    used = sinks(tmp_path, wandb=Wandb(project="p", name="mine"))
+    used.go_back(0, 0)
+    used.close()
+    assert wandb.begun[0]["name"] == "mine"
+
+
+def test_settings_that_wandb_refuses_end_the_start(tmp_path: Path, wandb: FakeWandb) -> None:
+    wandb.refuses = "No API key configured."
+    with pytest.raises(ConfigError, match=r"logging.wandb: No API key configured.; `wandb login`"):
+        sinks(tmp_path, wandb=Wandb(project="p", mode="online")).go_back(0, 0)
+
+
+def test_a_test_is_told_in_the_run_that_is_there(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "_installed", lambda name: True)
+    fields = {**config(tmp_path), "logging": {"tensorboard": True, "wandb": {"project": "p"}}}
+    trainer = train(fields, Toy()).trainer
+    (run,) = wandb.runs
+    assert "test/loss" in run.logged[-1]
+    assert run.over
+    assert len(list((trainer.folder / "tensorboard").iterdir())) == 1
+    assert [step for step, _ in curve(trainer.folder, "test/loss")] == [trainer.step]
+
+
+def test_a_training_that_fails_closes_its_run(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "_installed", lambda name: True)
+    fields = {**config(tmp_path), "logging": {"wandb": {"project": "p"}}}
+    trainer = TrainerDDP(0, fields, Toy())
+    loaders = trainer.prepare_dataloaders()[:2]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "_end_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run_training(*loaders)
+    (run,) = wandb.runs
+    assert run.over
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.long
+def test_wandb_itself_offline(tmp_path: Path) -> None:
+    used = sinks(tmp_path, wandb=Wandb(project="p"))
+    used.go_back(0, 0)
+    used.write(1, {"train/loss": 0.123456, "train/step_time": 2.5, "val/best_loss": 0.5})
+    used.close()
+    assert [set(line) for line in used.metrics.read()] == [
+        {"step", "time", "train/loss", "train/step_time", "val/best_loss"}
+    ]
+    (written,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    kept = (tmp_path / "wandb-run-id").read_text().strip()
+    assert kept in written.name
+    further = (b"train/step", b"train/batch_time", b"checkpoint/best_loss", b"validation/best_loss")
+    telling = (b"train/loss", b"0.123456", b"ddp/world_size", *further)
+    until(lambda: all(stated in written.read_bytes() for stated in telling))  # wandb's own process writes it
+
+
+UNIREF50 = {
+    "train/step": "step",
+    "train/epoch": "epoch",
+    "train/learning_rate": "train/lr",
+    "train/batch_time": "train/step_time",
+    "system/gpu_memory_allocated_gb": "train/memory_allocated_gb",
+    "system/gpu_memory_reserved_gb": "train/memory_reserved_gb",
+    "validation/loss": "val/loss",
+    "checkpoint/current_loss": "val/loss",
+    "validation/best_loss": "val/best_loss",
+    "checkpoint/best_loss": "val/best_loss",
+    "validation/steps_without_improvement": "val/without_improvement",
+}
+"""What the measures of the UniRef50 trainer are here."""
+
+
+@given(st.dictionaries(st.sampled_from([*UNIREF50.values(), "train/loss", "test/loss"]), st.integers()))
+def test_further_names_say_the_same(values: dict[str, float]) -> None:
+    further = {name: values[own] for name, own in UNIREF50.items() if own in values}
+    assert with_further_names(values) == {**values, **further}
+
+
+# Curves
+
+
+def test_a_picture_of_any_training(tmp_path: Path) -> None:
+    used = sinks(tmp_path)
+    for step in range(1, 6):
+        used.write(step, {"train/loss": -float(step), "train/step_time": 1.0, "train/lr": 0.1})
+    used.write(5, {"train_epoch/loss": 1.0})
+    assert others(used.metrics.read()) == ["train/lr"]
+    used.write(5, {"train/accuracy": 1.0})
+    assert others(used.metrics.read()) == ["train/accuracy"]
+    used.write(
+        5, {"val/loss": float("nan"), "val/f1": 0.5, "val/best_loss": 2.0, "val/without_improvement": 1}
+    )
+    assert others(used.metrics.read()) == ["val/f1"]
+    assert draw_curves(tmp_path, {"chance": 0.5}) == tmp_path / "curves.png"
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_empty_record_has_a_picture_too(tmp_path: Path) -> None:
+    draw(tmp_path / "metrics.jsonl", tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").is_file()
+
+
+def test_without_matplotlib_a_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with caplog.at_level(logging.INFO):
+        assert draw_curves(tmp_path) is None
+    assert "pip install matplotlib" in caplog.text
+
+
+def test_what_wandb_is_told_of_a_configuration_is_plain(tmp_path: Path, wandb: FakeWandb) -> None:
+    from torch.optim import AdamW
+
+    from trainers.configuration.yaml_text import plain
+
+    resolved = plain(Config.of(config(tmp_path)))
+    Sinks(tmp_path, Logging(wandb=Wandb(project="p")), "toy", resolved).go_back(0, 0)
+    stated = wandb.begun[0]["config"]
+    assert stated["training"]["optimizer_type"] == f"{AdamW.__module__}.AdamW"
+    json.dumps(stated)
