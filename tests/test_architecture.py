@@ -150,12 +150,16 @@ def test_launcher_knows_neither_trainers_nor_torch() -> None:
     assert wrong == []
 
 
-def test_trainers_know_only_ranks_of_launcher() -> None:
+SHARED = ("launcher.ranks", "launcher.typed", "launcher.locks")
+"""What `trainers` may use, too."""
+
+
+def test_trainers_know_only_three_rooms_of_launcher() -> None:
     wrong = [
         f"{name} imports {used}"
         for name, path in TRAINERS.items()
         for used in imports(path, everywhere=True)
-        if used.partition(".")[0] == "launcher" and used.split(".")[:2] != ["launcher", "ranks"]
+        if used.partition(".")[0] == "launcher" and not used.startswith(SHARED)
     ]
     assert wrong == []
 
@@ -192,8 +196,8 @@ FLOORS = {
         ("schedulers",),
         ("runs", "starters"),
         ("config", "ranks"),
-        ("trust",),
-        ("quoting",),
+        ("trust", "typed"),
+        ("locks", "quoting"),
         ("errors",),
     ),
     "trainers": (

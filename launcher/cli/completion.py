@@ -109,7 +109,7 @@ def complete_fields(context: click.Context, parameter: click.Parameter, incomple
 
 def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
     """`name=` for a field, `name.` for one that holds names of the user's."""
-    from launcher.config.structure import bare, fields_of, is_struct, members
+    from launcher.typed.structure import bare, fields_of, is_struct, members
 
     for name, field in fields_of(kind).items():
         options = [bare(option) for option in members(bare(field.type))]

@@ -9,13 +9,13 @@ import click
 
 from launcher.cli.completion import F, set_option, site_option
 from launcher.cli.output import say
-from launcher.config.document import invalid
 from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
-from launcher.config.structure import fields_of
 from launcher.errors import printable
 from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
 from launcher.schedulers.registry import OWN
+from launcher.typed.document import invalid
+from launcher.typed.structure import fields_of
 
 _NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
 _OF_CLUSTERS = ("account", "queue", "qos", "constraint", "reservation", "exclude")

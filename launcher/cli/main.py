@@ -165,10 +165,10 @@ def _in_one_line(error: click.ClickException) -> str:
 
 def _instead(option: str, command: click.Command) -> str:
     """The end of the message that a verb has no such option."""
-    from launcher.config.document import did_you_mean
     from launcher.config.job import JobSpec
-    from launcher.config.structure import fields_of
     from launcher.config.synonyms import instead
+    from launcher.typed.structure import fields_of
+    from launcher.typed.suggestion import did_you_mean
 
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
     name = option.lstrip("-").replace("-", "_")

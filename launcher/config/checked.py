@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, dotted
-from launcher.config.structure import convert, fields_of
 from launcher.errors import InvalidInput, Problem
+from launcher.typed.document import Document, FieldPath
+from launcher.typed.structure import convert, fields_of
 
 T = TypeVar("T", bound="Checked")
 
@@ -89,17 +89,22 @@ def verified(
     Raises:
         InvalidInput: with every problem, and those that are in `problems` already.
     """
-    found = convert(document, kind, problems)
+    found = convert(document, kind, problems, hint=word_of_others)
     wrong = {problem.path.partition(".")[0] for problem in problems}
     if found is not None:  # what a wrong field makes of the others is not worth a word
         problems += [
-            Problem(document.where(path), dotted(path), message)
-            for path, message in check(found)
-            if path[0] not in wrong
+            document.problem(path, message) for path, message in check(found) if path[0] not in wrong
         ]
     if found is None or problems:
         raise InvalidInput(problems)
     return found
+
+
+def word_of_others(kind: str, path: FieldPath, known: list[str]) -> str:
+    """What says the same here as a field of other launchers, for the error about it."""
+    from launcher.config.synonyms import of_others  # late: only a mistake needs it
+
+    return of_others(kind, str(path[-1]), known)
 
 
 def _plain(value: Any) -> Any:

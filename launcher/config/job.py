@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
-import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -11,7 +10,6 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from launcher.config.checked import Checked, verified
-from launcher.config.document import Document, FieldPath, invalid
 from launcher.config.job_checks import together
 from launcher.config.quantities import (
     CPULISTS_PATTERN,
@@ -21,9 +19,10 @@ from launcher.config.quantities import (
     MEMORY_PATTERN,
     MEMORY_TAKES,
 )
-from launcher.config.structure import meaning, takes
 from launcher.errors import InvalidInput, Problem
 from launcher.trust.decision import check_named
+from launcher.typed.document import Document, FieldPath, invalid
+from launcher.typed.structure import meaning, takes
 
 
 def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
@@ -337,7 +336,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         Raises:
             InvalidInput: with every problem.
         """
-        return _from_document(Document(copy.deepcopy(dict(fields)), "job"), {}, overrides)
+        return _from_document(Document(dict(fields), "job"), {}, overrides)
 
     @property
     def source(self) -> Document | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from launcher.config.document import FieldPath
 from launcher.errors import shown
+from launcher.typed.document import FieldPath
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec

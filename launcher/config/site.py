@@ -10,7 +10,6 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from launcher.config.checked import Checked, verified
-from launcher.config.document import Document, FieldPath, did_you_mean, invalid
 from launcher.config.job import (
     Count,
     CountOrNone,
@@ -27,9 +26,11 @@ from launcher.config.job import (
 )
 from launcher.config.quantities import CPULIST_PATTERN, END, cpus
 from launcher.config.site_checks import contradictions
-from launcher.config.structure import convert, takes
 from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.trust.decision import check
+from launcher.typed.document import Document, FieldPath, invalid
+from launcher.typed.structure import convert, takes
+from launcher.typed.suggestion import did_you_mean
 
 CpuList = Annotated[
     str,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from launcher.config.document import FieldPath, did_you_mean
 from launcher.config.job import JobSpec
 from launcher.config.job_checks import variable_problem
 from launcher.config.quantities import cpus, descending, seconds
-from launcher.config.structure import fields_of
+from launcher.typed.document import FieldPath
+from launcher.typed.structure import fields_of
+from launcher.typed.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from launcher.config.site import Node, Queue, Site

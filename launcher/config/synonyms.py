@@ -6,15 +6,20 @@ import re
 from functools import cache
 from pathlib import Path
 
-from launcher.config.document import Document, did_you_mean
+from launcher.typed.document import Document
+from launcher.typed.suggestion import suggestion
 
 
 def hint(kind: str, word: str, known: list[str]) -> str:
-    """The end of an error about a field that a struct of this name does not have."""
+    """The end of an error about a field or a verb that a table of this name does not have."""
+    return of_others(kind, word, known) or suggestion(word, known)
+
+
+def of_others(kind: str, word: str, known: list[str]) -> str:
+    """What says the same here as a word of other launchers; empty if it is nobody's."""
     bare = re.sub("^(slurm|local|pbs)_", "", word)  # as submitit's executors have them
-    if meant := bare if bare in known else instead(kind, bare):
-        return f"; here: {meant}"
-    return did_you_mean(word, known) or f"; there are: {', '.join(known)}"
+    meant = bare if bare in known else instead(kind, bare)
+    return f"; here: {meant}" if meant else ""
 
 
 def instead(kind: str, word: str) -> str | None:

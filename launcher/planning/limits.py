@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from launcher.config.document import did_you_mean
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Site, nodes_words, range_words
@@ -13,6 +12,7 @@ from launcher.errors import shown
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import of_scheduler
 from launcher.schedulers.fields import refused_of_job
+from launcher.typed.suggestion import did_you_mean
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
 """Fields, each with what is wrong with it."""

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, dotted
 from launcher.config.job import (
     Container,
     Directives,
@@ -23,7 +22,6 @@ from launcher.config.job import (
 from launcher.config.options import fixed_ranks, option_problems, with_options
 from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
-from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem, shown
 from launcher.planning import binding, containers, limits, near, staging
 from launcher.planning.raw_directives import directive_problems, section_problems
@@ -35,6 +33,8 @@ from launcher.schedulers.directives import of_scheduler, own_dependency
 from launcher.schedulers.fields import ignored
 from launcher.starters.base import Layout, Request
 from launcher.starters.registry import STARTERS
+from launcher.typed.document import Document, FieldPath, dotted
+from launcher.typed.structure import fields_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 

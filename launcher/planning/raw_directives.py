@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from launcher.config import job
-from launcher.config.document import did_you_mean
 from launcher.config.job import JobSpec
 from launcher.config.site import Site, Values
 from launcher.errors import shown
@@ -15,6 +14,7 @@ from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import Dialect, Given, of_scheduler
 from launcher.schedulers.registry import with_directives
 from launcher.starters.base import Request
+from launcher.typed.suggestion import did_you_mean
 
 
 def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:

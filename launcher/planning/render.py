@@ -18,7 +18,6 @@ from typing import Any
 
 import jinja2
 
-from launcher.config.document import Document
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
@@ -28,6 +27,7 @@ from launcher.runs.plan import Plan
 from launcher.schedulers.registry import scheduler_of, with_directives
 from launcher.starters.registry import STARTERS
 from launcher.trust.decision import check
+from launcher.typed.document import Document
 
 _WIDTH = 96
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import IO
 
 from launcher.errors import CastoffError
+from launcher.locks import locked
 from launcher.runs.directory import check_folder, draft_of, make_folder
 from launcher.runs.removal import empty, set_aside
-from launcher.runs.run import LOCK, Run, locked
+from launcher.runs.run import LOCK, Run
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 

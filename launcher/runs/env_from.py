@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Mapping
 
 from launcher.errors import CastoffError
+from launcher.locks import locked
 from launcher.quoting import shell_word
 from launcher.runs.directory import check_trusted
-from launcher.runs.run import LOCK, Run, locked
+from launcher.runs.run import LOCK, Run
 
 SECRETS = "secrets.sh"
 

@@ -24,10 +24,11 @@ from pathlib import Path
 import msgspec
 
 from launcher.errors import CastoffError, say
+from launcher.locks import is_locked
 from launcher.runs import journal
 from launcher.runs.directory import check_trusted, draft_of, is_run_directory
 from launcher.runs.records import Seconds, decode
-from launcher.runs.run import LOCK, Run, is_locked
+from launcher.runs.run import LOCK, Run
 from launcher.runs.states import RunSummary
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from launcher.locks import take
 from launcher.runs.records import encode
-from launcher.runs.run import take
 
 _PATIENCE = 2.0
 """Seconds to wait for another writer."""

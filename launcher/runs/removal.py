@@ -12,8 +12,9 @@ import shutil
 from pathlib import Path
 
 from launcher.errors import CastoffError
+from launcher.locks import locked
 from launcher.runs.directory import HIDDEN, check_trusted
-from launcher.runs.run import LOCK, Run, locked
+from launcher.runs.run import LOCK, Run
 
 _PATIENCE = 5.0
 """Seconds: a scheduler whose members have all ended is about to go."""

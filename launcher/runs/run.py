@@ -26,12 +26,10 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
@@ -180,56 +178,6 @@ SETTLED = "settled"
 
 Before, an ending is the script's word alone: one that was cancelled may call itself done.
 """
-
-
-@contextlib.contextmanager
-def locked(path: Path, *, patience: float = 5.0) -> Iterator[IO[str]]:
-    """Hold the lock file `path`; the kernel lets go of it however this process dies.
-
-    Processes that inherit the open file hold it as well, until the last of them is gone.
-
-    Raises:
-        BlockingIOError: somebody else has held it for `patience` seconds.
-        OSError: it cannot be opened, or is a link.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    with os.fdopen(descriptor, "r+") as file:
-        take(descriptor, patience)
-        yield file
-
-
-def take(lock: int, patience: float = 5.0) -> None:
-    """Lock an open file; one that is handed down locked stays so.
-
-    Raises:
-        BlockingIOError: somebody else has held it for `patience` seconds.
-    """
-    # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
-    give_up = time.monotonic() + patience
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a living process holds the lock file `path`."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        finally:
-            os.close(descriptor)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except BlockingIOError:
-        return True
-    except OSError as error:
-        raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error
-    return False
 
 
 def said_again(outcome: Path) -> bool:

@@ -14,9 +14,9 @@ import msgspec
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.config.structure import fields_of
 from launcher.runs.plan import OF_EVERY_SCRIPT
 from launcher.schedulers.base import Scheduler
+from launcher.typed.structure import fields_of
 
 OF_SITES = frozenset(
     {

@@ -10,6 +10,7 @@ from importlib import import_module
 
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler, Scheduler
+from launcher.typed.suggestion import did_you_mean
 
 NAMES = ("flux", "slurm", "pbs", "local")
 """In the order in which they are looked for on a machine."""
@@ -26,8 +27,6 @@ def scheduler_of(name: str) -> Scheduler:
         CastoffError: there is none.
     """
     if name not in NAMES:
-        from launcher.config.document import did_you_mean  # late, for it loads YAML
-
         hint = did_you_mean(name, NAMES)
         raise CastoffError(
             f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"

@@ -11,9 +11,10 @@ import re
 import time
 from collections.abc import Mapping
 
+from launcher.locks import locked
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Send, Start, Submission, read
-from launcher.runs.run import LOCK, Run, locked
+from launcher.runs.run import LOCK, Run
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import queued_of

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from launcher.config.document import Document
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import InvalidInput, PlacementError, Problem
@@ -21,6 +20,7 @@ from launcher.runs.plan import Plan
 from launcher.schedulers.allocation import Allocation
 from launcher.schedulers.registry import NAMES, queued, queued_of
 from launcher.starters.registry import STARTERS
+from launcher.typed.document import Document
 
 _SUBMISSION_ONLY = (
     *("account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive", "memory", "mail"),

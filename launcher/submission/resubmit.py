@@ -10,11 +10,12 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from launcher.errors import CastoffError
+from launcher.locks import locked
 from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.index import write_down
 from launcher.runs.records import Ending, Facts, Submission, read, write_file
-from launcher.runs.run import LOCK, STOP, Run, locked
+from launcher.runs.run import LOCK, STOP, Run
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import Silent
 from launcher.schedulers.local.control import forget_cancellation, mark_of, marked, other_host

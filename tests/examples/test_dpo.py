@@ -14,8 +14,8 @@ from tests.command_line import Castoff
 from tests.launcher.scripts.harness import PROBE
 from tests.systems.systems import DPO
 from trainers.configuration.config import Config
-from trainers.dpo.start import flags
 from trainers.dpo.start.configuration import read
+from trainers.dpo.start.flags import COMMAND_LINE
 from trainers.optimization.scaling import resolved
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -36,7 +36,7 @@ def planned(path: Path, site: str) -> Plan:
 def configured(found: Plan) -> Config:
     """What the program makes of its words."""
     assert found.command[:3] == ["castoff", "train", "dpo"]
-    return read({}, flags.told(flags.parsed(found.command[3:])))
+    return read({}, COMMAND_LINE.told(COMMAND_LINE.parsed(found.command[3:])))
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
@@ -46,8 +46,8 @@ def test_it_uses_nodes_whole_and_goes_on(path: Path, monkeypatch: pytest.MonkeyP
     found = planned(path, path.stem)
     assert found.ranks == RANKS[path.stem]
     assert (found.walltime, found.grace, found.requeue_max) == (6 * 3600, 300, 3)
-    arguments = flags.parsed(found.command[3:])
-    config = read({}, flags.told(arguments), arguments.overrides)
+    arguments = COMMAND_LINE.parsed(found.command[3:])
+    config = read({}, COMMAND_LINE.told(arguments), arguments.overrides)
     assert config.training.run == "first" and config.training.path.endswith("/dpo")
     scaled = resolved(config, found.ranks)
     assert scaled.effective_batch_size == found.ranks

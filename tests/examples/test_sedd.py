@@ -19,8 +19,8 @@ from tests.launcher.scripts.readers import read_slurm
 from trainers.configuration.yaml_text import read_yaml_file
 from trainers.optimization.scaling import resolved
 from trainers.sedd.alphabet import decode
-from trainers.sedd.start import flags
 from trainers.sedd.start.configuration import read
+from trainers.sedd.start.flags import COMMAND_LINE
 from trainers.sedd.start.translation import core_config
 from trainers.sedd.synthetic import SyntheticProteins
 
@@ -58,9 +58,9 @@ def test_it_uses_nodes_whole_and_goes_on(path: Path) -> None:
 def test_rate_and_warmup_follow_the_number_of_ranks(path: Path) -> None:
     """In proportion below 1,024 proteins a step, else with the root: most of a training is not a warmup."""
     found = planned(path.stem)
-    arguments = flags.parsed(found.command[3:])
+    arguments = COMMAND_LINE.parsed(found.command[3:])
     fields = read_yaml_file(FOLDER.parents[1] / arguments.path)
-    config = core_config(read(fields, flags.told(arguments), arguments.overrides))
+    config = core_config(read(fields, COMMAND_LINE.told(arguments), arguments.overrides))
     scaled = resolved(config, found.ranks)
     assert scaled.effective_batch_size == 64 * found.ranks
     grown = found.ranks if found.ranks < 16 else math.sqrt(found.ranks)

@@ -10,8 +10,6 @@ Outside a castoff run the name is the configuration's, so the same command again
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import logging
 import os
@@ -23,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from launcher.locks import NoLocks, try_lock
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
@@ -33,8 +32,6 @@ PREVIOUS_ATTEMPT = 60.0
 """Seconds that an attempt of a castoff run waits for the last process of the one before."""
 
 _LOOK_EVERY = 0.1
-_BUSY = (errno.EACCES, errno.EAGAIN)
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _OURS = {".lock", "run.json", ".run.json"}
 """What is there before anything has been trained."""
 
@@ -211,13 +208,13 @@ def _tried(path: Path) -> str | None:
         return None
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        said = _words(os.pread(descriptor, 1000, 0))
-        os.close(descriptor)
-        if error.errno in _BUSY:
+        if not try_lock(descriptor, inherited=False):
+            said = _words(os.pread(descriptor, 1000, 0))
+            os.close(descriptor)
             return said
-        if error.errno not in _NO_LOCKS:
+    except OSError as error:
+        os.close(descriptor)
+        if not isinstance(error, NoLocks):
             raise
         logger.info("%s: no locks there (%s), so nothing keeps two runs apart", path, error.strerror)
         return None

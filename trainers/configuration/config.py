@@ -12,8 +12,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.overrides import override, put, tells
+from launcher.typed import Problem
+from launcher.typed.document import Document, FieldPath
+from launcher.typed.structure import convert
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.overrides import Rate, one_training
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.yaml_text import read_yaml_file
 
@@ -381,12 +384,12 @@ class Config(Section, frozen=True, kw_only=True):
         Raises:
             ConfigError: it cannot be read, or with every problem that it has.
         """
-        return cls.of(read_yaml_file(path), overrides, choose, origin=str(path))
+        return cls.of(read_yaml_file(path), overrides, choose)
 
     @classmethod
     def of(
         cls,
-        fields: "Mapping[str, Any] | Config",
+        fields: "Mapping[str, Any] | Document | Config",
         overrides: Iterable[str] = (),
         choose: Choose = by_array,
         *,
@@ -399,59 +402,30 @@ class Config(Section, frozen=True, kw_only=True):
         """
         if isinstance(fields, Config):
             return fields
-        if not isinstance(fields, Mapping):
-            raise ConfigError(["is not a mapping of sections (training, model …)"], origin)
-        problems: list[str] = []
-        data = choose(overridden(fields, {}, overrides, problems), problems)
-        if data is None:
-            raise ConfigError(problems, origin)
-        config: Config | None = convert(data, cls, "", problems)
-        problems += contradictions(data)
+        problems: list[Problem] = []
+        document = one_training(fields, {}, overrides, choose, RATE, origin, problems)
+        config = convert(document, cls, problems)
+        problems += [document.problem(*wrong) for wrong in contradictions(document.data)]
         if problems or config is None:
-            raise ConfigError(problems, origin)
+            raise ConfigError(problems)
         return config
 
 
-_RATE = "training.optimizer_kwargs.lr"
-_RATE_RULE = "training.scaling.learning_rate"
+RATE = Rate(("training", "optimizer_kwargs", "lr"), ("training", "scaling", "learning_rate"))
 
 
-def overridden(
-    fields: Mapping[str, Any], flags: Mapping[str, Any], overrides: Iterable[str], problems: list[str]
-) -> dict[str, Any]:
-    """Plain data with what is set from outside: `flags` by the fields' paths, and overrides, which win.
-
-    A learning rate that is given so is meant as it stands: no rule scales it, unless one is given, too.
-    What is wrong with an override comes to `problems`.
-    """
-    data = dict(fields)
-    for path, value in flags.items():
-        put(data, path, value)
-    given = [override(data, assignment, problems) for assignment in overrides]
-    if (_RATE in flags or tells(given, _RATE)) and not (_RATE_RULE in flags or tells(given, _RATE_RULE)):
-        _take_literally(data)
-    return data
-
-
-def _take_literally(data: dict[str, Any]) -> None:
-    """Have no rule scale the learning rate."""
-    training = data.get("training")
-    rules = training.get("scaling") if isinstance(training, Mapping) else None
-    if isinstance(training, Mapping) and isinstance(rules, Mapping) and "learning_rate" in rules:
-        data["training"] = {**training, "scaling": {**rules, "learning_rate": "none"}}
-
-
-def contradictions(data: Mapping[str, Any]) -> list[str]:
+def contradictions(data: Mapping[str, Any]) -> list[tuple[FieldPath, str]]:
     """What is wrong with fields of a training that are right one by one."""
     training = data.get("training")
     if not isinstance(training, Mapping):
         return []
     given = [name for name in ("num_epochs", "num_steps") if training.get(name) is not None]
     if not given:
-        return ["training.num_epochs: is missing; say how long to train, with it or with training.num_steps"]
+        missing = "is missing; say how long to train, with it or with training.num_steps"
+        return [(("training", "num_epochs"), missing)]
     if len(given) == 2:
         both = f"is {training['num_steps']!r} beside training.num_epochs: {training['num_epochs']!r}"
-        return [f"training.num_steps: {both}; one of the two ends the training, so drop the other"]
+        return [(("training", "num_steps"), f"{both}; one of the two ends the training, so drop the other")]
     return []
 
 

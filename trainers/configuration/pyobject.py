@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import did_you_mean
+from trainers.configuration.fields import ConfigError
 
 
 class PyObject(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class PyObject(msgspec.Struct, frozen=True):
                 continue
             for part in (*parts[taken:], name):
                 if not hasattr(found, part):
-                    near = suggestion(part, dir(found), listed=False) or _elsewhere(self.path)
+                    near = did_you_mean(part, dir(found)) or _elsewhere(self.path)
                     raise ConfigError([f"{missing}{root} has no {part}{near}"])
                 found = getattr(found, part)
             return found

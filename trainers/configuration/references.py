@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainers.configuration.fields import suggestion
+from launcher.typed.suggestion import did_you_mean
 from trainers.configuration.tags import FieldPath, Reference, text_of
 
 
@@ -65,7 +65,7 @@ class _Resolution:
             try:
                 found = step_into(found, name)
             except (LookupError, ValueError):
-                near = suggestion(name, found if isinstance(found, Mapping) else (), listed=False)
+                near = did_you_mean(name, found if isinstance(found, Mapping) else ())
                 where = f"{text_of(reached)} has no {name}" if reached else f"there is no {name}"
                 wrong = f"!reference leads to {text_of(reference.target)}, but {where}{near}"
                 self._tell(reference, place, wrong)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trainers.configuration.fields import suggestion
+from launcher.typed.suggestion import suggestion
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands in nested mappings and lists: their names, and numbers from 0."""
@@ -23,7 +23,15 @@ DEFAULT_SIZE = 5
 """Of a `!random_uniform` that does not say it, as QuantumGrav has it."""
 
 
-class Sweep(msgspec.Struct, frozen=True):
+class Tagged(msgspec.Struct, frozen=True):
+    """What a tag stands for."""
+
+    def __repr__(self) -> str:
+        """In messages."""
+        return name_of(self)
+
+
+class Sweep(Tagged, frozen=True):
     """`!sweep`: each of some values in turn."""
 
     values: list[Any]
@@ -39,7 +47,7 @@ class Sweep(msgspec.Struct, frozen=True):
         return self.values[index]
 
 
-class Range(msgspec.Struct, frozen=True):
+class Range(Tagged, frozen=True):
     """`!range`: from `start` to `stop`, which is among them where a step leads to it."""
 
     start: int | float
@@ -63,7 +71,7 @@ class Range(msgspec.Struct, frozen=True):
         return int(exact) if self.whole else float(exact)
 
 
-class RandomUniform(msgspec.Struct, frozen=True):
+class RandomUniform(Tagged, frozen=True):
     """`!random_uniform`: some values, drawn between two; with `log`, their logarithms are."""
 
     start: float
@@ -83,7 +91,7 @@ class RandomUniform(msgspec.Struct, frozen=True):
         return min(max(float(f"{drawn:.6g}"), self.start), self.stop)
 
 
-class CoupledSweep(msgspec.Struct, frozen=True):
+class CoupledSweep(Tagged, frozen=True):
     """`!coupled-sweep`: goes along with a `!sweep`, value by value."""
 
     target: FieldPath
@@ -91,7 +99,7 @@ class CoupledSweep(msgspec.Struct, frozen=True):
     line: int
 
 
-class Reference(msgspec.Struct, frozen=True):
+class Reference(Tagged, frozen=True):
     """`!reference`: whatever another field holds in the end."""
 
     target: FieldPath

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from numbers import Integral, Real
@@ -20,9 +21,13 @@ import msgspec
 import yaml
 
 from launcher.ranks.trust import CastoffError, check_named
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed import InvalidInput
+from launcher.typed.composing import not_yaml
+from launcher.typed.document import Document, FieldPath, Reader, invalid
+from launcher.typed.suggestion import suggestion
+from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject, is_import_path
-from trainers.configuration.tags import TAGS, FieldPath, made, text_of
+from trainers.configuration.tags import TAGS, made
 
 
 def get_loader() -> type[yaml.SafeLoader]:
@@ -36,49 +41,45 @@ def read_yaml(text: str, origin: str = "config") -> Any:
     Raises:
         ConfigError: it is not YAML, or uses a tag that this project does not have, or not as it is meant.
     """
-    try:
-        return yaml.load(text, _Loader)
-    except ConfigError as error:
-        raise ConfigError(error.problems, origin) from error
-    except yaml.YAMLError as error:
-        raise ConfigError([" ".join(str(error).split())], origin) from error
-    except RecursionError as error:
-        raise ConfigError(["its sections lie too deep in each other"], origin) from error
+    with _refused():
+        return TrainingDocument.parse(text, origin).data
 
 
-def read_yaml_file(path: str | Path) -> Any:
-    """The data of a YAML file.
+def read_yaml_file(path: str | Path) -> TrainingDocument:
+    """What a YAML file says, and where.
 
     Raises:
         ConfigError: it cannot be read, is not YAML, or uses a tag that this project does not have; or
             everybody on the machine could have written it, and what it names is imported and called.
     """
-    try:
+    with _refused(str(path)):
         check_named(Path(path))
-    except CastoffError as error:
-        raise ConfigError([str(error).removeprefix(f"{path}: ")], str(path)) from error
+        return TrainingDocument.read(Path(path))
+
+
+@contextmanager
+def _refused(origin: str = "config") -> Iterator[None]:
+    """What the reader refuses in here is a ConfigError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"cannot be read: {error}"], str(path)) from None
-    return read_yaml(text, str(path))
+        yield
+    except InvalidInput as error:
+        raise ConfigError(error.problems, origin) from error
+    except CastoffError as error:
+        raise ConfigError([str(error).removeprefix(f"{origin}: ")], origin) from error
 
 
 class _Loader(yaml.SafeLoader):
-    def construct_document(self, node: yaml.Node) -> Any:
-        """The data of a text; all mistakes below tags are told at once, with their fields and lines."""
-        self._mistakes: list[tuple[yaml.Node, str]] = []
-        data = super().construct_document(node)
-        if self._mistakes:
-            places: dict[int, FieldPath] = {}
-            _note_places(node, (), places)
-            raise ConfigError(
-                [
-                    f"{text_of(places[id(wrong)]) or 'it'} (line {wrong.start_mark.line + 1}): {mistake}"
-                    for wrong, mistake in self._mistakes
-                ]
-            )
-        return data
+    def __init__(self, stream: Any):
+        super().__init__(stream)
+        self.mistakes: list[tuple[yaml.Node, str]] = []
+
+    def get_single_data(self) -> Any:
+        """The data of a text that `yaml.load` is given."""
+        node = self.get_single_node()
+        name = str(self.name)
+        with _refused():
+            document = TrainingDocument(None, "config" if name.startswith("<") else name)
+            return None if node is None else document.construct(node)
 
     def construct_tagged(self, node: yaml.Node, tag: str) -> Any:
         """What one of `tags` stands for."""
@@ -89,50 +90,70 @@ class _Loader(yaml.SafeLoader):
         elif isinstance(node, yaml.ScalarNode):
             fields = self.construct_scalar(node)
         found, mistakes = made(tag, fields, node.start_mark.line + 1)
-        self._mistakes += [(node, mistake) for mistake in mistakes]
+        self.mistakes += [(node, mistake) for mistake in mistakes]
         return found
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping; a name that stands twice in it is not a mistake to PyYAML, which takes the last."""
-        seen: dict[tuple[str, str], yaml.Node] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            first = seen.setdefault((key.tag, key.value), key)
-            if first is not key:
-                raise yaml.constructor.ConstructorError(
-                    f"{key.value} stands here first", first.start_mark, "and again", key.start_mark
-                )
-        return super().construct_mapping(node, deep)
+
+class _Places(Reader):
+    """Notes places, and what stands twice; it leaves tags and scalars to PyYAML."""
+
+    def __init__(self, document: Document):
+        super().__init__(document)
+        self.paths: dict[int, FieldPath] = {}
+        """By the nodes' ids; where each stands first, for it may have other names."""
+
+    def value(self, node: yaml.Node, path: FieldPath) -> Any:
+        self.paths.setdefault(id(node), path)
+        return super().value(node, path)
+
+    def _same(self, key: yaml.ScalarNode) -> object:
+        return key.tag, key.value
+
+    def _scalar(self, node: yaml.ScalarNode, path: FieldPath) -> None:
+        return None
+
+    def _check_tag(self, node: yaml.Node, allowed: Iterable[str], path: FieldPath) -> None:
+        return None
 
 
-def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
+class TrainingDocument(Document):
+    """A training's YAML, which knows tags and otherwise PyYAML's rules, those of YAML 1.1."""
+
+    EXAMPLE = "training.seed=3"
+    LOADER = _Loader
+    UTF8_ONLY = False
+
+    def construct(self, node: yaml.Node) -> Any:
+        """The data of a composed text; nothing is imported, called or drawn."""
+        places = _Places(self)
+        places.value(node, ())
+        if places.problems:
+            raise InvalidInput(places.problems)
+        loader = _Loader("")
+        try:
+            data = loader.construct_document(node)
+        except yaml.MarkedYAMLError as error:
+            raise not_yaml(error, self.origin) from error
+        except ValueError as error:  # a date that no calendar has
+            raise invalid(self.origin, f"is not valid YAML: {error}") from error
+        if loader.mistakes:
+            raise InvalidInput(
+                [self.problem(places.paths.get(id(wrong), ()), mistake) for wrong, mistake in loader.mistakes]
+            )
+        return data
+
+
+def _pyobject(loader: _Loader, node: yaml.Node) -> PyObject | None:
     path = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
-    if not isinstance(path, str) or not is_import_path(path):
-        raise yaml.constructor.ConstructorError(
-            None, None, f"!pyobject takes an import path, as torch.optim.AdamW, not {path!r}", node.start_mark
-        )
-    return PyObject(path)
+    if isinstance(path, str) and is_import_path(path):
+        return PyObject(path)
+    loader.mistakes.append((node, f"!pyobject takes an import path, as torch.optim.AdamW, not {path!r}"))
+    return None
 
 
-def _note_places(node: yaml.Node, place: FieldPath, places: dict[int, FieldPath]) -> None:
-    """Where each node of a text stands first."""
-    if id(node) in places:  # another name of it
-        return
-    places[id(node)] = place
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            _note_places(value, (*place, str(key.value)), places)
-    elif isinstance(node, yaml.SequenceNode):
-        for number, value in enumerate(node.value):
-            _note_places(value, (*place, number), places)
-
-
-def _unknown(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+def _unknown(loader: _Loader, suffix: str, node: yaml.Node) -> None:
     known = suggestion(suffix, ("pyobject", *TAGS))
-    raise yaml.constructor.ConstructorError(
-        None, None, f"!{suffix} is not known here{known}", node.start_mark
-    )
+    loader.mistakes.append((node, f"!{suffix} is not known here{known}"))
 
 
 _Loader.add_constructor("!pyobject", _pyobject)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_BUSY = (errno.EACCES, errno.EAGAIN)
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+from launcher.locks import NoLocks, try_lock
 
 logger = logging.getLogger(__name__)
 
@@ -36,16 +33,10 @@ def locked(folder: Path) -> Iterator[bool]:
 
 def _taken(descriptor: int, path: Path) -> bool:
     try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in _BUSY:
-                raise
+        if not try_lock(descriptor, inherited=False):
             logger.info("Waiting for another process, which holds %s", path)
-            fcntl.lockf(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
+            try_lock(descriptor, inherited=False, wait=True)
+    except NoLocks as error:
         logger.info("%s: no locks there (%s), so nothing keeps two builds apart", path, error.strerror)
         return False
     return True

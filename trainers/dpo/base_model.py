@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import did_you_mean
+from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
 from trainers.dpo.network.weights import Loaded, load
 from trainers.dpo.settings import BaseModel
@@ -54,7 +55,7 @@ def _absent(given: BaseModel, path: Path) -> str:
     names = sorted(each.stem for each in folder.glob("*.pt"))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     there = f"has the models {', '.join(names[:_SHOWN])}{more}" if names else "has no file .pt"
-    near = suggestion(given.name, names, listed=False)
+    near = did_you_mean(given.name, names)
     return (
         f"base_model.name (--base_model_name): is {given.name!r}, but there is no {path}; "
         f"the folder {there}{near}; {_MAKE_ONE}"

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from launcher.typed.suggestion import did_you_mean
 from trainers.configuration.config import Config, NotNegative, Positive, Section
-from trainers.configuration.fields import ConfigError, convert, suggestion
+from trainers.configuration.fields import ConfigError, convert
 from trainers.configuration.pyobject import called, resolved
 from trainers.task.contract import wrong_arguments
 
@@ -133,7 +134,7 @@ class DefaultEarlyStopping:
             raise ConfigError(
                 [
                     f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure"
-                    f"{suggestion(task.metric, measures, listed=False)}; name one that it does "
+                    f"{did_you_mean(task.metric, measures)}; name one that it does "
                     f"({', '.join(measures) or 'there is none'}), or have it measured: by a monitor in "
                     "validation.validator.evaluator_tasks, or by a task's own evaluate()"
                 ]

@@ -18,7 +18,8 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import did_you_mean
+from trainers.configuration.fields import ConfigError
 from trainers.task.contract import in_words
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"
@@ -108,7 +109,7 @@ class _ByClass(_OfHead):
     ):
         problems = []
         if (average or "none") not in _AVERAGES:
-            near = suggestion(average, _AVERAGES, listed=False)
+            near = did_you_mean(average, _AVERAGES)
             problems.append(f"average: is {average!r}, but takes {', '.join(_AVERAGES)}{near}")
         try:
             super().__init__(head, column, where)

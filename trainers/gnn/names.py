@@ -12,7 +12,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import did_you_mean
+from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject, resolved
 
 _MODELS = "trainers.gnn.models"
@@ -121,7 +122,7 @@ def _by_name(name: str, field: str, kind: str) -> Any:
         return getattr(import_module(module), attribute)
     if "." in name:
         raise ConfigError([f"{field}: is the text {name!r}; write !pyobject {name}"])
-    near = suggestion(name, _spelled(kind), listed=False) or _among(_OWN[kind], kind)
+    near = did_you_mean(name, _spelled(kind)) or _among(_OWN[kind], kind)
     said = f"{field}: is {name!r}, and no {kind} is known by that name"
     raise ConfigError([f"{said}{near}; anything else by !pyobject and its import path"])
 

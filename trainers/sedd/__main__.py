@@ -13,8 +13,9 @@ from trainers.configuration.sweep import Choose
 from trainers.configuration.yaml_text import read_yaml_file
 from trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
 from trainers.program.logs import setup_logging
-from trainers.sedd.start import flags, ranks
+from trainers.sedd.start import ranks
 from trainers.sedd.start.configuration import Settings, read
+from trainers.sedd.start.flags import COMMAND_LINE
 from trainers.sedd.start.translation import core_config, without_effect
 from trainers.sedd.start.words import in_own_words
 
@@ -23,7 +24,7 @@ logger = logging.getLogger("trainers.sedd")
 
 def main() -> None:
     """Train on this rank what the command line says, or start the ranks that it asks for."""
-    arguments = flags.parsed()
+    arguments = COMMAND_LINE.parsed()
     check_packages("sedd", ("torch", "numpy"))
     me = rank_here()
     run_on_rank(me, partial(_config, arguments, me), _train, beside=arguments.path, own_words=in_own_words)
@@ -31,11 +32,10 @@ def main() -> None:
 
 def _config(arguments: Namespace, me: RankEnv) -> Config:
     """What this rank is to train; does not return where this process starts ranks instead."""
-    fields = read_yaml_file(arguments.path) if arguments.path else {}
+    fields = read_yaml_file(arguments.path) if arguments.path else None
 
     def settings(choose: Choose) -> Settings:
-        origin = arguments.path or "command line"
-        return read(fields, flags.told(arguments), arguments.overrides, choose, origin=origin)
+        return read(fields, COMMAND_LINE.told(arguments), arguments.overrides, choose, origin="command line")
 
     given = settings(chosen(arguments, me, settings))
     if me.starter == "single":

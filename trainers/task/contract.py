@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import suggestion
+from trainers.configuration.fields import ConfigError
 from trainers.distributed.randomness import GENERATORS, rng_state
 from trainers.task import Loss, Splits, Sum, Task
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from launcher.errors import CastoffError
+from launcher.locks import is_locked
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Ending, read, write, write_file
-from launcher.runs.run import LOCK, SETTLED, Run, is_locked
+from launcher.runs.run import LOCK, SETTLED, Run
 
 if TYPE_CHECKING:
     import psutil

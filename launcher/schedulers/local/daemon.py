@@ -25,10 +25,11 @@ from pathlib import Path
 import psutil
 
 from launcher.errors import CastoffError
+from launcher.locks import take
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import SECRETS
 from launcher.runs.records import Ending, Submission, begins, encode, read, write
-from launcher.runs.run import LOCK, SETTLED, Run, stop_asked, take
+from launcher.runs.run import LOCK, SETTLED, Run, stop_asked
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.schedulers.local.member import Member, Start, attempt_folder
 from launcher.starters.local.processes import become_subreaper, descendants, send, shares

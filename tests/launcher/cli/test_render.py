@@ -189,7 +189,7 @@ queues:
         answer = castoff("init", "--site", "mine")
         assert answer.returncode == 1
         assert "site mine: mend the examples under `required:`" in answer.stderr
-        assert "accunt: is no field; did you mean account?" in answer.stderr
+        assert "accunt: there is no such field; did you mean account?" in answer.stderr
         assert not (tmp_path / "job.yaml").exists()
 
     def test_it_writes_over_nothing(self, castoff: Castoff, tmp_path: Path) -> None:

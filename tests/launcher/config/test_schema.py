@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.document import Document
 from launcher.config.job import JobSpec
 from launcher.config.job_checks import variable_problem
 from launcher.config.schema import job_schema
 from launcher.errors import InvalidInput
+from launcher.typed.document import Document
 
 JOB = """\
 command: [python, train.py, --lr, 1e-3, --seed, 010, --amp, true, '']

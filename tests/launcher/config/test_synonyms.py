@@ -10,12 +10,13 @@ from click.testing import CliRunner
 
 from launcher.cli import render
 from launcher.cli.main import _VERBS
-from launcher.config.document import Document
+from launcher.config.checked import word_of_others
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.config.structure import convert, fields_of
 from launcher.config.synonyms import _table, hint
 from launcher.errors import InvalidInput, Problem
+from launcher.typed.document import Document
+from launcher.typed.structure import convert, fields_of
 
 
 def refused(text: str) -> dict[str, str]:
@@ -45,7 +46,7 @@ def refused(text: str) -> dict[str, str]:
 )
 def test_in_a_job_file(line: str, hint: str) -> None:
     (message,) = refused(line).values()
-    assert message.startswith(f"is no field; {hint}")
+    assert message.startswith(f"there is no such field; {hint}")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_in_a_profile(line: str, instead: str) -> None:
     document = Document.parse(line, "site.yaml")
     document.data |= {"name": "s", "description": "d", "scheduler": "slurm", "starter": "srun"}
     problems: list[Problem] = []
-    convert(document, Site, problems)
+    convert(document, Site, problems, hint=word_of_others)
     (problem,) = problems
     assert instead in problem.message
 

@@ -16,9 +16,10 @@ import pytest
 
 from launcher import JobSpec, Site, plan, render
 from launcher.cli import main as cli
+from launcher.locks import is_locked
 from launcher.runs.directory import is_draft
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run, is_locked
+from launcher.runs.run import LOCK, Run
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local import control as local
 from launcher.status.watch import status, wait

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from launcher.cli import main as cli
+from launcher.locks import locked
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run, ask_to_stop, locked, stop_asked
+from launcher.runs.run import LOCK, Run, ask_to_stop, stop_asked
 from launcher.schedulers.local.control import cancel
 from launcher.submission import resubmit as resubmission
 from launcher.submission.resubmit import resubmit

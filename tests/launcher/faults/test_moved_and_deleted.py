@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.locks import is_locked
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run, is_locked
+from launcher.runs.run import LOCK, Run
 from tests.records import submission_of
 
 from ..conftest import LocalJobs

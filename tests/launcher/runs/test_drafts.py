@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from launcher import locks
 from launcher.errors import CastoffError
 from launcher.runs import drafts
-from launcher.runs import run as runs
 from launcher.runs.directory import is_draft
 from launcher.runs.drafts import new_run
 from launcher.runs.removal import sweep
@@ -120,7 +120,7 @@ class TestSweep:
     ) -> None:
         """Another submission sweeps between any two steps: nobody is told of a submission that lives."""
         told: list[list[str]] = []
-        home = {"locked": drafts, "take": runs}[step]
+        home = {"locked": drafts, "take": locks}[step]
         then = getattr(home, step)
 
         def sweep_first(*words: Any, **options: Any) -> Any:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.locks import locked
 from launcher.runs.env_from import remove_secrets
-from launcher.runs.run import LOCK, locked
+from launcher.runs.run import LOCK
 from launcher.status.watch import status
 
 from ..fake_slurm import FakeSlurm, OnSlurm

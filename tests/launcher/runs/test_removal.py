@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.locks import locked
 from launcher.runs import removal
 from launcher.runs.removal import remove, size, sweep
-from launcher.runs.run import LOCK, Run, locked
+from launcher.runs.run import LOCK, Run
 from tests.launcher.status.test_watch import Made
 
 

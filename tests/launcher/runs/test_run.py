@@ -1,18 +1,15 @@
-"""Run directories, records and locks, without any scheduler."""
+"""Run directories and records, without any scheduler."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-import time
 from pathlib import Path
 
 import pytest
 
 from launcher.errors import CastoffError
 from launcher.runs.records import Start, read, write_file
-from launcher.runs.run import is_locked, locked
 
 
 class TestWriteFile:
@@ -54,24 +51,3 @@ class TestReadRecord:
     def test_what_cannot_be_read(self, tmp_path: Path) -> None:
         with pytest.raises(CastoffError, match="cannot be read: Is a directory"):
             read(tmp_path, Start)
-
-
-class TestLocks:
-    def test_held_as_long_as_its_holder_lives(self, tmp_path: Path) -> None:
-        path = tmp_path / "lock"
-        assert not is_locked(path)
-        with locked(path):
-            assert is_locked(path)
-            with pytest.raises(BlockingIOError), locked(path, patience=0.05):
-                pass
-        assert not is_locked(path)
-
-    def test_a_look_does_not_disturb(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Somebody who looks holds the lock for a moment, too."""
-        path = tmp_path / "lock"
-        path.touch()
-        with path.open() as look:
-            fcntl.flock(look, fcntl.LOCK_SH)
-            monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(look, fcntl.LOCK_UN))
-            with locked(path):
-                assert is_locked(path)

@@ -269,7 +269,7 @@ class TestRefusals:
         [
             ("yes", "is 'yes', but takes true or false or the fields paths, link, limit"),
             ("3", "takes true or false or the fields"),
-            ("{path: [src]}", "snapshot.path: is no field"),
+            ("{path: [src]}", "snapshot.path: there is no such field"),
             ("{paths: [/src]}", "snapshot.paths.0: is '/src', but counts from where the job is submitted"),
             ("{link: [a, /b]}", "snapshot.link.1: is '/b'"),
             ("{limit: 1}", "snapshot.limit: is 1, but takes a size"),

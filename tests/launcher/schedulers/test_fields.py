@@ -15,13 +15,13 @@ import pytest
 from launcher import JobSpec, Site
 from launcher.config.job import Array, Word
 from launcher.config.site import Node
-from launcher.config.structure import bare, fields_of, is_struct, members
 from launcher.errors import InvalidInput
 from launcher.planning import limits, planner
 from launcher.runs.plan import OF_EVERY_SCRIPT
 from launcher.schedulers import choice, fields
 from launcher.schedulers.registry import NAMES, scheduler_of
 from launcher.submission.submit import DryRun, dry_run
+from launcher.typed.structure import bare, fields_of, is_struct, members
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

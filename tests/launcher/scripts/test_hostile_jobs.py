@@ -29,9 +29,7 @@ from hypothesis import strategies as st
 import launcher
 from launcher import JobSpec, Site, plan, quoting, render
 from launcher.cli import init, submit  # noqa: F401 - which must be loaded: it quotes
-from launcher.config.document import Document
 from launcher.config.site import Queue, Required
-from launcher.config.structure import fields_of
 from launcher.errors import CastoffError, InvalidInput
 from launcher.planning.render import FILTERS, example_job
 from launcher.schedulers.registry import with_directives
@@ -39,6 +37,8 @@ from launcher.submission.submit import _job_file
 from launcher.trust.decision import fixes
 from launcher.trust.granted import granted
 from launcher.trust.paths import weaknesses
+from launcher.typed.document import Document
+from launcher.typed.structure import fields_of
 
 from .hostile_checks import check
 from .hostile_cluster import make_tools

@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher import InvalidInput, JobSpec, Site, plan, render
-from launcher.config.document import Document
 from launcher.quoting import (
     comment,
     interpreter,
@@ -28,6 +27,7 @@ from launcher.quoting import (
 )
 from launcher.schedulers.pbs.directives import directive as pbs_directive
 from launcher.schedulers.slurm.directives import directive as slurm_directive
+from launcher.typed.document import Document
 
 from .readers import read_pbs, read_slurm
 from .test_placement import HOSTILE

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.locks import locked
 from launcher.runs.records import Failure
-from launcher.runs.run import LOCK, Run, locked
+from launcher.runs.run import LOCK, Run
 from launcher.runs.states import failure_words, members_words, summary
 from launcher.status.watch import looks, status, wait
 from launcher.submission.dependencies import condition_holds

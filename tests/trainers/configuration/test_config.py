@@ -125,7 +125,7 @@ def test_other_tags_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["name: a\nname: b\n", "training: {lr: 1, lr: 2}\n"])
 def test_a_field_that_stands_there_twice(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"stands here first .* line \d.* and again .* line \d"):
+    with pytest.raises(ConfigError, match=r"config:\d: .*stands twice \(first at config:1\); keep one"):
         read_yaml(text)
     assert read_yaml("a: {1: x, '1': y}\nb: &b {c: 1}\nd: {<<: *b, c: 2}")["d"] == {"c": 2}
 
@@ -169,7 +169,7 @@ def test_a_field_in_another_place_is_told_its_own(field: str, says: str) -> None
 
 @pytest.mark.parametrize("override", ["training", "=3", "training..x=1", "training.seed=[", "a.b=!y z"])
 def test_overrides_that_are_none(override: str) -> None:
-    with pytest.raises(ConfigError, match="override"):
+    with pytest.raises(ConfigError, match=r"^--set "):
         Config.of(read_yaml(GUIDE), [override])
 
 
@@ -184,7 +184,7 @@ def test_overrides_win_and_leave_the_data_alone() -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="there is no such file"):
         Config.load(tmp_path / "none.yaml")
 
 
@@ -341,34 +341,40 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
     ("field", "says"),
     [
         ("training.seed=many", "training.seed: is 'many', but takes a whole number"),
-        ("training.seed", "'training.seed': write it as FIELD=VALUE, as training.seed=3"),
-        (f"model={'[' * 5000}", "override model: its sections lie too deep in each other"),
+        ("training.seed", "--set training.seed: write it as --set FIELD=VALUE, as in --set training.seed=3"),
+        (f"model={'[' * 5000}", "is nested more than 100 levels deep"),
         ("training.seed=1.5", "training.seed: is 1.5, but takes a whole number"),
         ("training.seed=9223372036854775808", "from -9223372036854775808 to 9223372036854775807"),
         ("training.batch_size=0", "training.batch_size: is 0, but takes a whole number of at least 1"),
-        ("training.clip_grad_norm=0", "is 0, but takes a number above 0, or null"),
-        ("training.ema_decay=1", "is 1, but takes a number of at least 0 and below 1, or null"),
+        ("training.clip_grad_norm=0", "is 0, but takes a number above 0"),
+        ("training.ema_decay=1", "is 1, but takes a number of at least 0 and below 1"),
         ("training.ema_decay=.nan", "is nan, but takes a number of at least 0"),
         ("training.schedule={floor: 2}", "training.schedule.floor: is 2, but takes a number from 0 to 1"),
         ("parallel.timeout=.inf", "parallel.timeout: is inf, but takes a number above 0"),
         ("training.shuffle=1", "training.shuffle: is 1, but takes true or false"),
-        ("logging.wandb.tags=x", "logging.wandb.tags: is 'x', but takes a list, of text"),
-        ("logging.wandb.mode=ofline", "is 'ofline', but takes offline, online; did you mean offline?"),
-        ("training.schedule.type=cosin", "takes constant, linear, cosine, noam; did you mean cosine?"),
-        ("training.precision=BF16", "takes fp32, bf16, fp16; did you mean bf16?"),
-        ("training.precision=half", "training.precision: is 'half', but takes fp32, bf16, fp16"),
-        ("training.optimizer_kwargs=3", "training.optimizer_kwargs: is 3, but takes fields by name"),
+        ("logging.wandb.tags=x", "logging.wandb.tags: is 'x', but takes a list of texts; write tags: [x]"),
+        ("logging.wandb.mode=ofline", "is 'ofline', but takes one of offline, online; did you mean offline?"),
+        ("training.schedule.type=cosin", "takes one of constant, linear, cosine, noam; did you mean cosine?"),
+        ("training.precision=BF16", "takes one of fp32, bf16, fp16; did you mean bf16?"),
+        ("training.precision=half", "training.precision: is 'half', but takes one of fp32, bf16, fp16"),
+        (
+            "training.optimizer_kwargs=3",
+            "optimizer_kwargs: is 3, but takes names, each with a value",
+        ),
         ("model={on: 3}", "model: has a field True, whose name is not text; put it in quotes"),
-        ("training.seed={on: 3}", "training.seed: is {True: 3}, but takes a whole number"),
-        ("parallel=3", "parallel: holds 3, but takes a section of fields"),
+        ("training.seed={on: 3}", "training.seed: is a mapping, but takes a whole number"),
+        ("parallel=3", "parallel: is 3, but holds fields of its own: world_size, rank"),
         ("validation.validator.evalutor_tusks=5", "no such field; did you mean evaluator_tasks?"),
         (
             "testing.tester.x=5",
-            "there are type, args, kwargs, device, criterion, apply_model, evalua",
+            "there are: type, args, kwargs, device, criterion, apply_model, evalua",
         ),
-        ("testing.tester.device=gpu", "is 'gpu', but takes auto, cpu, cuda, xpu, mps"),
-        ("testing.tester.evaluator_tasks=f1", "tester.evaluator_tasks: is 'f1', but takes a list, of fields"),
-        ("testing.tester.evaluator_tasks=[f1]", "tester.evaluator_tasks.0: holds 'f1', but takes a section"),
+        ("testing.tester.device=gpu", "is 'gpu', but takes one of auto, cpu, cuda, xpu, mps"),
+        (
+            "testing.tester.evaluator_tasks=f1",
+            "is 'f1', but takes a list of the fields name, monitor",
+        ),
+        ("testing.tester.evaluator_tasks=[f1]", "tester.evaluator_tasks.0: is 'f1', but holds fields"),
         (
             "testing.tester.evaluator_tasks=[{name: f1}]",
             "evaluator_tasks.0.monitor: is missing; it takes a v",
@@ -458,7 +464,7 @@ def test_a_file_that_everybody_could_have_written(tmp_path: Path) -> None:
     """Its `!pyobject` would be imported and called."""
     (path := tmp_path / "config.yaml").write_text("{}\n")
     path.chmod(0o664)
-    assert read_yaml_file(path) == {}
+    assert read_yaml_file(path).data == {}
     path.chmod(0o666)
     with pytest.raises(ConfigError, match=f"^{path}: is not used, since it can be changed by everybody "):
         read_yaml_file(path)

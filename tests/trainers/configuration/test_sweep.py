@@ -136,10 +136,10 @@ class TestTags:
     @pytest.mark.parametrize(
         ("text", "says"),
         [
-            ("a:\n- b: !sweep {}", r"a\.0\.b \(line 2\): !sweep: values is missing; write !sweep {values:"),
+            ("a:\n- b: !sweep {}", r"config:2: a\.0\.b: !sweep: values is missing; write !sweep {values:"),
             (
                 "a: !sweep {values: []}",
-                r"a \(line 1\): !sweep: values is \[\], but takes a list with a value",
+                r"config:1: a: !sweep: values is \[\], but takes a list with a value",
             ),
             ("a: !sweep [1, 2]", r"!sweep: holds \[1, 2\], but takes fields"),
             ("a: !sweep 3", "!sweep: holds '3', but takes fields"),
@@ -185,8 +185,8 @@ class TestTags:
 
     def test_all_mistakes_at_once(self) -> None:
         stated = problems("a: !sweep {values: []}\nb: !range {start: 1, stop: 2, step: 0}\nc: !sweep 3")
-        assert [line.split(" ")[1:4] for line in stated.splitlines()] == [
-            [name, "(line", f"{line}):"] for line, name in enumerate("abc", 1)
+        assert [line.split(": ")[:2] for line in stated.splitlines()] == [
+            [f"config:{line}", name] for line, name in enumerate("abc", 1)
         ]
 
     def test_a_circle_is_told_once(self) -> None:
@@ -302,8 +302,8 @@ class TestArrays:
         stated = {"task_kwargs": data, **toys.config("out")}
         assert Config.of(stated, ["task_kwargs.a.b.1=7"]).task_kwargs == {"a": {"b": [1, 7]}}
         for path, says in {
-            "task_kwargs.a.b.1.c": "task_kwargs.a.b.1 is a !sweep, which has no c; set task_kwargs.a.b.1",
-            "task_kwargs.a.b.2": "task_kwargs.a.b is a list of 2, which has no 2; write a number",
+            "task_kwargs.a.b.1.c": "a.b.1: holds !sweep, which has no field 'c'; set it as a whole",
+            "task_kwargs.a.b.2": "a.b: 2 is not an index of this list; it has 2 entries, counted from 0",
         }.items():
             with pytest.raises(ConfigError, match=says):
                 Config.of(stated, [f"{path}=7"])

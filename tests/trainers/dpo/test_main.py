@@ -179,8 +179,8 @@ def test_a_file_and_what_is_wrong_in_it(here: Here) -> None:
     (here.folder / "c.yaml").write_text("preference: {beta: -1, temperatur: 1}\ndata: {train_data: a.json}\n")
     assert here("c.yaml", "--output_dir", "out", "--base_model_dir", "b") == 1
     assert sorted(here.stderr.splitlines()) == [
-        "castoff train: c.yaml: preference.beta (--beta): is -1, but takes a number above 0",
-        "castoff train: c.yaml: preference.temperatur: there is no such field; did you mean temperature?",
+        "castoff train: c.yaml:1: preference.beta (--beta): is -1, but takes a number above 0",
+        "castoff train: c.yaml:1: preference.temperatur: there is no such field; did you mean temperature?",
     ]
     assert here("none.yaml") == 1
-    assert here.told("none.yaml: cannot be read")
+    assert here.told("none.yaml: there is no such file")

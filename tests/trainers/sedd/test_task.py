@@ -162,13 +162,13 @@ def test_many_proteins_are_generated_a_few_at_once() -> None:
 @pytest.mark.parametrize(
     ("sections", "says"),
     [
-        ({"model": {"size": "large"}}, "model.size: is 'large', but takes tiny, mini, small"),
+        ({"model": {"size": "large"}}, "model.size: is 'large', but takes one of tiny, mini, small"),
         ({"graph": {"type": "uniform"}, "model": {"scale_by_sigma": True}}, "model.scale_by_sigma: is true"),
         ({"noise": {"type": "cosine", "sigma_max": 1.0}}, "noise.sigma_max: is 1, "),
         ({"noise": {"sigma_max": float("inf")}}, "noise.sigma_max: is inf, "),
         ({"noise": {"sigma_min": 1e-9}}, "noise.sigma_min: is 1e-09, but .* 1e-06"),
-        ({"eval": {"fixed_noise": [0.1, 1e-30]}}, "fixed_noise: .* a list, of a number from 1e-06 to 1000"),
-        ({"data": {"split": [0.9, 0.1]}}, r"split: is \[0.9, 0.1\], .* a list of 3, of a number from 0 to 1"),
+        ({"eval": {"fixed_noise": [0.1, 1e-30]}}, r"fixed_noise\.1: .* a number from 1e-06 to 1000"),
+        ({"data": {"split": [0.9, 0.1]}}, r"split: is \[0.9, 0.1\], .* a list of 3 numbers from 0 to 1"),
         ({"noise": {"epsilon": 0.1}}, "noise.epsilon: there is no such field"),
     ],
 )

@@ -241,7 +241,7 @@ class Model:
             {"with": 3, "colour": 1},
             [
                 "task_kwargs.with: Model takes no such argument; did you mean width?",
-                "task_kwargs.colour: Model takes no such argument; there are width, depth",
+                "task_kwargs.colour: Model takes no such argument; there are: width, depth",
                 "task_kwargs.width: is missing; Model needs it",
             ],
         ),

@@ -5,7 +5,6 @@ That is what torch.save makes of a dict of `num_edges`, `noise_level` and `model
 
 from __future__ import annotations
 
-import difflib
 import math
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from typing import IO, Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from launcher.typed.suggestion import did_you_mean
 from trainers.checkpointing.durable import SummedFile, flush_folder
 from trainers.configuration.fields import ConfigError
 from trainers.dpo.alphabet import KINDS, LETTERS
@@ -127,8 +127,7 @@ def _absent(path: Path) -> str:
     others = sorted(each.name for each in path.parent.glob("*.pt"))
     if not others:
         return f"is not there; {path.parent} has no file .pt"
-    near = difflib.get_close_matches(path.name, others, n=1)
-    return f"is not there; did you mean {near[0]}?" if near else f"is not there; there are {_few(others)}"
+    return f"is not there{did_you_mean(path.name, others) or f'; there are {_few(others)}'}"
 
 
 def _numbers(content: Mapping[str, Any], problems: list[str]) -> tuple[int, float]:

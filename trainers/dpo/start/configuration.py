@@ -4,12 +4,17 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from launcher.typed import Problem
+from launcher.typed.document import FieldPath
+from launcher.typed.structure import convert
+from launcher.typed.suggestion import did_you_mean
 from trainers.configuration import config as core
-from trainers.configuration.fields import ConfigError, convert, suggestion
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.overrides import one_training
 from trainers.configuration.pyobject import PyObject
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.yaml_text import plain
@@ -116,49 +121,47 @@ def read(
     Raises:
         ConfigError: with every problem that it has.
     """
-    if fields is None:  # an empty file, or one of comments alone
-        fields = {}
-    if not isinstance(fields, Mapping):
-        raise ConfigError(["is not a mapping of sections (training, data …)"], origin)
-    problems: list[str] = []
-    chosen = choose(core.overridden(fields, flags or {}, overrides, problems), problems)
-    if chosen is None:
-        raise ConfigError(problems, origin)
-    data = chosen
-    name = data.setdefault("objective", DEFAULT_OBJECTIVE)
+    problems: list[Problem] = []
+    document = one_training(fields, flags or {}, overrides, choose, core.RATE, origin, problems)
+    name = document.data.get("objective", DEFAULT_OBJECTIVE)
     objective = OBJECTIVES.get(name) if isinstance(name, str) else None
     if objective is None:
-        near = suggestion(name, OBJECTIVES, listed=False)
-        problems.append(f"objective: is {name!r}, but takes {', '.join(OBJECTIVES)}{near}")
-        raise ConfigError(problems, origin)
-    data, told_of = _without_others(data, name)
-    problems += told_of
-    data = _with_defaults(data, _defaults(objective, data.get("training")))
-    read: Common | None = convert(data, objective.settings, "", problems)
-    problems += core.contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
+        message = f"is {name!r}, but takes {', '.join(OBJECTIVES)}{did_you_mean(name, OBJECTIVES)}"
+        raise ConfigError([*problems, document.problem(("objective",), message)])
+    data, wrong = _without_others({**document.data, "objective": name}, name)
+    document.data = data = _with_defaults(data, _defaults(objective, data.get("training")))
+    problems += [document.problem(*each) for each in wrong]
+    read = convert(document, objective.settings, problems)
+    wrong = core.contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
+    problems += [document.problem(*each) for each in wrong]
     if problems or read is None:
-        raise ConfigError(problems, origin)
+        raise ConfigError(problems)
     arguments = {each: getattr(read, each) for each in objective.arguments.__struct_fields__}
     common = {each: getattr(read, each) for each in Common.__struct_fields__}
     return core.Config(**common, task=objective.task, task_kwargs=plain(arguments))
 
 
-def _without_others(data: Mapping[str, Any], name: str) -> tuple[dict[str, Any], list[str]]:
+_Wrong: TypeAlias = list[tuple[FieldPath, str]]
+"""Fields that something is wrong with, and what."""
+
+
+def _without_others(data: Mapping[str, Any], name: str) -> tuple[dict[str, Any], _Wrong]:
     """The data without fields that another objective has alone, and what is wrong with these."""
     mine = _fields(OBJECTIVES[name].arguments)
     others = {path: other for other, each in OBJECTIVES.items() for path in _fields(each.arguments) - mine}
-    left, problems = dict(data), []
+    left: dict[str, Any] = dict(data)
+    wrong: _Wrong = []
     for section, fields in data.items():
         if not isinstance(fields, Mapping):
             continue
         of_others = [field for field in fields if f"{section}.{field}" in others]
         for field in of_others:
-            path = f"{section}.{field}"
-            problems.append(f"{path}: is for objective: {others[path]}, but this training's is {name}")
+            message = f"is for objective: {others[f'{section}.{field}']}, but this training's is {name}"
+            wrong.append(((section, field), message))
         left[section] = {field: value for field, value in fields.items() if field not in of_others}
         if of_others and not left[section]:
             del left[section]
-    return left, problems
+    return left, wrong
 
 
 def _fields(arguments: type[core.Section]) -> set[str]:
@@ -190,22 +193,22 @@ def _with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     return filled
 
 
-def _rates(training: Any) -> list[str]:
+def _rates(training: Any) -> _Wrong:
     """What is wrong with arguments of the optimizer that flags set: said before anything is computed."""
     arguments = training.get("optimizer_kwargs") if isinstance(training, Mapping) else None
     return [
-        f"training.optimizer_kwargs.{name}: is {arguments[name]!r}, but takes a number of at least 0"
+        (("training", "optimizer_kwargs", name), f"is {arguments[name]!r}, but takes a number of at least 0")
         for name in ("lr", "weight_decay")
         if isinstance(arguments, Mapping) and name in arguments and not _at_least_0(arguments[name])
     ]
 
 
-def _ranges(data: Any) -> list[str]:
+def _ranges(data: Any) -> _Wrong:
     """What is wrong with ranges that are two numbers each."""
     given = data.get("mutable_ranges") if isinstance(data, Mapping) else None
     ranges = [each for each in given if isinstance(each, list)] if isinstance(given, list) else []
     return [
-        f"data.mutable_ranges: has {each}, whose end is before its beginning"
+        (("data", "mutable_ranges"), f"has {each}, whose end is before its beginning")
         for each in ranges
         if len(each) == 2 and all(isinstance(end, int) for end in each) and each[1] < each[0]
     ]

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import suggestion
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
 from trainers.gnn.graphs.orders import Ordered, ordered
 from trainers.gnn.graphs.settings import Files, dtype_name

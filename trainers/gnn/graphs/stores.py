@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import suggestion
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.graphs.zarr_folders import group_names, root_of
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainers.configuration.fields import suggestion
+from launcher.typed.suggestion import did_you_mean
 
 
 def positive(**values: Any) -> list[str]:
@@ -39,7 +39,7 @@ def among(name: str, value: Any, known: Sequence[str]) -> list[str]:
     """Of a word."""
     if value in known:
         return []
-    return [f"{name}: is {value!r}, but takes {', '.join(known)}{suggestion(value, known, listed=False)}"]
+    return [f"{name}: is {value!r}, but takes {', '.join(known)}{did_you_mean(value, known)}"]
 
 
 def a_list(name: str, value: Any, of: str) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import suggestion
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.inputs import given, taken
 from trainers.gnn.models.joints import shape_errors
 from trainers.gnn.models.parts import Fields, Part, built, part, part_of

@@ -13,7 +13,8 @@ import torch_geometric
 from torch import nn
 
 import trainers
-from trainers.configuration.fields import ConfigError, suggestion
+from launcher.typed.suggestion import suggestion
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.names import arguments, found
 from trainers.task.contract import wrong_arguments
 

@@ -11,6 +11,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from launcher.typed import Problem
+from launcher.typed.document import FieldPath, dotted
+from launcher.typed.structure import convert
 from trainers.configuration.config import (
     Fraction,
     Logging,
@@ -21,8 +24,8 @@ from trainers.configuration.config import (
     Section,
     Seed,
 )
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.overrides import override, put, tells
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.overrides import Rate, one_training
 from trainers.configuration.sweep import Choose, by_array
 from trainers.sedd import settings
 from trainers.sedd.settings import Above
@@ -274,53 +277,41 @@ def read(
     Raises:
         ConfigError: with every problem that they have.
     """
-    if fields is None:  # an empty file, or one of comments alone
-        fields = {}
-    if not isinstance(fields, Mapping):
-        raise ConfigError(["is not a mapping of sections (training, model …)"], origin)
-    data: dict[str, Any] = dict(fields)
-    problems: list[str] = []
-    for path, value in (flags or {}).items():
-        put(data, path, value)
-    given = [override(data, assignment, problems) for assignment in overrides]
-    if tells(given, "optim.lr") and not tells(given, "scaling.learning_rate"):
-        put(data, "scaling.learning_rate", "none")
-    chosen = choose(data, problems)
-    if chosen is None:
-        raise ConfigError(problems, origin)
-    read: Settings | None = convert(chosen, Settings, "", problems)
-    problems = [_by_its_name_here(problem) for problem in problems]
-    if read is not None:
-        problems += _together(read)
+    problems: list[Problem] = []
+    document = one_training(fields, flags or {}, overrides, choose, RATE, origin, problems)
+    read = convert(document, Settings, problems, hint=_by_its_name_here)
+    if read is not None and not problems:
+        problems += [document.problem(*wrong) for wrong in _together(read)]
     if problems or read is None:
-        raise ConfigError(problems, origin)
+        raise ConfigError(problems)
     return read
 
 
-def _by_its_name_here(problem: str) -> str:
-    """A field that is unknown, but the core's: its name here."""
-    path, unknown, _ = problem.partition(": there is no such field")
-    name = IN_OWN_WORDS.get(path)
-    return f"{path}{unknown}; here it is {name}" if unknown and name else problem
+RATE = Rate(("optim", "lr"), ("scaling", "learning_rate"))
 
 
-def _together(given: Settings) -> list[str]:
+def _by_its_name_here(kind: str, path: FieldPath, known: list[str]) -> str:
+    """The name here of a field that is unknown, but the core's."""
+    name = IN_OWN_WORDS.get(dotted(path))
+    return f"; here: {name}" if name else ""
+
+
+def _together(given: Settings) -> list[tuple[FieldPath, str]]:
     """What is wrong with fields that are right one by one."""
     training, length, longest = given.training, given.model.length, given.data.max_length
-    problems = []
+    problems: list[tuple[FieldPath, str]] = []
     if training.n_iters is not None and training.epochs is not None:
-        problems.append(
-            f"training.n_iters: is {training.n_iters} beside training.epochs: {training.epochs}; one of the "
-            "two ends the training, so drop the other"
-        )
+        both = f"is {training.n_iters} beside training.epochs: {training.epochs}"
+        message = f"{both}; one of the two ends the training, so drop the other"
+        problems.append((("training", "n_iters"), message))
     if length is not None and longest not in (length, settings.Data().max_length):
-        problems.append(
-            f"model.length: is {length} beside data.max_length: {longest}; both are the residues of the "
-            "longest protein, so drop one"
-        )
+        both = f"is {length} beside data.max_length: {longest}"
+        message = f"{both}; both are the residues of the longest protein, so drop one"
+        problems.append((("model", "length"), message))
     if given.ddp.static_graph and training.accum > 1:
-        problems.append(
-            "ddp.static_graph: is true, but torch cannot accumulate gradients then, and training.accum is "
+        message = (
+            "is true, but torch cannot accumulate gradients then, and training.accum is "
             f"{training.accum}; drop one of the two"
         )
+        problems.append((("ddp", "static_graph"), message))
     return problems

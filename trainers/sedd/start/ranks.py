@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.configuration.fields import ConfigError
-from trainers.sedd.start.flags import LAYOUT
 
 
 class Layout(NamedTuple):
@@ -76,7 +75,7 @@ def check_layout(arguments: Namespace, me: RankEnv) -> None:
     problems = [
         f"--{flag}: is {asked}, but {me.starter} has started this rank, {me.rank} of {me.world_size}, and "
         f"there it is {there[flag]}; leave it out, for the starter says it"
-        for flag in LAYOUT
+        for flag in there
         if (asked := getattr(arguments, flag)) is not None and there[flag] not in (None, asked)
     ]
     if problems:

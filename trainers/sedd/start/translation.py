@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, Literal
 
 import msgspec
@@ -10,67 +11,58 @@ from trainers.configuration import config as core
 from trainers.configuration.pyobject import PyObject
 from trainers.configuration.yaml_text import plain
 from trainers.sedd import settings
-from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Settings, Training
+from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Scaling, Settings, Training
+from trainers.sedd.start.words import MOVED
 
 TASK = PyObject("trainers.sedd.task.SeddTask")
 
 
 def core_config(given: Settings) -> core.Config:
     """What the core is told: the same on any number of ranks, which scale it when they have met."""
-    return core.Config(
-        name=given.name,
-        log_level=given.log_level,
-        training=_training(given),
-        parallel=_parallel(given),
-        logging=given.logging,
-        monitoring=core.Monitoring(**_same(given.monitoring, core.Monitoring)),
-        task=TASK,
-        task_kwargs=_task(given),
-        validation=core.Validation(
-            every_steps=given.validation.eval_freq or given.training.eval_freq,
-            batch_size=given.eval.batch_size,
-            num_workers=given.eval.num_workers,
-        ),
-        testing=core.Testing(batch_size=given.eval.batch_size, num_workers=given.eval.num_workers),
-        early_stopping=_early_stopping(given),
-        member=given.member,
-    )
+    fields: dict[str, Any] = {
+        name: getattr(given, name) for name in ("name", "log_level", "logging", "member")
+    }
+    fields |= {name: _same(getattr(given, name), kind) for name, kind in _ALIKE.items()}
+    moved = {path: reduce(getattr, here.split("."), given) for path, here in MOVED.items()}
+    for path, value in {**moved, **_computed(given)}.items():
+        *sections, last = path.split(".")
+        holder = reduce(lambda held, section: held.setdefault(section, {}), sections, fields)
+        holder[last] = msgspec.structs.asdict(value) if isinstance(value, Scaling) else value
+    return msgspec.convert(fields, core.Config)
 
 
-def _training(given: Settings) -> core.Training:
-    training, optim = given.training, given.optim
+_ALIKE: dict[str, type[msgspec.Struct]] = {
+    "training": core.Training,
+    "parallel": core.Parallel,
+    "monitoring": core.Monitoring,
+}
+"""Sections in which fields of the same name are the same."""
+
+
+def _computed(given: Settings) -> dict[str, Any]:
+    """The core's fields that follow from several here, or from another value."""
+    training, optim, schedule = given.training, given.optim, given.lr_schedule
     endless = training.n_iters is None and training.epochs is None
-    return core.Training(
-        path=training.work_dir,
-        **_same(training, core.Training),
-        num_steps=DEFAULT_ITERATIONS if endless else training.n_iters,
-        num_epochs=training.epochs,
-        gradient_accumulation_steps=training.accum,
-        optimizer_type=PyObject(f"torch.optim.{optim.optimizer}"),
-        optimizer_kwargs={
+    found: dict[str, Any] = {
+        "task": TASK,
+        "task_kwargs": _task(given),
+        "training.num_steps": DEFAULT_ITERATIONS if endless else training.n_iters,
+        "training.optimizer_type": PyObject(f"torch.optim.{optim.optimizer}"),
+        "training.optimizer_kwargs": {
             "lr": optim.lr,
             "betas": list(optim.betas),
             "eps": optim.eps,
             "weight_decay": optim.weight_decay,
         },
-        schedule=_schedule(given),
-        scaling=core.Scaling(**_same(given.scaling, core.Scaling)),
-        precision=_precision(given.memory.mixed_precision),
-        max_memory_per_gpu=given.memory.max_memory_per_gpu,
-        ema_decay=training.ema,
-        clip_grad_norm=optim.grad_clip,
-        log_every=training.log_freq,
-        checkpoint_every_steps=min(_snapshots(given).values(), default=None),
-    )
-
-
-def _schedule(given: Settings) -> core.Schedule:
-    asked = given.lr_schedule
-    warmup = given.optim.warmup
-    if asked.type == "constant":
-        return core.Schedule(type="constant", warmup_steps=warmup)
-    kind: Literal["cosine", "linear"] = "cosine" if asked.type == "cosine_with_warmup" else "linear"
-    return core.Schedule(type=kind, warmup_steps=warmup, steps=asked.steps, floor=asked.min_lr_ratio)
+        "training.schedule.type": schedule.type.partition("_")[0],
+        "training.precision": _precision(given.memory.mixed_precision),
+        "training.checkpoint_every_steps": min(_snapshots(given).values(), default=None),
+        "validation.every_steps": given.validation.eval_freq or training.eval_freq,
+        "early_stopping": _early_stopping(given),
+    }
+    if schedule.type != "constant":
+        found |= {"training.schedule.steps": schedule.steps, "training.schedule.floor": schedule.min_lr_ratio}
+    return found
 
 
 def _precision(asked: bool | Literal["bf16", "fp16"]) -> Literal["fp32", "bf16", "fp16"]:
@@ -88,10 +80,6 @@ def _snapshots(given: Settings) -> dict[str, int]:
         "validation.checkpoint_freq": validation.checkpoint_freq,
     }
     return {field: steps for field, steps in asked.items() if steps is not None}
-
-
-def _parallel(given: Settings) -> core.Parallel:
-    return core.Parallel(**_same(given.parallel, core.Parallel), **_same(given.ddp, core.Parallel))
 
 
 def _early_stopping(given: Settings) -> core.EarlyStopping | None:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import re
 
-IN_OWN_WORDS = {
+MOVED = {
     "training.path": "training.work_dir",
     "training.num_epochs": "training.epochs",
-    "training.num_steps": "training.n_iters",
     "training.gradient_accumulation_steps": "training.accum",
-    "training.optimizer_type": "optim.optimizer",
-    "training.optimizer_kwargs": "optim",
-    "training.schedule": "lr_schedule",
-    "training.schedule.warmup_steps": "optim.warmup",
-    "training.schedule.floor": "lr_schedule.min_lr_ratio",
     "training.scaling": "scaling",
-    "training.precision": "memory.mixed_precision",
+    "training.schedule.warmup_steps": "optim.warmup",
     "training.max_memory_per_gpu": "memory.max_memory_per_gpu",
     "training.ema_decay": "training.ema",
     "training.clip_grad_norm": "optim.grad_clip",
     "training.log_every": "training.log_freq",
-    "training.checkpoint_every_steps": "training.snapshot_freq",
-    "validation.every_steps": "validation.eval_freq",
     "validation.batch_size": "eval.batch_size",
     "validation.num_workers": "eval.num_workers",
     "testing.batch_size": "eval.batch_size",
@@ -29,6 +21,18 @@ IN_OWN_WORDS = {
     "parallel.find_unused_parameters": "ddp.find_unused_parameters",
     "parallel.gradient_as_bucket_view": "ddp.gradient_as_bucket_view",
     "parallel.static_graph": "ddp.static_graph",
+}
+"""The core's fields that have another name here, and the same value."""
+
+IN_OWN_WORDS = MOVED | {
+    "training.num_steps": "training.n_iters",
+    "training.optimizer_type": "optim.optimizer",
+    "training.optimizer_kwargs": "optim",
+    "training.schedule": "lr_schedule",
+    "training.schedule.floor": "lr_schedule.min_lr_ratio",
+    "training.precision": "memory.mixed_precision",
+    "training.checkpoint_every_steps": "training.snapshot_freq",
+    "validation.every_steps": "validation.eval_freq",
     "early_stopping.kwargs.patience": "validation.patience",
     "early_stopping.kwargs.tasks.loss.delta": "validation.min_delta",
     # as they stand alone, in what is said of several
@@ -37,7 +41,7 @@ IN_OWN_WORDS = {
     "num_epochs": "epochs",
     "warmup_steps": "optim.warmup",
 }
-"""The core's fields that have another name here, and that name."""
+"""Those and the ones that follow from something here, and its name."""
 
 _LONGEST_FIRST = "|".join(sorted(map(re.escape, IN_OWN_WORDS), reverse=True))
 _CORES = re.compile(rf"(?<![\w.])(?:task_kwargs\.|({_LONGEST_FIRST})(?!\w))")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.locks import locked
 from launcher.runs.records import Send
-from launcher.runs.run import LOCK, locked
+from launcher.runs.run import LOCK
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers import queue as questions
 from launcher.status import asking

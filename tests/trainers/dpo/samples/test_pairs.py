@@ -67,9 +67,9 @@ def test_reads_what_people_write(write: Write) -> None:
     ("wrong", "words"),
     [
         ({"mutable": [1]}, "mutable: there is no such field; did you mean mutable_ranges"),
-        ({"mutable_positions": [-1]}, "mutable_positions: is [-1], but takes a list"),
-        ({"mutable_positions": [1.5]}, "mutable_positions: is [1.5], but takes a list"),
-        ({"mutable_ranges": [[1, 2, 3]]}, "mutable_ranges: is [[1, 2, 3]], but takes"),
+        ({"mutable_positions": [-1]}, "mutable_positions.0: is -1, but takes a whole"),
+        ({"mutable_positions": [1.5]}, "mutable_positions.0: is 1.5, but takes a whole"),
+        ({"mutable_ranges": [[1, 2, 3]]}, "mutable_ranges.0: is [1, 2, 3], but takes"),
         ({"mutable_ranges": [[7, 3]]}, "mutable_ranges: has [7, 3], whose end is before its beginning"),
         ({"preferred_seq": "ACB1"}, "preferred_seq: has '1', 'B', first as letter 2 from 0, but takes"),
         ({"preferred_seq": "ſ"}, "preferred_seq: has 'ſ', first as letter 0"),
@@ -82,7 +82,7 @@ def test_reads_what_people_write(write: Write) -> None:
         ({"fixed_chains": ["A"]}, "fixed_chains: needs design_chains"),
         ({"chain_id": "A", "fixed_chains": ["A"]}, "names chain 'A' twice"),
         ({"design_chains": "AB"}, "design_chains: is 'AB', but takes a list"),
-        ({"pdb_file": 3}, "pdb_file: is 3, but takes text"),
+        ({"pdb_file": [3]}, "pdb_file: is a list, but takes text"),
     ],
 )
 def test_says_what_is_wrong_and_where(wrong: dict[str, Any], words: str, write: Write) -> None:
@@ -95,7 +95,9 @@ def test_says_what_is_missing(write: Write) -> None:
     problems = problems_of(write({"pdb_file": "a.pdb"}, "no pair"))
     assert problems[0] == "pair 1 (a.pdb): preferred_seq: is missing; it takes text"
     assert problems[1] == "pair 1 (a.pdb): unpreferred_seq: is missing; it takes text"
-    assert problems[2] == "pair 2: it: holds 'no pair', but takes a section of fields"
+    assert problems[2].startswith(
+        "pair 2: is 'no pair', but holds fields of its own: pdb_file, preferred_seq,"
+    )
 
 
 def test_of_many_mistakes_the_first_few(write: Write) -> None:

@@ -129,9 +129,9 @@ def test_all_that_is_missing_is_told_at_once(fields: Any) -> None:
         ({"training.batch_size": 0}, "(--batch_size): is 0, but takes a whole number"),
         ({"training.num_epochs": -1}, "training.num_epochs (--num_epochs): is -1, but takes a whole number"),
         ({"data.max_length": 0}, "data.max_length (--max_length): is 0, but takes"),
-        ({"data.mutable_positions": [3, -1]}, "(--mutable_positions): is [3, -1], but takes a list"),
+        ({"data.mutable_positions": [3, -1]}, "positions.1 (--mutable_positions): is -1, but takes a whole"),
         ({"data.mutable_ranges": [[1, 2], [9, 2]]}, "(--mutable_ranges): has [9, 2], whose end is before"),
-        ({"data.mutable_ranges": [[1, 2, 3]]}, "(--mutable_ranges): is [[1, 2, 3]], but takes a list"),
+        ({"data.mutable_ranges": [[1, 2, 3]]}, "ranges.0 (--mutable_ranges): is [1, 2, 3], but takes a list"),
         ({"data.mutable_ranges": "1-2"}, "(--mutable_ranges): is '1-2', but takes a list"),
         ({"preference.diversity_lambda": -1}, "(--diversity_lambda): is -1, but takes"),
     ],
@@ -144,17 +144,17 @@ def test_values_that_cannot_be(flags: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ([], "is not a mapping of sections (training, data …)"),
+        ([], "holds no sections (training, data …)"),
         ({**PAIRS, "objective": "likelyhood"}, "but takes dpo, likelihood; did you mean likelihood?"),
         ({**PAIRS, "objective": ["dpo"]}, "objective (--objective): is ['dpo'], but takes dpo, likelihood"),
         ({**PAIRS, "preference": {"betta": 1}}, "preference.betta: there is no such field; did you"),
         ({**PAIRS, "beta": 1}, "beta: there is no such field; did you mean preference.beta?"),
-        ({**PAIRS, "data": None}, "data: is None, but takes fields by name"),
+        ({**PAIRS, "data": None}, "data: is empty, but holds fields of its own"),
         ({**PAIRS, "task": "mine"}, "task: there is no such field"),
         ({**PAIRS, "model": {"dropout": 0.1}}, "model.dropout: is for objective: likelihood, but this"),
         ({**CHAINS, "preference": {"beta": 1}}, "preference.beta (--beta): is for objective: dpo, but this"),
         ({**PAIRS, "training": {"path": "o", "num_steps": 3, "num_epochs": 2}}, "one of the two ends"),
-        ({**PAIRS, "training": "out"}, "training: holds 'out', but takes a section of fields"),
+        ({**PAIRS, "training": "out"}, "training: is 'out', but holds fields of its own"),
         ({**PAIRS, "training": {"path": "o", "optimizer_kwargs": {"lr": "fast"}}}, "is 'fast', but takes"),
     ],
 )  # fmt: skip
@@ -180,5 +180,5 @@ def test_flags_of_another_objective_are_told_all_at_once() -> None:
 
 
 def test_problems_of_all_kinds_together() -> None:
-    found = problems({"data": {"train_data": 3}, "x": 1}, "y", flags={"preference.beta": 0})
+    found = problems({"data": {"train_data": [3]}, "x": 1}, "y", flags={"preference.beta": 0})
     assert len(found) == 6, found

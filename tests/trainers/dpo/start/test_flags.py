@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.dpo.start.configuration import read
-from trainers.dpo.start.flags import NAMES, parsed, parser, parted, told, with_flags
+from trainers.dpo.start.flags import COMMAND_LINE, NAMES, parted, with_flags
+
+parser, parsed, told = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.told
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "dpo-configuration.md"
 

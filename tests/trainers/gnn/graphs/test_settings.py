@@ -117,7 +117,7 @@ def test_of_many_missing_files_the_first_are_named() -> None:
         ([], "data: holds []"),
         ({"files": ["a"], "causets": {}}, "data.causets: stands beside data.files"),
         ({"files": []}, "data.files: is []"),
-        ({"files": "a.zarr"}, "data.files: is 'a.zarr', but takes a list, of text"),
+        ({"files": "a.zarr"}, "data.files: is 'a.zarr', but takes a list of texts"),
         ({"causets": {}, "split": [0, 0.5, 0.5]}, "leaves nothing to train on"),
         ({"causets": {}, "split": [0.8, 0.2]}, "data.split: is [0.8, 0.2], but takes a list of 3"),
         ({"causets": {}, "split": [1.2, -0.1, -0.1]}, "data.split: is [1.2, -0.1, -0.1]"),
@@ -125,7 +125,7 @@ def test_of_many_missing_files_the_first_are_named() -> None:
         ({"files": ["."], "targets": ["y"], "subset": 0}, "data.subset: is 0"),
         (
             {"files": ["."], "targets": ["y"], "edges": "all"},
-            "data.edges: is 'all', but takes links, relations",
+            "data.edges: is 'all', but takes one of links, relations",
         ),
     ],
 )

@@ -80,11 +80,11 @@ def test_everything_wrong_is_said_at_once() -> None:
         "modle: there is no such field; did you mean model?",
         "training.batchsize: there is no such field; did you mean batch_size?",
         "training.accum: is 0, but takes a whole number of at least 1",
-        "optim.optimizer: is 'Adan', but takes AdamW, Adam; did you mean Adam?",
+        "optim.optimizer: is 'Adan', but takes one of AdamW, Adam; did you mean Adam?",
         "optim.lr: is 'fast', but takes a number of at least 0",
-        "model.size: is 'huge', but takes tiny, mini, small",
+        "model.size: is 'huge', but takes one of tiny, mini, small",
         "noise.sigma_max: is -1, but takes a number from 1e-06 to 1000",
-        "validation.patience: is False, but takes a whole number of at least 1, or null",
+        "validation.patience: is no, but takes a whole number of at least 1",
     ]
 
 
@@ -101,7 +101,7 @@ def test_everything_wrong_is_said_at_once() -> None:
 )
 def test_the_cores_names_are_answered_with_those_here(text: str, here: str) -> None:
     (said,) = problems(text)
-    assert said.endswith(f": there is no such field; here it is {here}")
+    assert said.endswith(f": there is no such field; here: {here}")
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_fields_that_do_not_go_together(text: str, says: str) -> None:
 
 @pytest.mark.parametrize("data", ["[]", "text", "3"])
 def test_no_sections(data: str) -> None:
-    assert problems(data) == ["is not a mapping of sections (training, model …)"]
+    assert problems(data) == ["holds no sections (training, data …)"]
 
 
 def test_a_section_twice() -> None:
-    with pytest.raises(ConfigError, match="optim stands here first"):
+    with pytest.raises(ConfigError, match="optim: stands twice"):
         read_yaml("optim: {lr: 1}\noptim: {warmup: 2}")
 
 

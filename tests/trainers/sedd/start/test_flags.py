@@ -11,7 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainers.sedd.start.configuration import Settings, read
-from trainers.sedd.start.flags import parsed, parser, told
+from trainers.sedd.start.flags import COMMAND_LINE
+
+parser, parsed, told = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.told
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "sedd-configuration.md"
 
@@ -102,8 +104,8 @@ def test_the_file(words: list[str]) -> None:
         ("--no_wandb --wandb_project p", "--no_wandb stands beside --wandb_project"),
         ("--cluster", "--cluster has no meaning here: a rank finds out by itself where it runs"),
         ("--cluster aurora", "castoff submit JOB --site NAME"),
-        ("--master_port 80", "--master_port is 80, but takes a port from 1024 to 65535"),
-        ("--master_port 65536", "--master_port is 65536, but takes a port from 1024 to 65535"),
+        ("--master_port 80", "--master-port: is '80', but takes a port from 1024 to 65535"),
+        ("--master_port 65536", "--master-port: is '65536', but takes a port from 1024 to 65535"),
         ("--nnodes 0", "is '0', but takes a whole number of at least 1"),
         ("--node_rank -1", "is '-1', but takes a whole number of at least 0"),
         ("--nproc_per_node two", "is 'two', but takes a whole number of at least 1"),

@@ -19,7 +19,7 @@ from tests import patience
 from trainers.configuration.fields import ConfigError
 from trainers.sedd import __main__ as program
 from trainers.sedd.start import ranks
-from trainers.sedd.start.flags import parsed
+from trainers.sedd.start.flags import COMMAND_LINE
 from trainers.sedd.start.ranks import Layout, check_layout, command, layout
 
 ROOT = Path(__file__).parents[4]
@@ -47,7 +47,7 @@ def none_asked() -> NoReturn:
 )
 def test_what_is_started(words: str, devices: int | None, found: Layout | None) -> None:
     count = none_asked if devices is None else lambda: devices
-    assert layout(parsed(words.split()), count) == found
+    assert layout(COMMAND_LINE.parsed(words.split()), count) == found
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_started(words: str, devices: int | None, found: Layout | None) 
 )
 def test_half_of_it(words: str, says: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
-        layout(parsed(words.split()), none_asked)
+        layout(COMMAND_LINE.parsed(words.split()), none_asked)
     assert [problem[: len(said)] for problem, said in zip(error.value.problems, says, strict=True)] == says
 
 
@@ -122,7 +122,7 @@ def test_a_rank_starts_no_others(
     monkeypatch.setattr(program, "setup_logging", lambda *_: None)
     refused = contextlib.nullcontext() if fits(words, me) else pytest.raises(ConfigError, match=me.starter)
     with refused:
-        program._config(parsed(words), me)
+        program._config(COMMAND_LINE.parsed(words), me)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_a_rank_starts_no_others(
 def test_flags_agree_with_the_starter(words: str, says: str | None) -> None:
     me = RankEnv.detect(srun())
     if says is None:
-        check_layout(parsed(words.split()), me)
+        check_layout(COMMAND_LINE.parsed(words.split()), me)
         return
     with pytest.raises(ConfigError) as error:
-        check_layout(parsed(words.split()), me)
+        check_layout(COMMAND_LINE.parsed(words.split()), me)
     assert error.value.problems[0].startswith(says)
 
 
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     assert ended.value.code == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert line == (
-        "castoff train: command line: training.accum: is 0, but takes a whole number of at least 1"
+        "castoff train: --set training.accum=0: training.accum: is 0, but takes a whole number of at least 1"
     )
 
 

@@ -16,8 +16,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.document import Document, did_you_mean, dotted
 from launcher.errors import CastoffError, InvalidInput, printable
+from launcher.typed.document import Document, dotted
 from tests import patience
 
 
@@ -337,6 +337,4 @@ class TestRefusals:
 def test_names() -> None:
     assert dotted(("mail", "on", 0)) == "mail.on.0"
     assert dotted(("env", "A\n\udcff")) == "env.A\\n\\udcff"
-    assert did_you_mean("walltme", ["name", "walltime"]) == "; did you mean walltime?"
-    assert did_you_mean("frobnicate", ["name", "walltime"]) == ""
     assert printable("Zürich, 東京") == "Zürich, 東京"

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.config.document import Document
 from launcher.errors import InvalidInput, printable
+from launcher.typed.document import Document
 
 
 class TestSet:
@@ -102,6 +102,26 @@ class TestSet:
         document.put(["command"], Document(words, "--"), "--")
         document.override("command.0=python3")
         assert words == ["python", "x.py"]
+
+    def test_changes_nothing_that_others_hold(self) -> None:
+        fields = {"env": {"A": [1, {"B": 2}]}, "mail": None}
+        document = Document(fields, "job")
+        document.override("env.A.1.B=3")
+        document.override("mail.to=me")
+        assert document.data == {"env": {"A": [1, {"B": 3}]}, "mail": {"to": "me"}}
+        assert fields == {"env": {"A": [1, {"B": 2}]}, "mail": None}
+
+    def test_what_was_set_is_known(self) -> None:
+        document = Document.parse("a: {b: 1, c: 2}\n", "f.yaml")
+        document.override("a={b: 3}")
+        assert document.given(("a", "b")) and document.given(("a",))
+        assert not document.given(("a", "c")) and not Document.parse("a: 1", "f").given(("a",))
+
+    def test_other_data_stand_where_these_do(self) -> None:
+        document = Document.parse("\na: 1\n", "f.yaml")
+        other = document.holding({"a": 2})
+        other.override("b=1")
+        assert other.where(("a",)) == "f.yaml:2" and document.where(("b",)) == "f.yaml"
 
 
 class TestMerge:

@@ -6,13 +6,18 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from launcher.config.document import Document
-from launcher.config.structure import convert, takes
 from launcher.errors import Problem
+from launcher.typed.document import Document, FieldPath
+from launcher.typed.structure import convert, fields_of, takes
 
 Small = Annotated[int, takes("a whole number of at least 1", ge=1)]
 Name = Annotated[str, takes("a name", many="names", pattern="^[a-z]+$")]
+
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -32,6 +37,11 @@ class Outer(msgspec.Struct, frozen=True):
     inners: dict[Name, Inner] = {}
     perhaps: bool | Inner | None = None
     colours: list[Literal["red", "green"]] = []
+    pair: tuple[Share, Share] = (0.0, 1.0)
+    files: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("a",)
+    every: Small | None = 5
+    anything: Any = None
+    named: Annotated[dict[str, Any], msgspec.Meta(examples=[{"rate": 1}])] = {}
 
 
 def struct(text: str) -> Outer:
@@ -66,6 +76,11 @@ def said(text: str) -> list[str]:
         ("inners: {a: {needed: 1, choice: green}}", Outer(inners={"a": Inner(1, "green")})),
         ("perhaps: true", Outer(perhaps=True)),
         ("perhaps: {needed: 1}", Outer(perhaps=Inner(1))),
+        ("pair: [0, 0.5]", Outer(pair=(0.0, 0.5))),
+        ("files: [a, 7, 1e-3]", Outer(files=("a", "7", "1e-3"))),
+        ("every: null", Outer(every=None)),
+        ("anything: {a: [1, .inf]}", Outer(anything={"a": [1, float("inf")]})),
+        ("named: {a: 1e-3}", Outer(named={"a": 0.001})),
         # A field with nothing behind its colon says nothing.
         ("number:\nshare:\nflag:\nnames:\nvalue:\ninner:\ninners:\neither:\n", Outer()),
     ],
@@ -77,7 +92,7 @@ def test_converts(text: str, expected: Outer) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("numbr: 4", "numbr: is no field; did you mean number?"),
+        ("numbr: 4", "numbr: there is no such field; did you mean number?"),
         ("[1]", "is a list, but holds fields of its own: number, share"),
         ("number: 0", "number: is 0, but takes a whole number of at least 1"),
         ("number: '4'", "number: is '4', but takes a whole number of at least 1"),
@@ -105,6 +120,16 @@ def test_converts(text: str, expected: Outer) -> None:
         ("colours: [gren]", "colours.0: is 'gren', but takes one of red, green; did you mean green?"),
         ("colours: red", "colours: is 'red', but takes a list of red, green"),
         ("word: " + "x1" * 60, "..., but takes a name"),
+        ("share: .inf", "share: is inf, but takes a number"),
+        ("share: -.nan", "share: is '-.nan', but takes a number"),
+        ("pair: [0, 2]", "pair.1: is 2, but takes a number from 0 to 1"),
+        ("pair: [0]", "pair: is [0], but takes a list of 2 numbers from 0 to 1"),
+        ("files: []", "files: is [], but takes a list of texts, not empty"),
+        ("every: 0", "every: is 0, but takes a whole number of at least 1 or null"),
+        ("named: [1]", "named: is a list, but takes names, each with a value"),
+        ("needed: 1", "needed: there is no such field; did you mean inner.needed or perhaps.needed?"),
+        ("rate: 1", "rate: there is no such field; did you mean named.rate?"),
+        ("inner: {needed: 1, files: 2}", "inner.files: there is no such field; did you mean files?"),
     ],
 )
 def test_says_what_is_there_and_what_is_allowed(text: str, message: str) -> None:
@@ -116,14 +141,14 @@ def test_says_what_is_there_and_what_is_allowed(text: str, message: str) -> None
 
 def test_everything_at_once_with_its_line() -> None:
     text = "numbr: 4\nnumber: x\ninner:\n  choice: blue\n  more: 1\nnames: [a,\n  B, 3]\n"
-    assert [message.partition(":")[2].partition(": is")[0] for message in said(text)] == [
-        "1: numbr",
-        "2: number",
-        "7: names.1",
-        "7: names.2",
-        "5: inner.more",
-        "3: inner.needed",
-        "4: inner.choice",
+    assert [message.split(": ")[:2] for message in said(text)] == [
+        ["f.yaml:1", "numbr"],
+        ["f.yaml:2", "number"],
+        ["f.yaml:7", "names.1"],
+        ["f.yaml:7", "names.2"],
+        ["f.yaml:5", "inner.more"],
+        ["f.yaml:3", "inner.needed"],
+        ["f.yaml:4", "inner.choice"],
     ]
 
 
@@ -150,3 +175,49 @@ def test_a_byte_that_is_not_utf8_is_refused_in_words_that_can_be_printed(data: d
 def test_pythons_tuples_are_lists() -> None:
     problems: list[Problem] = []
     assert convert(Document({"names": ("a", "b")}, "job"), Outer, problems) == Outer(names=["a", "b"])
+
+
+def test_a_part_is_told_where_it_stands() -> None:
+    problems: list[Problem] = []
+    convert(Document({"choise": "red", "needed": 0}, "job"), Inner, problems, at=("inners", "a"))
+    assert [problem.path for problem in problems] == ["inners.a.choise", "inners.a.needed"]
+
+
+def test_what_a_caller_knows_of_a_field_comes_first() -> None:
+    problems: list[Problem] = []
+    document = Document.parse("colour: red\nnumbr: 3\n", "f.yaml")
+
+    def hint(kind: str, path: FieldPath, known: list[str]) -> str:
+        assert kind == "Outer" and "inner" in known
+        return "; here: colours" if path == ("colour",) else ""
+
+    convert(document, Outer, problems, hint=hint)
+    assert [problem.message for problem in problems] == [
+        "there is no such field; here: colours",
+        "there is no such field; did you mean number?",
+    ]
+
+
+def test_a_name_that_python_has_no_text_for() -> None:
+    """As PyYAML reads on, off, yes and no."""
+    problems: list[Problem] = []
+    convert(Document({"named": {True: 1}}, "job"), Outer, problems)
+    assert [str(each) for each in problems] == [
+        "job: named: has a field True, whose name is no text; put it in quotes"
+    ]
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.booleans() | st.integers(), inner),
+)
+
+
+@given(ANY | st.dictionaries(st.sampled_from([*fields_of(Outer), *fields_of(Inner)]), ANY))
+def test_any_data_is_converted_or_refused_in_words(data: object) -> None:
+    problems: list[Problem] = []
+    converted = convert(Document(data, "job"), Outer, problems)
+    assert converted is not None or problems
+    for problem in problems:
+        assert problem.message and problem.where == "job"
+        str(problem).encode(errors="surrogatepass")

@@ -2,22 +2,23 @@
 
 YAML 1.2's core rules apply, not PyYAML's 1.1 ones: `no` and `on` are words, `1:30:00` is a word,
 `010` is the number ten. A value that a field wants as text is taken as written, so `1e-3` or `007`
-reach a program unchanged.
+reach a program unchanged. A subclass may read texts by other rules: see `Document.construct`.
 """
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import yaml
 
 from launcher.errors import CastoffError, InvalidInput, Problem, printable, shown
+from launcher.typed.composing import BOOL, FLOAT, INT, NULL, PATTERNS, TAG, CoreLoader, at_line, compose
 
 FieldPath: TypeAlias = tuple[str | int, ...]
+
+D = TypeVar("D", bound="Document")
 
 _LARGEST = 1_000_000
 """Bytes of a file at the most: a device would fill the memory, and no person writes so much."""
@@ -25,47 +26,29 @@ _LARGEST = 1_000_000
 _MAX_VALUES = 100_000
 """Bound on the values of one document: aliases of aliases grow without end in a few lines."""
 
-_MAX_DEPTH = 100
-"""Bound on nesting: libyaml's binding recurses in C, where too deep is a crash, not an exception."""
-
-_UNSEEN_BREAKS = re.compile("[\x85\u2028\u2029]")
-
 _LONGEST_SHOWN = 100
 """Characters of a --set that a message repeats."""
 
-_TAG = "tag:yaml.org,2002:"
-_NULL, _BOOL, _INT, _FLOAT = (_TAG + kind for kind in ("null", "bool", "int", "float"))
-
-
-class _CoreLoader(yaml.CSafeLoader):  # type: ignore[misc, name-defined, unused-ignore]
-    """Resolves plain scalars by https://yaml.org/spec/1.2.2/#1032-tag-resolution."""
-
-
-_CoreLoader.yaml_implicit_resolvers = {}
-
-_PATTERNS = {
-    _NULL: re.compile(r"(?:~|null|Null|NULL|)\Z"),
-    _BOOL: re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
-    _INT: re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z"),
-    _FLOAT: re.compile(
-        r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
-    ),
-}
-
-for _tag, _first in ((_NULL, "~nN"), (_BOOL, "tTfF"), (_INT, "-+0123456789"), (_FLOAT, "-+.0123456789")):
-    _CoreLoader.add_implicit_resolver(_tag, _PATTERNS[_tag], [*_first, *([""] if _tag == _NULL else [])])
-
 
 class _Mark(NamedTuple):
-    """Where a value stands and, for a scalar, how it is spelled."""
+    """Where a value stands, how it is spelled if it is a scalar, and whether it was laid over the text."""
 
     place: str
     text: str | None = None
+    over: bool = False
 
 
 class Document:
     """Data read from one place, with the line and the spelling of every value."""
+
+    EXAMPLE: ClassVar = "nodes=4"
+    """Of what may follow --set."""
+
+    LOADER: ClassVar[type[Any]] = CoreLoader
+    """PyYAML's class that composes the text."""
+
+    UTF8_ONLY: ClassVar = True
+    """Whether texts must be UTF-8, as a script's are. Files may have other names."""
 
     def __init__(self, data: Any, origin: str):
         self.data = data
@@ -73,7 +56,7 @@ class Document:
         self._marks: dict[FieldPath, _Mark] = {}
 
     @classmethod
-    def read(cls, path: Path) -> Document:
+    def read(cls: type[D], path: Path) -> D:
         """Read a file or a pipe.
 
         Raises:
@@ -93,20 +76,29 @@ class Document:
             raise CastoffError(f"{shown}: cannot be read: {reason}") from None
 
     @classmethod
-    def parse(cls, text: str, origin: str) -> Document:
+    def parse(cls: type[D], text: str, origin: str) -> D:
         """Parse YAML text that stands at `origin`; empty text is null.
 
         Raises:
             InvalidInput: it is not YAML, or a key stands twice.
         """
         document = cls(None, origin)
-        node = _compose(text, origin)
+        node = compose(text, origin, cls.LOADER)
         if node is not None:
-            reader = _Reader(document)
-            document.data = reader.value(node, ())
-            if reader.problems:
-                raise InvalidInput(reader.problems)
+            document.data = document.construct(node)
         return document
+
+    def construct(self, node: yaml.Node) -> Any:
+        """The data of a composed text, whose places are recorded.
+
+        Raises:
+            InvalidInput: with every problem that there is.
+        """
+        reader = Reader(self)
+        data = reader.value(node, ())
+        if reader.problems:
+            raise InvalidInput(reader.problems)
+        return data
 
     def where(self, path: FieldPath) -> str:
         """The place of a value, or of the nearest thing around it that has one."""
@@ -125,6 +117,21 @@ class Document:
         known = self._marks.get(path)
         self._marks[path] = _Mark(place, known.text if text is None and known else text)
 
+    def problem(self, path: FieldPath, message: str) -> Problem:
+        """What is wrong with a field, with its place."""
+        return Problem(self.where(path), dotted(path), message)
+
+    def holding(self: D, data: Any) -> D:
+        """A document of other data, whose values stand where they do in this one."""
+        other = type(self)(data, self.origin)
+        other._marks = dict(self._marks)
+        return other
+
+    def given(self, path: FieldPath) -> bool:
+        """Whether the command line, or whatever else was laid over the text, says this very value."""
+        mark = self._marks.get(path)
+        return mark is not None and mark.over
+
     def override(self, assignment: str) -> None:
         """Set one field as `--set a.b=c` does; the value is YAML, a list index is a number.
 
@@ -136,25 +143,30 @@ class Document:
         field, equals, text = assignment.partition("=")
         keys = field.strip().split(".")
         if not equals or not all(keys):
-            raise invalid(origin, "write it as --set FIELD=VALUE, as in --set nodes=4")
-        self.put(keys, Document.parse(text, origin), origin)
+            raise invalid(origin, f"write it as --set FIELD=VALUE, as in --set {self.EXAMPLE}")
+        self.put(keys, self.parse(text, origin), origin)
 
     def put(self, keys: list[str], value: Document, origin: str) -> None:
-        """Place another document's data at a path of this one."""
-        holder: Any = self.data
+        """Place another document's data at a path of this one; what is on the way to it is copied.
+
+        Raises:
+            InvalidInput: the path leads through something that holds no fields.
+        """
         path: FieldPath = ()
-        for position, key in enumerate(keys):
-            last = position == len(keys) - 1
-            index = _index(holder, key, path, origin)
-            path = (*path, index)
-            if last:
-                holder[index] = copy.deepcopy(value.data)
-            elif isinstance(holder, dict) and holder.get(index) is None:
-                holder[index] = {}
+        holder: Any = _copied(self.data)
+        self.data = holder
+        for key in keys[:-1]:
+            path = (*path, at := _index(holder, key, path, origin))
+            if isinstance(holder, dict):
+                holder.setdefault(at, None)
+            if holder[at] is None:
                 self._marks[path] = _Mark(origin)
-            holder = holder[index]
+            holder[at] = _copied(holder[at])
+            holder = holder[at]
+        path = (*path, _index(holder, keys[-1], path, origin))
+        holder[path[-1]] = value.data
         marks = {(): _Mark(origin), **value._marks}
-        self._mark_anew(path, {(*path, *at): mark._replace(place=origin) for at, mark in marks.items()})
+        self._mark_anew(path, {(*path, *of): _Mark(origin, mark.text, True) for of, mark in marks.items()})
 
     def merge(self, other: Document) -> None:
         """Lay another document's fields over this one's: mappings merge, everything else is replaced."""
@@ -187,70 +199,30 @@ def _bytes_of(path: Path, shown: str) -> bytes:
         held = file.read(_LARGEST + 1)
     if len(held) > _LARGEST:
         raise CastoffError(
-            f"{shown}: is larger than {_LARGEST // 1_000_000} MB, and castoff reads no larger job file or "
-            "profile; is it the right file? Large data belong into one that the program reads"
+            f"{shown}: is larger than {_LARGEST // 1_000_000} MB, and castoff reads no larger "
+            "configuration; is it the right file? Large data belong into one that the program reads"
         )
     return held
+
+
+def _copied(holder: Any) -> Any:
+    """Something to put fields into that nobody else holds; what has no fields is left to `_index`."""
+    if holder is None:
+        return {}
+    if isinstance(holder, Mapping):
+        return dict(holder)
+    return list(holder) if isinstance(holder, list) else holder
 
 
 def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
     if isinstance(holder, dict):
         return key
     if not isinstance(holder, list):
-        raise invalid(origin, f"holds {holder!r}, which has no field {key!r}", path)
+        raise invalid(origin, f"holds {shown(holder)}, which has no field {key!r}; set it as a whole", path)
     if key.isdecimal() and int(key) < len(holder):
         return int(key)
     message = f"{key} is no index of this list; it has {len(holder)} entries, counted from 0"
     raise invalid(origin, message, path)
-
-
-def _compose(text: str, origin: str) -> yaml.Node | None:
-    # YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there.
-    if found := _UNSEEN_BREAKS.search(text):
-        code = ord(found.group())
-        message = (
-            f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
-            f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
-        )
-        raise invalid(_at_line(origin, text.count("\n", 0, found.start())), message)
-    try:
-        _refuse_depth(text, origin)
-        return yaml.compose(text, Loader=_CoreLoader)
-    except UnicodeEncodeError as error:  # a lone surrogate: how Python holds a byte that is not UTF-8
-        line = text.count("\n", 0, error.start)
-        message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line if mark else 0
-        message = f"is not valid YAML: {_explain(error)}"
-    except yaml.reader.ReaderError as error:
-        line = text.encode()[: error.position].count(b"\n")
-        message = f"is not valid YAML: {error.reason} (U+{error.character:04X})"
-    raise invalid(_at_line(origin, line), message)
-
-
-def _explain(error: yaml.MarkedYAMLError) -> str:
-    """PyYAML's words, with where the unfinished thing begins, and plainer ones for a tab."""
-    about = ", ".join(part for part in (error.context, error.problem) if part)
-    if error.context_mark and error.problem_mark and error.context_mark.line != error.problem_mark.line:
-        about += f" (it begins in line {error.context_mark.line + 1})"
-    if "cannot start any token" in about:
-        about += "; indent with spaces, not tabs, and quote a value that begins with % @ or `"
-    return about
-
-
-def _refuse_depth(text: str, origin: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_CoreLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            line = event.start_mark.line if event.start_mark else 0
-            raise invalid(_at_line(origin, line), f"is nested more than {_MAX_DEPTH} levels deep")
-
-
-def _at_line(origin: str, line: int) -> str:
-    """The place of a line, counted from 0; what stands on the command line has no lines to name."""
-    return origin if origin.startswith("--") else f"{origin}:{line + 1}"
 
 
 def invalid(where: str, message: str, path: FieldPath = ()) -> InvalidInput:
@@ -258,8 +230,8 @@ def invalid(where: str, message: str, path: FieldPath = ()) -> InvalidInput:
     return InvalidInput([Problem(where, dotted(path), message)])
 
 
-class _Reader:
-    """Turns composed nodes into data, collecting what is wrong."""
+class Reader:
+    """Turns composed nodes into data and notes their places, collecting what is wrong."""
 
     def __init__(self, document: Document):
         self.document = document
@@ -268,6 +240,7 @@ class _Reader:
         self._values = 0
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
+        """The data of a node at `path`, and of all below it."""
         self._values += 1
         # A field that is missing is looked for here, and stands in no line.
         place = self._place(node) if path else self.document.origin
@@ -292,49 +265,55 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
         self._check_tag(node, ["map"], path)
         data: dict[str, Any] = {}
+        seen: set[object] = set()
         for key_node, value_node in node.value:
             key = str(key_node.value)
             at = (*path, key)
             if not isinstance(key_node, yaml.ScalarNode):
                 self._complain(key_node, path, "a field's name must be a word")
-            elif key in data:
+            elif self._same(key_node) in seen:
                 first = self.document.where(at)
                 self._complain(key_node, at, f"stands twice (first at {first}); keep one")
             else:
                 self._check_tag(key_node, _SCALARS, at)
+                seen.add(self._same(key_node))
                 data[key] = self.value(value_node, at)
                 # The key's line: an alias stands elsewhere, and a block begins one line later.
                 self.document.record(at, self._place(key_node))
         return data
 
+    def _same(self, key: yaml.ScalarNode) -> object:
+        """What two keys that are the same field have in common."""
+        return str(key.value)
+
     def _scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:
         text = node.value
         self._check_tag(node, _SCALARS, path)
-        pattern = _PATTERNS.get(node.tag)
+        pattern = PATTERNS.get(node.tag)
         if pattern is not None and not pattern.match(text):
-            kind = node.tag.removeprefix(_TAG)
+            kind = node.tag.removeprefix(TAG)
             self._complain(node, path, f"{shown(text)} is no {kind}, which its tag says")
             return None
-        if node.tag == _NULL:
+        if node.tag == NULL:
             return None
-        if node.tag == _BOOL:
+        if node.tag == BOOL:
             return text.lower() == "true"
-        if node.tag == _INT and len(text.lstrip("+-")) <= 18:
+        if node.tag == INT and len(text.lstrip("+-")) <= 18:
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-        if node.tag == _FLOAT:
+        if node.tag == FLOAT:
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         return text
 
     def _check_tag(self, node: yaml.Node, allowed: Iterable[str], path: FieldPath) -> None:
-        if node.tag.removeprefix(_TAG) not in allowed:
-            tag = printable(node.tag.replace(_TAG, "!!"))
+        if node.tag.removeprefix(TAG) not in allowed:
+            tag = printable(node.tag.replace(TAG, "!!"))
             self._complain(node, path, f"the YAML tag {tag} is not allowed here; leave it out")
 
     def _complain(self, node: yaml.Node, path: FieldPath, message: str) -> None:
         self.problems.append(Problem(self._place(node), dotted(path), message))
 
     def _place(self, node: yaml.Node) -> str:
-        return _at_line(self.document.origin, node.start_mark.line)
+        return at_line(self.document.origin, node.start_mark.line)
 
 
 _SCALARS = ("str", "null", "bool", "int", "float")
@@ -343,15 +322,3 @@ _SCALARS = ("str", "null", "bool", "int", "float")
 def dotted(path: Iterable[str | int]) -> str:
     """A field's path as `--set` spells it."""
     return printable(".".join(str(part) for part in path))
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` for a slip of the keyboard: `gpu` is none of `cpu`."""
-    import difflib  # late: only a mistake needs it
-
-    def folded(name: str) -> str:
-        return re.sub("[-_ ]", "", name).casefold()
-
-    names = {folded(name): name for name in known}
-    near = difflib.get_close_matches(folded(word), names, n=1, cutoff=0.75)
-    return f"; did you mean {names[near[0]]}?" if near else ""

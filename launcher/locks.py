@@ -1,0 +1,94 @@
+"""Locks on files, which the kernel lets go of however a process dies.
+
+There are two kinds. An inherited lock (flock(2)) is held by every process that inherits the open file, so a
+run's is handed down from its submission to its ranks. One's own (fcntl(2)) is held by this process alone:
+children that outlive it keep nothing, and it counts on all hosts, where GPFS and others know flock on one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from launcher.errors import CastoffError
+
+_BUSY = (errno.EACCES, errno.EAGAIN)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class NoLocks(OSError):
+    """The file system has no locks, so nobody knows who else is at work."""
+
+
+def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False, wait: bool = False) -> bool:
+    """Lock an open file; False if somebody else holds it. With `wait` that is waited for, without end.
+
+    Raises:
+        NoLocks: there are none on this file system.
+        OSError: it cannot be locked.
+    """
+    lock = fcntl.flock if inherited else fcntl.lockf
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        lock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        if error.errno in _NO_LOCKS:
+            raise NoLocks(error.errno, error.strerror) from error
+        raise
+    return True
+
+
+def take(descriptor: int, patience: float = 5.0) -> None:
+    """Lock an open file; one that is handed down locked stays so.
+
+    Raises:
+        BlockingIOError: somebody else has held it for `patience` seconds.
+    """
+    # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
+    give_up = time.monotonic() + patience
+    while not try_lock(descriptor):
+        if time.monotonic() > give_up:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, patience: float = 5.0) -> Iterator[IO[str]]:
+    """Hold the lock file `path`.
+
+    Processes that inherit the open file hold it as well, until the last of them is gone.
+
+    Raises:
+        BlockingIOError: somebody else has held it for `patience` seconds.
+        OSError: it cannot be opened, or is a link.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    with os.fdopen(descriptor, "r+") as file:
+        take(descriptor, patience)
+        yield file
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock file `path`.
+
+    Raises:
+        CastoffError: nobody can tell.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return not try_lock(descriptor, shared=True)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error

@@ -1,0 +1,103 @@
+"""YAML text into nodes: what is refused before anything is made of it, and where.
+
+Plain scalars are resolved by YAML 1.2's core rules, not by PyYAML's 1.1 ones.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from launcher.errors import InvalidInput, Problem, printable
+
+_MAX_DEPTH = 100
+"""Bound on nesting: libyaml's binding recurses in C, where too deep is a crash, not an exception."""
+
+_UNSEEN_BREAKS = re.compile("[\x85\u2028\u2029]")
+
+TAG = "tag:yaml.org,2002:"
+NULL, BOOL, INT, FLOAT = (TAG + kind for kind in ("null", "bool", "int", "float"))
+
+
+class CoreLoader(yaml.CSafeLoader):  # type: ignore[misc, name-defined, unused-ignore]
+    """Resolves plain scalars by https://yaml.org/spec/1.2.2/#1032-tag-resolution."""
+
+
+CoreLoader.yaml_implicit_resolvers = {}
+
+PATTERNS = {
+    NULL: re.compile(r"(?:~|null|Null|NULL|)\Z"),
+    BOOL: re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
+    INT: re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z"),
+    FLOAT: re.compile(
+        r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+    ),
+}
+
+for _tag, _first in ((NULL, "~nN"), (BOOL, "tTfF"), (INT, "-+0123456789"), (FLOAT, "-+.0123456789")):
+    CoreLoader.add_implicit_resolver(_tag, PATTERNS[_tag], [*_first, *([""] if _tag == NULL else [])])
+
+
+def compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
+    """The root of a text that stands at `origin`; None if it is empty.
+
+    Raises:
+        InvalidInput: it is not YAML.
+    """
+    # YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there.
+    if found := _UNSEEN_BREAKS.search(text):
+        code = ord(found.group())
+        message = (
+            f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
+            f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
+        )
+        raise _wrong(at_line(origin, text.count("\n", 0, found.start())), message)
+    try:
+        _refuse_depth(text, origin)
+        return yaml.compose(text, Loader=loader)
+    except UnicodeEncodeError as error:  # a lone surrogate: how Python holds a byte that is not UTF-8
+        line = text.count("\n", 0, error.start)
+        message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"
+    except yaml.MarkedYAMLError as error:
+        raise not_yaml(error, origin) from None
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n")
+        message = f"is not valid YAML: {error.reason} (U+{error.character:04X})"
+    raise _wrong(at_line(origin, line), message)
+
+
+def not_yaml(error: yaml.MarkedYAMLError, origin: str) -> InvalidInput:
+    """What PyYAML says, with its line."""
+    mark = error.problem_mark or error.context_mark
+    return _wrong(at_line(origin, mark.line if mark else 0), f"is not valid YAML: {_explain(error)}")
+
+
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    """PyYAML's words, with where the unfinished thing begins, and plainer ones for a tab."""
+    about = ", ".join(part for part in (error.context, error.problem) if part)
+    if error.context_mark and error.problem_mark and error.context_mark.line != error.problem_mark.line:
+        about += f" (it begins in line {error.context_mark.line + 1})"
+    if "cannot start any token" in about:
+        about += "; indent with spaces, not tabs, and quote a value that begins with % @ or `"
+    return about
+
+
+def _refuse_depth(text: str, origin: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=CoreLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            line = event.start_mark.line if event.start_mark else 0
+            raise _wrong(at_line(origin, line), f"is nested more than {_MAX_DEPTH} levels deep")
+
+
+def at_line(origin: str, line: int) -> str:
+    """The place of a line, counted from 0; what stands on the command line has no lines to name."""
+    return origin if origin.startswith("--") else f"{origin}:{line + 1}"
+
+
+def _wrong(where: str, message: str) -> InvalidInput:
+    return InvalidInput([Problem(where, "", message)])

@@ -1,0 +1,345 @@
+"""Plain data into typed structs, reporting everything that is wrong at once.
+
+msgspec converts a whole value and stops at its first error; here it converts one leaf at a time,
+so that a person mends a file in one go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import shlex
+import types
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from launcher.errors import Problem, shown
+from launcher.quoting import yaml_word
+from launcher.typed.document import Document, FieldPath, dotted
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_built: Callable[..., Any] = type(msgspec.Struct).__call__
+"""Builds a struct of values that have been checked: calling its class might check them again."""
+
+Hint: TypeAlias = "Callable[[str, FieldPath, list[str]], str]"
+"""The end of the message about a field that does not exist: from the struct's name, the field's path and
+the names that there are. Empty: there is nothing special to say."""
+
+
+def convert(
+    document: Document,
+    kind: type[T],
+    problems: list[Problem],
+    *,
+    at: FieldPath = (),
+    hint: Hint = lambda *_: "",
+) -> T | None:
+    """The struct of those fields that are right; what is wrong is added to `problems`.
+
+    None if a field that is wrong has no default. `at` is where the document's data stands, if it is a part.
+    """
+    converter = _Converter(document, problems, hint, (kind, at))
+    converted: T | None = converter.convert(document.data, kind, at)
+    return converted
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """A struct's fields by name; msgspec compiles every annotation anew each time it is asked."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
+class _Converter:
+    def __init__(
+        self,
+        document: Document,
+        problems: list[Problem],
+        hint: Hint,
+        whole: tuple[type[msgspec.Struct], FieldPath],
+    ):
+        self.document = document
+        self.problems = problems
+        self.hint = hint
+        self.whole = whole
+
+    def convert(self, value: Any, kind: Any, path: FieldPath) -> Any:
+        union = members(bare(kind))
+        options = [option for option in union if option is not types.NoneType]
+        if value is None and types.NoneType in union:
+            return None
+        if len(union) == 1:  # its constraints stand on the whole
+            options = [kind]
+        for option in map(bare, options):
+            if is_struct(option) and (len(options) == 1 or isinstance(value, Mapping)):
+                return self._struct(value, option, path)
+            if get_origin(option) is dict and isinstance(value, Mapping):
+                return self._dict(value, option, path)
+            is_list = isinstance(value, (list, tuple)) and len(value) >= _least(kind)
+            if is_list and (kinds := _items(option, len(value))) is not None:
+                items = [
+                    self.convert(item, each, (*path, number))
+                    for number, (item, each) in enumerate(zip(value, kinds, strict=True))
+                ]
+                return items if get_origin(option) is list else tuple(items)
+        return self._leaf(value, options, path, kind)
+
+    def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
+        if not isinstance(value, Mapping):
+            self._report(path, f"is {_show(value)}, but holds fields of its own: {_names(kind)}")
+            return None
+        fields = fields_of(kind)
+        for key in value:
+            if key not in fields:
+                self._unknown((*path, str(key)), kind)
+        arguments = {}
+        for name, field in fields.items():
+            if name not in value and field.required:
+                self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
+            held = value.get(name)
+            if name not in value or (held is None and not field.required and not _takes_null(field.type)):
+                continue  # a field left empty says nothing: the default applies
+            known = len(self.problems)
+            converted = self.convert(held, field.type, (*path, name))
+            if len(self.problems) == known:
+                arguments[field.name] = converted
+            elif field.default is None and held is not None:
+                # Null is what the default says, so nobody needs to be told that the field takes it.
+                del self.problems[known:]
+                self.convert(held, without_null(field.type), (*path, name))
+        try:
+            return _built(kind, **arguments)
+        except TypeError:  # a required field is missing or wrong, which has been reported
+            return None
+
+    def _unknown(self, path: FieldPath, kind: type[msgspec.Struct]) -> None:
+        from launcher.typed.suggestion import suggestion  # late: only a mistake needs it
+
+        names, name = list(fields_of(kind)), str(path[-1])
+        meant = self.hint(kind.__name__, path, names) or self._elsewhere(path) or suggestion(name, names)
+        self._report(path, f"there is no such field{meant}")
+
+    def _elsewhere(self, path: FieldPath) -> str:
+        """Where a field of that name belongs: nearest to its section, else where it stands highest."""
+        found = [place for place in _places(*self.whole) if place[-1] == path[-1]]
+        near = [place for place in found if place[: len(path) - 1] == path[:-1]] or found
+        highest = min(map(len, near), default=0)
+        meant = " or ".join(dotted(place) for place in near if len(place) == highest)
+        return f"; did you mean {meant}?" if meant else ""
+
+    def _dict(self, value: Mapping[Any, Any], kind: Any, path: FieldPath) -> dict[str, Any]:
+        key_kind, item_kind = get_args(kind)
+        converted = {}
+        for key, item in value.items():
+            if bare(key_kind) is str and not isinstance(key, str):  # YAML 1.1 reads on, off, yes, no as bool
+                self._report(path, f"has a field {key!r}, whose name is no text; put it in quotes")
+                continue
+            name = self._leaf(key, [key_kind], (*path, key), key_kind, as_name=True)
+            converted[name] = self.convert(item, item_kind, (*path, key))
+        return converted
+
+    def _leaf(self, value: Any, options: list[Any], path: FieldPath, kind: Any, as_name: bool = False) -> Any:
+        given = value
+        if isinstance(value, (bool, int, float)) and not _fits(value, options):
+            value = self.document.text(path, value)
+        is_text = self.document.UTF8_ONLY and isinstance(value, str)
+        if is_text and re.search("[\ud800-\udfff]", value):  # a byte that is not UTF-8
+            self._report(path, f"is {_show(value)}, which is not UTF-8 text: no script could hold it")
+            return None
+        for option in options:
+            if get_origin(bare(option)) in (dict, list):
+                continue  # no leaf fits; and msgspec 0.22 crashes as it frees some types of nested dicts
+            if isinstance(value, float) and not math.isfinite(value) and bare(option) is float:
+                continue
+            try:
+                return msgspec.convert(value, option)
+            except msgspec.ValidationError:
+                continue
+        allowed = f"as its name {_allowed(kind)}" if as_name else _allowed(kind)
+        if isinstance(given, (list, tuple)) and any(
+            get_origin(bare(each)) in (list, tuple) for each in options
+        ):
+            told = shown(given)  # it is the right thing, but too long or too short
+        else:  # a number is shown as it was written, without the quotes of text
+            told = _show(given) if given is value else value
+        self._report(path, f"is {told}, but takes {allowed}{_meant(given, value, options, path)}")
+        return None
+
+    def _report(self, path: FieldPath, message: str) -> None:
+        self.problems.append(self.document.problem(path, message))
+
+
+# --- Types --------------------------------------------------------------------------------------------
+
+
+def bare(kind: Any) -> Any:
+    """A type without its annotations."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; of any other, itself."""
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def is_struct(kind: Any) -> bool:
+    """Whether a type has fields of its own."""
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _takes_null(kind: Any) -> bool:
+    return bare(kind) is Any or types.NoneType in members(bare(kind))
+
+
+def without_null(kind: Any) -> Any:
+    """A type that does not take null."""
+    options = [option for option in members(bare(kind)) if option is not types.NoneType]
+    if len(options) == len(members(bare(kind))):
+        return kind
+    left = reduce(or_, options)
+    return Annotated[(left, *kind.__metadata__)] if get_origin(kind) is Annotated else left
+
+
+def _items(kind: Any, count: int) -> list[Any] | None:
+    """The types of so many items of a list; None if it is no list, or not of that length."""
+    kinds = get_args(kind)
+    if get_origin(kind) is list or (get_origin(kind) is tuple and kinds[-1] is Ellipsis):
+        return [kinds[0]] * count
+    return list(kinds) if get_origin(kind) is tuple and len(kinds) == count else None
+
+
+def _fits(value: bool | int | float, options: list[Any]) -> bool:
+    kinds = set(map(bare, options))
+    return Any in kinds or type(value) in kinds or (type(value) is int and float in kinds)
+
+
+def _places(kind: type[msgspec.Struct], path: FieldPath) -> Iterator[FieldPath]:
+    """The paths of all fields of a struct, and of what fields that take any name have as an example."""
+    for name, field in fields_of(kind).items():
+        yield (*path, name)
+        for option in map(bare, members(bare(field.type))):
+            if is_struct(option):
+                yield from _places(option, (*path, name))
+        for meta in getattr(field.type, "__metadata__", ()):
+            yield from ((*path, name, inner) for example in meta.examples or () for inner in example)
+
+
+# --- Words --------------------------------------------------------------------------------------------
+
+
+def takes(words: str, *, many: str | None = None, **constraints: Any) -> msgspec.Meta:
+    """Constrain a type and say in words what it takes, for error messages; `many` is the plural."""
+    return msgspec.Meta(extra={"takes": words, "many": many or words}, **constraints)
+
+
+def meaning(words: str) -> msgspec.Meta:
+    """Say what a field means: for the JSON schema and the command line's help."""
+    return msgspec.Meta(description=words)
+
+
+def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
+    """What somebody may have meant by a text that a field does not take."""
+    if not isinstance(value, str):
+        return ""
+    from launcher.typed.suggestion import did_you_mean  # late: only a mistake needs it
+
+    choices = [choice for option in options for choice in get_args(bare(option))]
+    near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
+    lists = [option for option in options if get_origin(bare(option)) is list]
+    return near or (_as_list(given, value, lists[0], path) if lists else "")
+
+
+def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
+    """How a value is written in the list that a field takes: of a command line, each word."""
+    words = [text]
+    if path[-1] in ("command", "args"):
+        with contextlib.suppress(ValueError):  # a quote that does not end
+            words = shlex.split(text)
+    is_text = given is text
+    try:
+        msgspec.convert(words, kind, strict=is_text)
+    except msgspec.ValidationError:  # it is no such item either
+        return "; a list is written [a, b]"
+    return f"; write {path[-1]}: [{', '.join(map(yaml_word, words) if is_text else words)}]"
+
+
+def _names(kind: type[msgspec.Struct]) -> str:
+    return ", ".join(fields_of(kind))
+
+
+_Form: TypeAlias = Literal["takes", "many"]
+
+_WORDS: dict[Any, dict[_Form, str]] = {
+    str: {"takes": "text", "many": "texts"},
+    int: {"takes": "a whole number", "many": "whole numbers"},
+    float: {"takes": "a number", "many": "numbers"},
+    bool: {"takes": "true or false", "many": "true or false"},
+    types.NoneType: {"takes": "null", "many": "null"},
+    Any: {"takes": "a value", "many": "values"},
+}
+
+
+def _allowed(kind: Any, form: _Form = "takes") -> str:
+    """What a field takes, in words: from its own description where it has one."""
+    metadata = getattr(kind, "__metadata__", ())
+    for meta in metadata:
+        if meta.extra and form in meta.extra:
+            return str(meta.extra[form])
+    kind = bare(kind)
+    if members(kind) != (kind,):
+        return " or ".join(dict.fromkeys(_allowed(option, form) for option in members(kind)))
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) in (list, tuple):
+        return f"{_list_of(kind)}{_bounds(metadata)}"
+    if get_origin(kind) is dict:
+        return f"names, each with {_allowed(get_args(kind)[1])}"
+    words = _WORDS.get(kind, {}).get(form, str(kind))
+    return f"the fields {_names(kind)}" if is_struct(kind) else f"{words}{_bounds(metadata)}"
+
+
+def _list_of(kind: Any) -> str:
+    kinds = list(dict.fromkeys(each for each in get_args(kind) if each is not Ellipsis))
+    fixed = get_origin(kind) is tuple and Ellipsis not in get_args(kind)
+    count = f"{len(get_args(kind))} " if fixed else ""
+    if len(kinds) > 1:
+        return f"a list of {' and '.join(map(_allowed, kinds))}"
+    return f"a list of {count}{_allowed(kinds[0], 'many')}".replace("a list of one of", "a list of")
+
+
+def _bounds(metadata: tuple[Any, ...]) -> str:
+    """The least and the most of a number or a length, in words."""
+    words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+    limits = {
+        name: limit for meta in metadata for name in words if (limit := getattr(meta, name)) is not None
+    }
+    if limits.keys() == {"ge", "le"}:
+        return f" from {_number(limits['ge'])} to {_number(limits['le'])}"
+    told = [f"{word} {_number(limits[name])}" for name, word in words.items() if name in limits]
+    if any(meta.min_length for meta in metadata):
+        return ", not empty"
+    return f" {' and '.join(told)}" if told else ""
+
+
+def _least(kind: Any) -> int:
+    """How many entries a list has at least."""
+    return max((meta.min_length or 0 for meta in getattr(kind, "__metadata__", ())), default=0)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return shown(value)

@@ -1,0 +1,30 @@
+"""What somebody may have meant by a word that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """`; did you mean X?` for a slip of the keyboard: `gpu` is none of `cpu`."""
+    import difflib  # late: only a mistake needs it
+
+    if not isinstance(word, str):
+        return ""
+    names = {_folded(str(name)): str(name) for name in known}
+    short = _folded(word)
+    near = difflib.get_close_matches(short, names, n=1, cutoff=0.75)
+    if not near:  # a first letter is seldom wrong
+        begun_alike = [name for name in names if name[:1] == short[:1]]
+        near = difflib.get_close_matches(short, begun_alike, n=1, cutoff=0.65)
+    return f"; did you mean {names[near[0]]}?" if near else ""
+
+
+def suggestion(word: object, known: Iterable[str]) -> str:
+    """What might have been meant; else all that there is."""
+    names = list(map(str, known))
+    return did_you_mean(word, names) or (f"; there are: {', '.join(names)}" if names else "")
+
+
+def _folded(name: str) -> str:
+    return "".join(letter for letter in name if letter not in "-_ ").casefold()
