@@ -221,7 +221,7 @@ def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
         raise invalid(origin, f"holds {shown(holder)}, which has no field {key!r}; set it as a whole", path)
     if key.isdecimal() and int(key) < len(holder):
         return int(key)
-    message = f"{key} is no index of this list; it has {len(holder)} entries, counted from 0"
+    message = f"{key} is not an index of this list; it has {len(holder)} entries, counted from 0"
     raise invalid(origin, message, path)
 
 

@@ -137,7 +137,7 @@ class _Converter:
         converted = {}
         for key, item in value.items():
             if bare(key_kind) is str and not isinstance(key, str):  # YAML 1.1 reads on, off, yes, no as bool
-                self._report(path, f"has a field {key!r}, whose name is no text; put it in quotes")
+                self._report(path, f"has a field {key!r}, whose name is not text; put it in quotes")
                 continue
             name = self._leaf(key, [key_kind], (*path, key), key_kind, as_name=True)
             converted[name] = self.convert(item, item_kind, (*path, key))

@@ -73,7 +73,7 @@ class TestSet:
             ("=4", "write it as --set FIELD=VALUE"),
             ("a..b=4", "write it as --set FIELD=VALUE"),
             ("nodes.x=4", "nodes: holds 2, which has no field 'x'"),
-            ("setup.2=x", "setup: 2 is no index of this list; it has 2 entries"),
+            ("setup.2=x", "setup: 2 is not an index of this list; it has 2 entries"),
             ("setup.x=x", "setup: x is no index"),
             ("setup.-1=x", "setup: -1 is no index"),
             ("nodes=[", "is not valid YAML"),

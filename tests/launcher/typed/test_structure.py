@@ -203,7 +203,7 @@ def test_a_name_that_python_has_no_text_for() -> None:
     problems: list[Problem] = []
     convert(Document({"named": {True: 1}}, "job"), Outer, problems)
     assert [str(each) for each in problems] == [
-        "job: named: has a field True, whose name is no text; put it in quotes"
+        "job: named: has a field True, whose name is not text; put it in quotes"
     ]
 
 

@@ -377,7 +377,7 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
         ("testing.tester.evaluator_tasks=[f1]", "tester.evaluator_tasks.0: is 'f1', but holds fields"),
         (
             "testing.tester.evaluator_tasks=[{name: f1}]",
-            "evaluator_tasks.0.monitor: is missing; it takes a v",
+            "evaluator_tasks.0.monitor: is missing; it takes a !pyobject",
         ),
         (
             "testing.tester.evaluator_tasks=[{name: a, monitor: b}, {name: f1, monitor: F1, kwarg: {}}]",
