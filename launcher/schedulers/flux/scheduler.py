@@ -29,6 +29,7 @@ class Flux(QueuedScheduler):
     starters = ("flux",)
     dialect = directives.DIALECT
     starts_again = False
+    tells_end_time = True
     interactive = "flux alloc"
     has_shells = False  # that is in an instance of its own, to which castoff submits
     submits_with = ("flux", "batch")
