@@ -63,9 +63,9 @@ def chosen(name: str, text: str, conditions: Conditions) -> str:
             else:
                 _branch(branches, number, word, rest, conditions)
         except (LookupError, ValueError) as error:
-            raise CastoffError(f"{name}.sh:{number}: {line.strip()}: {error.args[0]}") from None
+            raise CastoffError(f"blocks/{name}.sh:{number}: {line.strip()}: {error.args[0]}") from None
     if branches:
-        raise CastoffError(f"{name}.sh:{branches[-1].line}: this #if has no #endif")
+        raise CastoffError(f"blocks/{name}.sh:{branches[-1].line}: this #if has no #endif")
     return "".join(lines)
 
 

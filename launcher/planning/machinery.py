@@ -23,6 +23,9 @@ from launcher.starters.registry import STARTERS
 _FEW_NODES = 32
 """Up to so many, staging tells of each."""
 
+_INCLUDED = ("program", "device")
+"""Files that stand in a script only where another includes them, beside those of the starter and the runtime."""
+
 # Nobody can replace a function of ours, and the loader sees that it has read all.
 _LAST = """\
 readonly -f $(compgen -A function castoff_)
@@ -87,11 +90,8 @@ class Machinery(NamedTuple):
     @property
     def names(self) -> list[str]:
         """Every file, with those that others include."""
-        return [*self.parts, *(["program"] if "rank" in self.parts else []), *self._of_devices]
-
-    @property
-    def _of_devices(self) -> list[str]:
-        return ["device"] if "devices" in self.features else []
+        needed = {"program": "rank" in self.parts, "device": "devices" in self.features}
+        return [*self.parts, *(name for name in _INCLUDED if needed[name])]
 
     def marker(self, replaced: Iterable[str]) -> str:
         """The line above it, and what it is for; `replaced`: the files of the user's own that are among them."""
@@ -110,9 +110,10 @@ class Machinery(NamedTuple):
             CastoffError: a file's conditions are wrong, or it holds a line that would cut the script.
         """
         included = {"starter": f"starters/{self.starter}", "runtime": f"runtimes/{self.runtime}"}
+        included |= {name: name for name in _INCLUDED}
 
         def include(what: str) -> tuple[str, str]:
-            name = included.get(what, what)
+            name = included[what]
             return name, text_of(name)
 
         some = Conditions(FEATURES, self.features, None, include)

@@ -34,7 +34,7 @@ from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import of_scheduler, own_dependency
 from launcher.schedulers.registry import queued, scheduler_of
-from launcher.starters.registry import STARTERS, Layout, Request, shows_devices, start
+from launcher.starters.registry import STARTERS, Layout, Request, binds, shows_devices, start
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -172,6 +172,8 @@ class _Planner:
             cores_per_rank=cores,
             cpu_lists=cpu_lists,
             devices_per_rank=self.per_rank,
+            cores_per_node=self._cores_per_node(),
+            devices_per_node=self.of_node if self.whole_nodes else self.node_devices,
             device_variable=site.node.device_variable if site.node else None,
             devices=devices,
             walltime=self.walltime,
@@ -287,6 +289,12 @@ class _Planner:
         else:
             self.notes.append("1 rank per node: set ranks_per_node or ranks for more")
         return Layout([(each, nodes)])
+
+    def _cores_per_node(self) -> int | None:
+        own = [*self.site_args, *self.spec.start.args]  # what binds by other words, castoff does not read
+        if not self.whole_nodes or self.site.node is None or self.spec.binding or binds(self.starter, own):
+            return None
+        return sum(map(len, self.site.node.usable_cores())) or None
 
     def _starter(self) -> StarterName:
         spec, layout, allowed = self.spec, self.layout, self.scheduler.starters

@@ -24,6 +24,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
 from launcher.planning.machinery import Machinery, machinery
+from launcher.planning.shares import share_words
 from launcher.quoting import comment, interpreter, shell_word, yaml_word
 from launcher.runs.plan import Plan
 from launcher.schedulers.registry import scheduler_of, with_directives
@@ -276,5 +277,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "folder": lambda path: str(PurePosixPath(path).parent),
     "wrapped": _wrapped,
     "layout_words": _layout_words,
+    "share_words": share_words,
 }
 """What templates may put values through; docs/templates.md explains each."""

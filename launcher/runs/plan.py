@@ -61,6 +61,10 @@ class Plan(Facts, frozen=True, kw_only=True):
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the starter decides on the host."""
     devices_per_rank: int
+    cores_per_node: int | None
+    """Those of each node that the job has for its ranks; None where it does not have whole nodes, or nobody knows."""
+    devices_per_node: int
+    """Those of each node that the job has."""
     device_variable: str | None
     devices: Devices
     grace: int

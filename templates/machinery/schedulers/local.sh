@@ -28,7 +28,7 @@ castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # nob
 castoff_scheduler_enforce_walltime() {
   (
     castoff_pause $((CASTOFF_DEADLINE - $(date +%s)))
-    if [[ -z $castoff_alone ]] && castoff_scheduler_lives; then castoff_pause 15; fi # it sees to that itself
+    if [[ -z $castoff_alone ]] && castoff_has_scheduler; then castoff_pause 15; fi # it sees to that itself
     builtin kill -s TERM "$$"
     castoff_pause 10
     builtin kill -s TERM "$castoff_starter" # the second, which has it kill its ranks
@@ -38,7 +38,7 @@ castoff_scheduler_enforce_walltime() {
   castoff_enforcer=$!
   disown "$castoff_enforcer" # or bash would tell of its end
 }
-castoff_scheduler_lives() { # whether it is still the parent of this script
+castoff_has_scheduler() { # whether it is still the parent of this script
   local castoff_parent
   castoff_parent=$(cat "/proc/$$/stat" 2>/dev/null) || return 0
   read -r _ castoff_parent _ <<<"${castoff_parent##*) }"

@@ -34,6 +34,7 @@ castoff_read_run_dir() {
   CASTOFF_RUN_DIR=${CASTOFF_RUN_DIR//[%]22/'"'}
   CASTOFF_RUN_DIR=${CASTOFF_RUN_DIR//[%]25/"%"}
 }
+#if copy
 castoff_run_dir_for_qsub() {
   local castoff_path=$CASTOFF_RUN_DIR
   if [[ $castoff_path == *[\'\"]* ]]; then
@@ -43,6 +44,7 @@ castoff_run_dir_for_qsub() {
   fi
   printf %s "$castoff_path"
 }
+#endif
 castoff_scheduler_clear_env() { unset -v "${!SLURM_@}"; } # the starter would believe them
 #if walltime
 castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # nobody else tells it

@@ -11,7 +11,9 @@ castoff_starter_name_hosts() { # FILE PROCESSES on each of the first NODES, one 
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(-machinefile "$CASTOFF_ATTEMPT_DIR/$1")
 }
+#if !torchrun
 castoff_starter_place() { castoff_starter_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
+#endif
 #if nodes
 castoff_starter_advise() {
   if [[ -n ${SLURM_JOB_ID:-} ]]; then

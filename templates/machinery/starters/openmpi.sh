@@ -11,7 +11,9 @@ castoff_starter_name_hosts() { # FILE PROCESSES on each of the first NODES, one 
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(--hostfile "$CASTOFF_ATTEMPT_DIR/$1" -x PATH)
 }
+#if !torchrun
 castoff_starter_place() { castoff_starter_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
+#endif
 castoff_starter_export() { # Open MPI hands other hosts no variable that is not named
   local castoff_name
   castoff_flags=("${castoff_flags[@]:0:2}")

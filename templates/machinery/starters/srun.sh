@@ -7,7 +7,8 @@ castoff_node=${SLURMD_NODENAME:-} # this host, as Slurm calls it
 #else
 # --- srun -----------------------------------------------------------------------------------------
 castoff_starter_name=srun
-#if distribution
+#if torchrun
+#elif distribution
 castoff_starter_place() { unset -v SLURM_NTASKS_PER_NODE; } # they go where --distribution says
 #elif uneven
 castoff_starter_place() {
