@@ -74,9 +74,7 @@ def functions_of(text: str) -> set[str]:
     return set(_FUNCTION.findall(text))
 
 
-def _branch(
-    branches: list[_Branch], number: int, word: str, rest: str, conditions: Conditions
-) -> None:
+def _branch(branches: list[_Branch], number: int, word: str, rest: str, conditions: Conditions) -> None:
     """Begin, change or end an alternative."""
     if word in ("if", "ifdef"):
         outside = not branches or branches[-1].here

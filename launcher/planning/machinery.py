@@ -1,8 +1,8 @@
 """The lower half of a script: the files of templates/machinery that a plan needs, one below the other.
 
-There is one for each scheduler, starter and container runtime, and some that all have in common. They are plain
-shell, and nearly all of it functions; what they work on are the values that the head sets. Which of their lines a
-script has follows from its features (`launcher.planning.conditions`).
+There is one for each scheduler, starter and container runtime, and some that all have in common. They are
+plain shell, and nearly all of it functions; what they work on are the values that the head sets. Which of
+their lines a script has follows from its features (`launcher.planning.conditions`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FEW_NODES = 32
 """Up to so many, staging tells of each."""
 
 _INCLUDED = ("program", "device")
-"""Files that stand in a script only where another includes them, beside those of the starter and the runtime."""
+"""Files that a script has only where another includes them."""
 
 # Nobody can replace a function of ours, and the loader sees that it has read all.
 _LAST = """\
@@ -94,7 +94,7 @@ class Machinery(NamedTuple):
         return [*self.parts, *(name for name in _INCLUDED if needed[name])]
 
     def marker(self, replaced: Iterable[str]) -> str:
-        """The line above it, and what it is for; `replaced`: the files of the user's own that are among them."""
+        """The lines above it, which say what it is for; `replaced`: the files that the user has replaced."""
         words = [self.runtime] if self.runtime else []
         words += [name for name in FEATURES if name in self.features - _of_starter(self.starter).keys()]
         own = sorted(set(self.names).intersection(replaced))

@@ -9,7 +9,7 @@ from launcher.runs.plan import Plan
 
 
 def share_words(plan: Plan) -> list[str]:
-    """Lines as "each rank: 8 cores and 1 of 12 devices; 4 of 12 devices per node unused"; none where nothing is known."""
+    """Lines such as "each rank: 8 cores and 1 of 12 devices; 4 of 12 devices per node unused"."""
     share = " and ".join(_of_each_rank(plan))
     if not share:
         return []

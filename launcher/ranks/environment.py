@@ -40,7 +40,8 @@ templates/machinery/environment.sh names the same.
 """
 
 STALE_PREFIXES: tuple[str, ...] = (
-    *("PMI_LOCAL_", "PMI_CONTROL_", "PMI_UNIVERSE_", "PMI_SHARED_", "PMI_APP_", "PMIX_LOCAL_", "PMIX_SERVER_"),
+    *("PMI_LOCAL_", "PMI_CONTROL_", "PMI_UNIVERSE_", "PMI_SHARED_", "PMI_APP_"),
+    *("PMIX_LOCAL_", "PMIX_SERVER_"),
     *("OMPI_COMM_WORLD_", "MPI_LOCAL", "HYDI_", "HYDRA_BSTRAP_", "PALS_LOCAL_", "JSM_NAMESPACE_"),
     *("FLUX_TASK_", "SLURM_STEP_", "SLURM_LAUNCH_", "SLURM_SRUN_COMM_"),
 )
@@ -48,7 +49,7 @@ STALE_PREFIXES: tuple[str, ...] = (
 
 
 def is_stale(name: str) -> bool:
-    """Whether a variable is what a launcher sets for its ranks, and so none of a rank that another one starts."""
+    """Whether a variable is one that a launcher sets for its ranks, and that no rank of another may see."""
     return name in STALE_NAMES or name.startswith(STALE_PREFIXES)
 
 

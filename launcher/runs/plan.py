@@ -62,7 +62,7 @@ class Plan(Facts, frozen=True, kw_only=True):
     """Of each local rank; empty where Slurm binds or the starter decides on the host."""
     devices_per_rank: int
     cores_per_node: int | None
-    """Those of each node that the job has for its ranks; None where it does not have whole nodes, or nobody knows."""
+    """Those for its ranks, where it has whole nodes and castoff chooses; else None."""
     devices_per_node: int
     """Those of each node that the job has."""
     device_variable: str | None

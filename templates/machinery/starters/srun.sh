@@ -21,7 +21,7 @@ castoff_starter_place() {
 castoff_starter_place() { unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION; } # or srun would follow them
 #endif
 #if arbitrary
-castoff_starter_host_of_rank_0() { # the arbitrary distribution starts it on the file's first line, of HOST or HOSTS*COUNT
+castoff_starter_host_of_rank_0() { # where --distribution=arbitrary starts it: the file's first line, HOST, HOSTS*COUNT
   local castoff_line castoff_file=${SLURM_HOSTFILE:-$CASTOFF_ATTEMPT_DIR/hosts}
   castoff_line=$(awk '!/^[ \t]*(#|$)/ { sub(/\*.*/, ""); print $1; exit }' "$castoff_file")
   castoff_line=$(scontrol show hostnames "$castoff_line")

@@ -86,7 +86,7 @@ def test_what_a_part_defines_is_called(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("#if torchrn\n#endif\n", "2: #if torchrn: there is no feature 'torchrn'; docs/templates.md has all of them"),
+        ("#if torchrn\n", "2: #if torchrn: there is no feature 'torchrn'; docs/templates.md has all of them"),
         ("#if\n#endif\n", "2: #if: it names no feature"),
         ("#if node\n", "2: this #if has no #endif"),
         ("#endif\n", "2: #endif: there is no #if above"),
