@@ -45,7 +45,7 @@ FEATURES = {
     # what follows from the job
     "array": "an array",
     "members": "an array of several members",
-    "after": "the job waits for others",
+    "after": "the job waits for others, which a copy of it must not do again",
     "nodes": "ranks on several nodes",
     "uneven": "some nodes have one rank fewer than others",
     "distribution": "the job's own flags for srun say where each rank starts",
@@ -179,7 +179,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
     return {
         "array": plan.array_count,
         "members": (plan.array_count or 1) > 1,
-        "after": plan.after,
+        "after": plan.after and plan.requeue_how == "copy",
         "nodes": not here and plan.nodes > 1,
         "uneven": len(plan.layout) > 1,
         "distribution": plan.own_distribution,
