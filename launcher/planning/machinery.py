@@ -1,269 +1,223 @@
-"""The lower half of a script: those parts of templates/machinery that a plan needs, one below the other.
+"""The lower half of a script: the files of templates/machinery that a plan needs, one below the other.
 
-They are plain shell, and nearly all of it functions. Which they are follows from the scheduler, the starter
-and what the job makes use of; what they work on are the values that the head sets. A part named `nodes/…`
-belongs to a program that the script writes for the nodes.
+There is one for each scheduler, starter and container runtime, and some that all have in common. They are
+plain shell, and nearly all of it functions; what they work on are the values that the head sets. Which of
+their lines a script has follows from its features (`launcher.planning.conditions`).
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
+from launcher.planning.conditions import Conditions, chosen, functions_of
 from launcher.planning.containers import RUNTIMES
-from launcher.ranks import STALE_VARIABLES
 from launcher.runs.plan import Plan
 from launcher.runs.script import MARK
 from launcher.schedulers.registry import scheduler_of
 from launcher.starters.registry import STARTERS
 
-STALE = "stale"
-"""The part that is made here: what ranks of a parent may have been told."""
-
-_VALUE = re.compile(
-    r"\bcastoff_(?:read|nodes|ranks|ranks_per_node|full_nodes|starter_name|device_variable|visible|masks|"
-    r"device_step|meeting_host|meeting_names|staged_path|items|image|mounts|runtime|bind_flag|kept|given|python_folder)\b"
-)
-"""What programs of the nodes read of the head's values, and of what follows from them in the job."""
-
 _FEW_NODES = 32
 """Up to so many, staging tells of each."""
+
+_INCLUDED = ("program", "device")
+"""Files that a script has only where another includes them."""
+
+# Nobody can replace a function of ours, and the loader sees that it has read all.
+_LAST = """\
+readonly -f $(compgen -A function castoff_)
+castoff_loaded=1
+"""
+
+FEATURES = {
+    "node": "the lines go into a program of the nodes: in a file that one includes",
+    # what follows from the starter or the scheduler
+    "here": "castoff itself starts the ranks, on this host",
+    "survives": "the starter lets the other ranks run on when one exits non-zero",
+    "usr1": "the starter hands on USR1, and on TERM kills its ranks",
+    "mpiexec": "another starter may go by the same name",
+    "fills_nodes": "the starter says of no rank on which node it is, and fills node after node",
+    "deadline": "when the job will be ended is known in the job",
+    "timer": "there is a deadline, and the scheduler sends no signal before it",
+    # what follows from the job
+    "array": "an array",
+    "members": "an array of several members",
+    "after": "the job waits for others, which a copy of it must not do again",
+    "nodes": "ranks on several nodes",
+    "uneven": "some nodes have one rank fewer than others",
+    "distribution": "the job's own flags for srun say where each rank starts",
+    "arbitrary": "so does a host file",
+    "walltime": "a walltime",
+    "inherit": "castoff drops what is not inherited",
+    "setup": "setup lines, or templates of the user's own, which may have some",
+    "snapshot": "the ranks run in a copy of the code",
+    "secrets": "variables from `env_from:`",
+    "requeue": "the scheduler starts the same job again",
+    "copy": "the job submits a copy of itself",
+    "chain": "jobs that were submitted beforehand follow",
+    "torchrun": "torchrun starts the ranks of each node",
+    "per_rank_logs": "each rank has a log",
+    "visible": "all ranks of a node have one mask of devices",
+    "masks": "each rank of a node has its own mask",
+    "devices": "each rank has a device",
+    "stage": "copies on each node's own disk",
+    "many_nodes": f"more than {_FEW_NODES} nodes",
+    "activate": "an environment among those copies is activated",
+    "container": "a container round each rank",
+    "starter_enters": "the starter itself starts each rank in its container",
+    "image_file": "the container's image is a file",
+    "binds": "the runtime has to be told the folders of the run",
+    "nvidia": "the container has the GPUs of NVIDIA",
+    "libraries": "the job's LD_LIBRARY_PATH would hide the GPUs' libraries in the container",
+    "python": "the container has a Python of the job's choice",
+}
+"""What a line of the machinery may depend on, and what each says of a script."""
 
 
 class Machinery(NamedTuple):
     """What a script does beside being a job."""
 
-    words: list[str]
-    """What it is for: the scheduler, the starter, and what else the job makes use of."""
+    scheduler: str
+    starter: str
+    runtime: str | None
+    features: frozenset[str]
     parts: list[str]
-    """The parts of the script itself, in order."""
-    programs: dict[str, list[str]]
-    """Those of each program that it writes for the nodes."""
+    """The files that it is made of, in order."""
 
     @property
-    def names(self) -> set[str]:
-        """Every part."""
-        return {*self.parts, *(name for inner in self.programs.values() for name in inner)}
+    def names(self) -> list[str]:
+        """Every file, with those that others include."""
+        needed = {"program": "rank" in self.parts, "device": "devices" in self.features}
+        return [*self.parts, *(name for name in _INCLUDED if needed[name])]
 
     def marker(self, replaced: Iterable[str]) -> str:
-        """The line above it; `replaced`: the parts of the user's own that are among them."""
-        scheduler, starter, *others = self.words
-        words = ", ".join([f"{scheduler} and {starter}", *others])
-        own = ", ".join(sorted(self.names.intersection(replaced)))
+        """The lines above it, which say what it is for; `replaced`: the files that the user has replaced."""
+        words = [self.runtime] if self.runtime else []
+        words += [name for name in FEATURES if name in self.features - _of_starter(self.starter).keys()]
+        own = sorted(set(self.names).intersection(replaced))
         return (
-            f"{MARK}for {words}{f'; your own: {own}' if own else ''}: nothing below is about this job ===\n"
+            f"{MARK}for {self.scheduler} and {self.starter}: nothing below is about this job ===\n"
+            f"{_comment('Features', words)}{_comment('Your own', own)}"
         )
 
-    def text(self, texts: Mapping[str, str]) -> str:
-        """All that stands below the marker; `texts`: that of each part."""
-        for name in sorted(self.names):
-            if re.search(f"^{re.escape(MARK)}", texts[name], re.MULTILINE):
+    def text(self, text_of: Callable[[str], str]) -> str:
+        """All that stands below the marker; `text_of`: that of a file by its name.
+
+        Raises:
+            CastoffError: a file's conditions are wrong, or it holds a line that would cut the script.
+        """
+        included = {"starter": f"starters/{self.starter}", "runtime": f"runtimes/{self.runtime}"}
+        included |= {name: name for name in _INCLUDED}
+
+        def include(what: str) -> tuple[str, str]:
+            name = included[what]
+            return name, text_of(name)
+
+        some = Conditions(FEATURES, self.features, None, include)
+        functions = {
+            function for name in self.parts for function in functions_of(chosen(name, text_of(name), some))
+        }
+        conditions = some._replace(functions=functions)
+        texts = {name: chosen(name, text_of(name), conditions) for name in self.parts}
+        for name, text in texts.items():
+            if re.search(f"^{re.escape(MARK)}", text, re.MULTILINE):
                 raise CastoffError(f"blocks/{name}.sh: no line may begin with {MARK}: a script is cut there")
-        written = [_program(name, inner, texts) for name, inner in self.programs.items()]
-        return "".join([*(texts[name] for name in self.parts), *written, "castoff_loaded=1\n"])
+        return "".join([*texts.values(), _LAST])
 
 
-def machinery(plan: Plan, known: Container[str]) -> Machinery:
-    """What a plan needs; `known`: the parts that there are."""
-    starter = STARTERS[plan.starter]
-    programs: dict[str, Mapping[str, object]] = {
-        "rank": {} if starter.here else _rank(plan),
-        "torchrun_rank": _torchrun_rank(plan),
-        "container": {} if _in_starter(plan) else _round(plan),
-        "inside": _inside(plan),
-        "stage": {"stage": plan.stage},
-    }
-    inner = {name: [f"nodes/{part}" for part in _used(parts)] for name, parts in programs.items()}
-    parts = [name for name in _used(_parts(plan, known)) if name in known]
-    found = Machinery([], parts, {name: parts for name, parts in inner.items() if parts})
-    return found._replace(words=[plan.scheduler, plan.starter, *_used(_words(plan, found.names))])
+def machinery(plan: Plan) -> Machinery:
+    """What a plan needs."""
+    features = _of_starter(plan.starter) | _of_scheduler(plan) | _of_job(plan) | _of_container(plan)
+    used = frozenset(name for name, applies in features.items() if applies)
+    runtime = plan.container.runtime if plan.container else None
+    return Machinery(plan.scheduler, plan.starter, runtime, used, _parts(plan, used))
 
 
-def _used(names: Mapping[str, object]) -> list[str]:
-    """Those that apply, in order."""
-    return [name for name, applies in names.items() if applies]
-
-
-def _words(plan: Plan, names: set[str]) -> dict[str, object]:
-    """What a job makes use of, as people call it."""
-    return {
-        "array": plan.array_count,
-        "nodes": not STARTERS[plan.starter].here and plan.nodes > 1,
-        "uneven": len(plan.layout) > 1,
-        "distribution": plan.own_distribution,
-        "walltime": "timer" in names,
-        "inherit": "inherit" in names,
-        "snapshot": plan.snapshot,
-        "env_from": plan.env_from,
-        "visible devices": "nodes/visible" in names,
-        "masks": "nodes/masks" in names,
-        "devices": "nodes/device" in names,
-        plan.requeue_how or "": plan.requeue_how,
-        "torchrun": plan.torchrun,
-        "node logs": "nodes/buffered_log" in names,
-        "stage": plan.stage,
-        plan.container.runtime if plan.container else "": plan.container,
-    }
-
-
-def stale() -> str:
-    """The text of the part `STALE`."""
-    names = textwrap.fill(" ".join(STALE_VARIABLES), 110, initial_indent="  ", subsequent_indent="  ")
-    return f"castoff_stale=( # what starters tell their ranks\n{names}\n)\n"
-
-
-def _program(name: str, inner: list[str], texts: Mapping[str, str]) -> str:
-    """What writes a program for the nodes, with the values that it reads."""
-    text = "".join(texts[part] for part in inner)
-    end = f"CASTOFF_{name.upper()}"
-    for part in inner:
-        if end in texts[part].splitlines():
-            raise CastoffError(f"blocks/{part}.sh: no line may be {end}: {name}.sh is cut there")
-    words = " ".join(["castoff_write", f"{name}.sh", *dict.fromkeys(_VALUE.findall(text))])
-    words = " \\\n".join(textwrap.wrap(words, 110, initial_indent="  ", subsequent_indent="    "))
-    return (
-        f"castoff_write_{name}() {{\n{words}\n}}\n"
-        f"castoff_text_{name}() {{\n  cat <<'{end}'\n{text}{end}\n}}\n"
-        f"readonly -f castoff_write_{name} castoff_text_{name}\n"
-    )
-
-
-def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
-    """The parts of the script itself; of those under a scheduler's name there are some for it alone."""
-    starter, own = STARTERS[plan.starter], plan.scheduler
-    here, container, how = starter.here, plan.container, plan.requeue_how
-    runtime, image = (RUNTIMES[container.runtime], container.image) if container else (None, "")
-    told = f"{own}/end_time" in known
-    ends = told or plan.walltime
-    member = "waiting_member" if plan.after else "member"
-    layout = "uneven" if len(plan.layout) > 1 else "even"
-    variant = f"starters/{plan.starter}_{plan.own_distribution or layout}"
-    several = not here and plan.nodes > 1
-    by_timer = ends and not scheduler_of(own).warns
-    again = how in ("requeue", "copy")
-    walltime = ends and f"{own}/walltime" in known
-    return {
+def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
+    here = "here" in features
+    parts: dict[str, object] = {
         "begin": True,
-        f"{own}/scheduler": True,
-        f"{own}/{'array' if plan.array_count else 'job'}": True,
-        "first_attempt": how,
-        "chain": how == "chain",
-        f"{own}/{how}": how,
-        f"{own}/copy_of_{member if (plan.array_count or 1) > 1 else 'job'}": how == "copy",
-        "pause": again or by_timer or walltime,
-        "requeue": again,
-        f"{own}/end_time": True,
-        "end_time": plan.walltime and not told,
-        "timer": by_timer,
-        f"{own}/walltime": walltime,
-        "deadline" if ends else "no_deadline": True,
-        "signals": True,
-        "terminate_by_usr1" if starter.ends_by_usr1 else "terminate": True,
-        "inherit": here and plan.inherit != "all",
-        "snapshot": plan.snapshot,
-        "setup": True,
+        f"schedulers/{plan.scheduler}": True,
+        "stopping": True,
+        "setup": features & {"setup", "snapshot"},
         "environment": True,
-        STALE: True,
-        "secrets": plan.env_from,
-        variant: not here,
-        f"starters/{plan.starter}": not here and variant not in known,
-        "rendezvous": not here,
-        "rendezvous_hosts" if several else "rendezvous_here": not here,
-        "host_of_rank_0": several and plan.own_distribution != "arbitrary",
-        "look": not here or plan.torchrun or plan.stage or container,
-        "rank_logs" if plan.per_rank_logs else "node_logs": not here,
-        "one_a_node" if plan.torchrun else "ranks": not here,
-        "torchrun": plan.torchrun,
-        "waiting": True,
-        "start_here" if here else "start": True,
-        "watch": starter.goes_on,
-        "start_timeout": several,
-        f"unstarted_by_{'number' if plan.own_distribution else 'host'}": several,
-        f"start_advice/{plan.starter}": several,
-        "other_mpiexec": starter.is_mpiexec,
-        "containers/container": container,
-        "containers/image_file": runtime and runtime.image_is_file and image.startswith("/"),
-        "containers/binds": runtime and runtime.binds_run,
-        f"containers/{container and container.runtime}": container,
-        "containers/pyxis_nvidia": _in_starter(plan) and container and container.gpus == "nvidia",
-        "containers/program": container and not _in_starter(plan),
-        "containers/here": container and here,
+        "container": plan.container,
+        f"runtimes/{plan.container and plan.container.runtime}": plan.container,
         "stage": plan.stage,
-        "stage_here": plan.stage and here,
-        "activate_here": here and _activates(plan) and not container,
-        "stage_nodes_of_pyxis" if _in_starter(plan) else "stage_nodes": plan.stage and not here,
-        "stage_each" if plan.nodes <= _FEW_NODES else "stage_summary": plan.stage,
+        "rendezvous": not here,
+        f"starters/{plan.starter}": True,
+        "start": not here,
+        "unstarted": "nodes" in features,
+        "rank": not here or plan.torchrun,
         "ending": True,
     }
+    return [name for name, applies in parts.items() if applies]
 
 
-def _activates(plan: Plan) -> bool:
-    return any(item.activate for item in plan.stage)
-
-
-def _in_starter(plan: Plan) -> bool:
-    """Whether the starter itself starts each rank in its container."""
-    return plan.container is not None and RUNTIMES[plan.container.runtime].of_starter
-
-
-def _rank(plan: Plan) -> dict[str, object]:
-    """rank.sh: who each rank is; it runs once for each."""
-    starter, devices = STARTERS[plan.starter], plan.devices
-    torchrun, own_log = plan.torchrun, plan.per_rank_logs
+def _of_starter(name: str) -> dict[str, object]:
+    starter = STARTERS[name]  # type: ignore[index]
     return {
-        "refuse": True,
-        f"starters/{starter.tells}": True,
-        "one_a_node" if torchrun else "blocks": not starter.tells_node,
-        "layout_of_srun" if plan.own_distribution else "layout": True,
-        "rendezvous": plan.nodes > 1,
-        "visible": devices.visible,
-        "path": _activates(plan) and not plan.container,
-        "torchrun" if torchrun else "ranks": True,
-        "masks": devices.per_rank and not torchrun,
-        "device": devices.step is not None and not torchrun,
-        "containers/in_pyxis" if _in_starter(plan) else "containers/enter_container": plan.container,
-        "node_log": torchrun,
-        "rank_log": own_log,
-        "buffered_log_of_pyxis" if _in_starter(plan) else "buffered_log": not torchrun and not own_log,
-        "started": plan.nodes > 1,
-        "rank": True,
-        "usr1_ends" if starter.ends_by_usr1 else "usr1": True,
-        "program": True,
-        "torchrun_end" if torchrun else "rank_end": True,
-        "unstage": plan.stage,
-        "exit": True,
+        "here": starter.here,
+        "survives": starter.goes_on,
+        "usr1": starter.ends_by_usr1,
+        "mpiexec": starter.is_mpiexec,
+        "fills_nodes": not starter.tells_node,
     }
 
 
-def _torchrun_rank(plan: Plan) -> dict[str, object]:
-    """torchrun_rank.sh: round each rank that torchrun starts."""
-    log = "log_of_first_rank" if STARTERS[plan.starter].here else "log_of_node"
-    return dict.fromkeys((log, "torchrun_rank", "program", "torchrun_rank_end", "exit"), plan.torchrun)
+def _of_scheduler(plan: Plan) -> dict[str, object]:
+    scheduler = scheduler_of(plan.scheduler)
+    deadline = bool(plan.walltime) or scheduler.tells_end_time
+    return {"deadline": deadline, "timer": deadline and not scheduler.warns}
 
 
-def _round(plan: Plan) -> dict[str, object]:
-    """container.sh: starts the runtime."""
-    runtime = plan.container and plan.container.runtime
+def _of_job(plan: Plan) -> dict[str, object]:
+    here, devices = STARTERS[plan.starter].here, plan.devices
     return {
-        "containers/give": runtime,
-        f"containers/{runtime}": runtime,
-        "containers/binds": runtime and RUNTIMES[runtime].binds_run,
-        "containers/run": runtime,
+        "array": plan.array_count,
+        "members": (plan.array_count or 1) > 1,
+        "after": plan.after and plan.requeue_how == "copy",
+        "nodes": not here and plan.nodes > 1,
+        "uneven": len(plan.layout) > 1,
+        "distribution": plan.own_distribution,
+        "arbitrary": plan.own_distribution == "arbitrary",
+        "walltime": plan.walltime,
+        "inherit": here and plan.inherit != "all",
+        "setup": plan.setup or plan.templates,
+        "snapshot": plan.snapshot,
+        "secrets": plan.env_from,
+        **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
+        "torchrun": plan.torchrun,
+        "per_rank_logs": plan.per_rank_logs,
+        "visible": not here and devices.visible,
+        "masks": not here and not plan.torchrun and devices.per_rank,
+        "devices": not here and not plan.torchrun and devices.step is not None,
+        "stage": plan.stage,
+        "many_nodes": plan.stage and plan.nodes > _FEW_NODES,
+        "activate": any(item.activate for item in plan.stage),
     }
 
 
-def _inside(plan: Plan) -> dict[str, object]:
-    """inside.sh: the first that runs in a container."""
+def _of_container(plan: Plan) -> dict[str, object]:
     if (container := plan.container) is None:
         return {}
+    runtime = RUNTIMES[container.runtime]
     own_libraries = "LD_LIBRARY_PATH" in {*plan.env, *container.env}
     return {
-        "containers/inside": True,
-        "containers/libraries": own_libraries and RUNTIMES[container.runtime].hides_libraries,
-        "containers/python": plan.python,
-        "path": _activates(plan),
-        "containers/go_in": True,
+        "container": True,
+        "starter_enters": runtime.of_starter,
+        "image_file": runtime.image_is_file and not container.staged and container.image.startswith("/"),
+        "binds": runtime.binds_run,
+        "nvidia": runtime.of_starter and container.gpus == "nvidia",
+        "libraries": own_libraries and runtime.hides_libraries,
+        "python": plan.python,
     }
+
+
+def _comment(title: str, words: list[str]) -> str:
+    """Words in comments of a script; nothing where there are none."""
+    text = textwrap.fill(f"{title}: {', '.join(words)}", 118, initial_indent="# ", subsequent_indent="#   ")
+    return f"{text}\n" if words else ""

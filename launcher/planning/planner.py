@@ -172,6 +172,8 @@ class _Planner:
             cores_per_rank=cores,
             cpu_lists=cpu_lists,
             devices_per_rank=self.per_rank,
+            cores_per_node=self._cores_per_node(),
+            devices_per_node=self.of_node if self.whole_nodes else self.node_devices,
             device_variable=site.node.device_variable if site.node else None,
             devices=devices,
             walltime=self.walltime,
@@ -283,6 +285,13 @@ class _Planner:
         else:
             self.notes.append("1 rank per node: set ranks_per_node or ranks for more")
         return Layout([(each, nodes)])
+
+    def _cores_per_node(self) -> int | None:
+        own = [*self.site_args, *self.spec.start.args]  # what binds by other words, castoff does not read
+        bound = self.spec.binding or STARTERS[self.starter].binds(own)
+        if not self.whole_nodes or self.site.node is None or bound:
+            return None
+        return sum(map(len, self.site.node.usable_cores())) or None
 
     def _starter(self) -> StarterName:
         spec, layout, allowed = self.spec, self.layout, self.scheduler.starters

@@ -7,6 +7,7 @@ of the machinery, and a head may extend castoff's own. docs/templates.md is the 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -21,7 +22,8 @@ import jinja2
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
-from launcher.planning.machinery import STALE, Machinery, machinery, stale
+from launcher.planning.machinery import Machinery, machinery
+from launcher.planning.shares import share_words
 from launcher.quoting import comment, interpreter, shell_word, yaml_word
 from launcher.runs.plan import Plan
 from launcher.schedulers.registry import scheduler_of, with_directives
@@ -46,9 +48,9 @@ def render(plan: Plan) -> str:
         CastoffError: a template of the user's fails, and the text names its file and line; or others could
             have written it.
     """
-    texts, own = _texts(plan)
-    below = machinery(plan, texts)
-    script = _head(plan, below).rstrip("\n") + "\n" + below.marker(own) + below.text(texts)
+    below, theirs = machinery(plan), own_parts(plan)
+    text = below.text(lambda name: theirs[name] if name in theirs else _own_part(name))
+    script = _head(plan, below).rstrip("\n") + "\n" + below.marker(theirs) + text
     if why := scheduler_of(plan.scheduler).refused(script):
         raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", why)])
     return script
@@ -68,25 +70,26 @@ def _head(plan: Plan, below: Machinery) -> str:
         raise CastoffError(f"{_place(error)}: {_reason(error)}") from error
 
 
-def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
-    """The machinery's parts by name, and which of them the user has replaced."""
-    own = {name: _part(path) for name, path in _parts_in(template_folder() / "machinery")}
-    own[STALE] = stale()
-    theirs = own_parts(plan)
-    for name in sorted(theirs.keys() - own.keys()):
-        blocks, fix = printable(f"{plan.templates}/blocks"), "docs/templates.md has all of them"
-        raise CastoffError(f"{blocks}: castoff's scripts have no part {name}; {fix}")
-    return {**own, **theirs}, set(theirs)
+@functools.cache
+def _own_part(name: str) -> str:
+    """A file of the machinery, by its name."""
+    return _part(template_folder() / "machinery" / f"{name}.sh")
 
 
 def own_parts(plan: Plan) -> dict[str, str]:
     """The parts that the user's template folder puts in place of castoff's, by name.
 
     Raises:
-        CastoffError: one cannot be read, or others could have written it.
+        CastoffError: castoff has none of that name; one cannot be read, or others could have written it.
     """
+    if plan.templates is None:
+        return {}
     found = {}
-    for name, path in [] if plan.templates is None else _parts_in(Path(plan.templates) / "blocks"):
+    known = {name for name, _ in _parts_in(template_folder() / "machinery")}
+    for name, path in _parts_in(Path(plan.templates) / "blocks"):
+        if name not in known:
+            blocks, fix = printable(f"{plan.templates}/blocks"), "docs/templates.md has all of them"
+            raise CastoffError(f"{blocks}: castoff's scripts have no part {name}; {fix}")
         check(path)
         found[name] = _part(path)
     return found
@@ -182,7 +185,7 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     """What templates are given; docs/templates.md explains each."""
     told = {
         "plan": plan,
-        "parts": below.names,
+        "features": below.features,
         "program": _program(plan),
         "fullest": plan.layout[0][0],
         "full_nodes": plan.layout[0][1],
@@ -274,5 +277,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "folder": lambda path: str(PurePosixPath(path).parent),
     "wrapped": _wrapped,
     "layout_words": _layout_words,
+    "share_words": share_words,
 }
 """What templates may put values through; docs/templates.md explains each."""

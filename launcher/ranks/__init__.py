@@ -12,7 +12,7 @@ library only, and little of it: this runs once in every rank.
 from __future__ import annotations
 
 from launcher.errors import PlacementError
-from launcher.ranks.environment import FIELDS, STALE_VARIABLES, RankEnv
+from launcher.ranks.environment import FIELDS, RankEnv, is_stale
 from launcher.ranks.explanation import explain, explain_json
 
-__all__ = ["FIELDS", "STALE_VARIABLES", "PlacementError", "RankEnv", "explain", "explain_json"]
+__all__ = ["FIELDS", "PlacementError", "RankEnv", "explain", "explain_json", "is_stale"]

@@ -15,44 +15,43 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
-STALE_VARIABLES: tuple[str, ...] = (
-    # castoff's own, and those of torch.distributed
-    *MARKS,
-    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"),
-    *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
-    *("MASTER_ADDR", "MASTER_PORT"),
-    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
-    *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"),
-    # Hydra, Intel MPI, and PMI in general
-    *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_JOBID", "PMI_SPAWNED"),
-    *("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_UNIVERSE_SIZE", "PMI_HOSTNAME"),
-    *("PMI_CONTROL_PORT", "PMI_CONTROL_FD", "PMI_SHARED_SECRET", "PMI_APP_NUM"),
-    *("MPI_LOCALRANKID", "MPI_LOCALNRANKS", "HYDI_CONTROL_FD", "I_MPI_HYDRA_UUID"),
-    *("HYDRA_BSTRAP_NODE_ID", "HYDRA_BSTRAP_PROXY_ID", "HYDRA_BSTRAP_LOCALHOST"),
-    *("HYDRA_BSTRAP_UPSTREAM_FD",),
-    # Open MPI and PMIx
-    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_NODE_RANK"),
-    *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    *("PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_NAMESPACE", "PMIX_ID", "PMIX_HOSTNAME"),
-    *("PMIX_SERVER_URI2", "PMIX_SERVER_URI21", "PMIX_SERVER_URI3", "PMIX_SERVER_URI4"),
-    *("PMIX_SERVER_URI41", "PMIX_SERVER_TMPDIR"),
-    # PALS; not its inputs (PALS_PMI, PALS_NRANKS, PALS_PPN, PALS_PING_PERIOD …)
-    *("PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID", "PALS_SIZE"),
-    *("PALS_APID",),
-    # Flux, and LSF's jsrun, which castoff does not know further
-    *("FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES"),
-    *("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
-    # Slurm's place of a task, which a job inherits from the step it was submitted in. srun sets
-    # them anew; what it reads (SLURM_JOB_ID, SLURM_NTASKS …) stays.
-    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"),
-    *("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
-    *("SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_LAUNCHER_PORT"),
-    *("SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT"),
+STALE_NAMES: frozenset[str] = frozenset(
+    (
+        # castoff's own, and those of torch.distributed
+        *MARKS,
+        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+        *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
+        *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+        *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"),
+        # Hydra, Intel MPI, and PMI in general; not PMI_NO_FORK and its like, which people set
+        *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_JOBID", "PMI_SPAWNED"),
+        *("PMI_HOSTNAME", "I_MPI_HYDRA_UUID", "PMIX_RANK", "PMIX_ID", "PMIX_NAMESPACE", "PMIX_HOSTNAME"),
+        # PALS; not its inputs (PALS_PMI, PALS_NRANKS, PALS_PPN, PALS_PING_PERIOD …)
+        *("PALS_RANKID", "PALS_NODEID", "PALS_SIZE", "PALS_APID", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES"),
+        # Slurm's place of a task, which a job inherits from the step it was submitted in. srun sets
+        # them anew; what it reads (SLURM_JOB_ID, SLURM_NTASKS …) stays.
+        *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_STEPID"),
+    )
 )
-"""What a start block unsets before it starts ranks, so that nothing left over reaches one.
+"""What a script unsets before it starts ranks, so that nothing left over reaches one.
 
-These are what starters tell their ranks; none is something a starter reads.
+These are what launchers set for their ranks; a launcher reads none of them. `castoff_clear_stale_env` in
+templates/machinery/environment.sh names the same.
 """
+
+STALE_PREFIXES: tuple[str, ...] = (
+    *("PMI_LOCAL_", "PMI_CONTROL_", "PMI_UNIVERSE_", "PMI_SHARED_", "PMI_APP_"),
+    *("PMIX_LOCAL_", "PMIX_SERVER_"),
+    *("OMPI_COMM_WORLD_", "MPI_LOCAL", "HYDI_", "HYDRA_BSTRAP_", "PALS_LOCAL_", "JSM_NAMESPACE_"),
+    *("FLUX_TASK_", "SLURM_STEP_", "SLURM_LAUNCH_", "SLURM_SRUN_COMM_"),
+)
+"""So do the names of others of them begin."""
+
+
+def is_stale(name: str) -> bool:
+    """Whether a variable is one that a launcher sets for its ranks, and that no rank of another may see."""
+    return name in STALE_NAMES or name.startswith(STALE_PREFIXES)
+
 
 # Not typing's: that alone would cost a rank more than all of launcher.ranks.
 _Fields = namedtuple(

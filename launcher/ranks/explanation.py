@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from launcher.errors import PlacementError
-from launcher.ranks.environment import FIELDS, STALE_VARIABLES, RankEnv
+from launcher.ranks.environment import FIELDS, RankEnv, is_stale
 from launcher.ranks.families import FAMILIES, MPI_RANKS, MPI_SIZES
 
 TYPE_CHECKING = False
@@ -20,18 +20,21 @@ NAMES = {starter: name for starter, name, *_ in FAMILIES} | {
 }
 
 SHOWN = (
-    *(name for name in STALE_VARIABLES if not name.startswith(("PMIX_SERVER", "SLURM_SRUN"))),
     *(*MPI_RANKS, *MPI_SIZES),
     *("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST"),
     *("SLURM_TASKS_PER_NODE", "PBS_JOBID", "PBS_NODEFILE", "PALS_PMI"),
 )
-"""Variables worth seeing when something is wrong. Names only from here: others may be secrets."""
+"""Variables worth seeing when something is wrong, beside what a launcher sets for its ranks."""
+
+HIDDEN = ("PMI_SHARED_", "PMIX_SERVER_", "SLURM_SRUN_")
+"""Addresses and secrets among the latter."""
 
 
 def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Tell programs what `explain` tells people; `error` is None for a good environment."""
     environ = os.environ if environ is None else environ
-    seen = {name: environ[name] for name in dict.fromkeys(SHOWN) if name in environ}
+    names = (name for name in environ if is_stale(name) and not name.startswith(HIDDEN))
+    seen = {name: environ[name] for name in (*sorted(names), *SHOWN) if name in environ}
     try:
         me = RankEnv.detect(environ)
     except PlacementError as error:

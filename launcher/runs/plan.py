@@ -75,6 +75,10 @@ class Plan(Facts, frozen=True, kw_only=True):
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the starter decides on the host."""
     devices_per_rank: int
+    cores_per_node: int | None
+    """Those for its ranks, where it has whole nodes and castoff chooses; else None."""
+    devices_per_node: int
+    """Those of each node that the job has."""
     device_variable: str | None
     devices: Devices
     grace: int

@@ -52,6 +52,8 @@ class Scheduler(ABC):
     """Whether it starts the same job a second time; otherwise further jobs go on, with ids of their own."""
     warns: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
+    tells_end_time: ClassVar[bool] = False
+    """Whether it says in the job when that will be ended, also where the job asks for no walltime."""
     counts_cpus: ClassVar[bool] = False
     """Whether it counts hardware threads, and not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.ranks import STALE_VARIABLES
+from launcher.ranks import is_stale
 
 _PREFIXES = (
     # What Slurm's commands take for options, and the job that this process is part of.
@@ -38,7 +38,7 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in _KEPT or not (name in STALE_VARIABLES or name.startswith(_PREFIXES))
+        if name in _KEPT or not (is_stale(name) or name.startswith(_PREFIXES))
     }
 
 

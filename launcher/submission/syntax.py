@@ -10,13 +10,12 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from launcher.errors import CastoffError, printable
 from launcher.planning.render import own_parts
 from launcher.runs.plan import Plan
 
-_PROGRAM = re.compile(r"^  cat <<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+_PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 """A program for the nodes, as a script holds it."""
 
 
@@ -49,8 +48,7 @@ def _parts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "setup", "".join(f"{line}\n" for line in plan.setup)
     yield "teardown", "".join(f"{line}\n" for line in plan.teardown)
     for name, text in own_parts(plan).items():
-        if PurePath(name).parts[0] != "nodes":  # several of these make a program
-            yield printable(f"{plan.templates}/blocks/{name}.sh"), text
+        yield printable(f"{plan.templates}/blocks/{name}.sh"), text
 
 
 def _complaints(text: str, *options: str) -> str | None:

@@ -1,22 +1,21 @@
 # --- Run directory: records and logs --------------------------------------------------------------
-# What parts of this machinery do at these times; each adds to them.
-castoff_at_attempt=(:) castoff_at_records=(:) castoff_at_begun=(:) castoff_beside=(:) castoff_at_over=(:)
-castoff_at_end=(:) castoff_at_lone_failure=(:) castoff_at_failure=(:) castoff_at_again=(:) castoff_at_success=(:)
-castoff_at_start=(castoff_check_run_directory) castoff_at_exit=(:)
-castoff_do() { # STEP...
-  local castoff_step
-  for castoff_step; do "$castoff_step"; done
-}
 castoff_begin() {
-  castoff_use_own_words
-  castoff_locate
-  castoff_find_run_directory
+  castoff_unset_user_functions
+  castoff_scheduler_locate
+  castoff_find_run_dir
   castoff_count_attempts
-  castoff_do "${castoff_at_attempt[@]}"
+#ifdef castoff_scheduler_begin
+  castoff_scheduler_begin
+#endif
+#if chain
+  castoff_check_chain
+#endif
   castoff_begin_records
-  castoff_do "${castoff_at_records[@]}"
+#ifdef castoff_scheduler_choose_log
+  castoff_scheduler_choose_log
+#endif
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
-  castoff_ending=failed castoff_reason=
+  castoff_ending=failed
   castoff_listen # before a trap for the end, which would call what a signal ends failed
   trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # which keeps the code
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
@@ -24,13 +23,23 @@ castoff_begin() {
     castoff_ending=cancelled
     exit 143
   fi
-  castoff_do "${castoff_at_begun[@]}"
-  castoff_set_deadline
+#ifdef castoff_scheduler_submit_next
+  castoff_scheduler_submit_next
+#endif
+#if secrets
+  castoff_read_secrets
+#endif
+#if deadline
+  CASTOFF_DEADLINE=$(castoff_scheduler_end_time) # seconds since 1970; a stop is asked for CASTOFF_GRACE seconds before
+  export CASTOFF_DEADLINE CASTOFF_GRACE=$castoff_grace
+#else
+  unset -v CASTOFF_DEADLINE CASTOFF_GRACE # no walltime; these would be a parent job's
+#endif
   cd "$castoff_submit_dir" || exit
 }
 # castoff submit names it. A script that stands alone makes castoff-<job id> where it was submitted,
 # and copies itself there; a directory that a parent job left in the environment is not believed.
-castoff_find_run_directory() {
+castoff_find_run_dir() {
   if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
     echo "castoff: $(hostname) does not see $CASTOFF_RUN_DIR: a run directory must lie where all nodes see it;" \
       "castoff submit --runs-dir names another folder; should it be another job's, unset CASTOFF_RUN_DIR first" >&2
@@ -39,21 +48,17 @@ castoff_find_run_directory() {
   if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh"; then
     CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
     unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET CASTOFF_FIRST_ATTEMPT CASTOFF_CHAIN CASTOFF_FOLLOWS
-    # shellcheck disable=SC2174 # its parent is there
     [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 -- "$CASTOFF_RUN_DIR"
   fi
-  castoff_check_run_directory
+  castoff_check_run_dir
   cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh" || (
     umask 077
     echo '*' >"$CASTOFF_RUN_DIR/.gitignore" # git takes no run for code
     cp -- "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
     mv -- "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
   )
-  export CASTOFF_RUN_DIR
 }
-# Where others may write to a folder above, one of theirs may have its place by now: so this is asked again
-# before anything in it is run.
-castoff_check_run_directory() {
+castoff_check_run_dir() { # again before anything in it is run: others may have put theirs in its place meanwhile
   local castoff_mode
   if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then
     echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
@@ -72,9 +77,12 @@ castoff_count_attempts() {
   while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
     CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
   done
+#if requeue | copy | chain
+  export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # of this submission
+#endif
 }
 castoff_begin_records() {
-  export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+  export CASTOFF_RUN_DIR CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
   export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
@@ -83,53 +91,59 @@ castoff_begin_records() {
   (
     umask 077
     mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
-    castoff_about_start >"$CASTOFF_ATTEMPT_DIR/start.json"
+    printf '{"job": "%s"%s, "host": "%s", "time": %s}\n' "$castoff_job" \
+      "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" "$(date +%s)" \
+      >"$CASTOFF_ATTEMPT_DIR/start.json"
     printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
   )
-}
-castoff_record_ending() { # ENDING CODE
-  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
-  (
-    umask 077
-    printf '{"ending": "%s", "code": %s, "time": %s%s}\n' "$1" "$2" "$(date +%s)" \
-      "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
-      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
-      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
-  )
-}
-castoff_json() { # TEXT within the quotes of a JSON string, as far as there is room
-  local LC_ALL=C castoff_text
-  castoff_text=${1:0:400}
-  castoff_text=${castoff_text//[[:cntrl:]]/ }
-  castoff_text=${castoff_text//\\/\\\\}
-  printf %s "${castoff_text//\"/\\\"}"
 }
 castoff_finish() { # CODE COMMAND: the last that this script does
   # A child that a signal ends as it begins still has this script's traps.
   if [[ $BASHPID != "$$" ]]; then builtin exit "$1"; fi
   set +e
-  castoff_use_own_words
-  castoff_do "${castoff_at_exit[@]}"
+#if setup
+  castoff_unset_user_functions
+#endif
+#ifdef castoff_scheduler_finish
+  castoff_scheduler_finish
+#endif
+#if secrets
+  castoff_remove_secrets
+#endif
+#if stage
+  castoff_unstage 1
+#endif
+#if setup
   castoff_report_setup "$1" "$2"
+#endif
   castoff_record_ending "$castoff_ending" "$1"
   if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or jobs that wait for it would begin
   return "$1"
 }
-castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather than in its place
-  local castoff_theirs
-  castoff_theirs=$(trap -p EXIT)
-  if [[ $castoff_theirs == *'castoff_finish $?'* ]]; then return 0; fi
-  builtin eval "castoff_theirs=(${castoff_theirs#trap -- })" # the command, and EXIT
-  trap 'castoff_finish $? "$BASH_COMMAND"'$'\n'"${castoff_theirs[0]-}" EXIT
+castoff_record_ending() { # ENDING CODE
+  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
+  (
+    umask 077
+#if setup
+    printf '{"ending": "%s", "code": %s, "time": %s%s}\n' "$1" "$2" "$(date +%s)" \
+      "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
+#else
+    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
+#endif
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+  )
 }
-castoff_write() { # FILE [VALUE...]: a program for the nodes, which begins with these values
+#if !here | torchrun | stage | container
+# --- Programs of the nodes ------------------------------------------------------------------------
+castoff_write() { # FILE [VALUE...]: standard input as a program for the nodes, which begins with these values
   local castoff_name
   {
     printf '%s\n' '#!/bin/sh' 'set -u' 'exec 9<&- # castoff_read has opened it'
     for castoff_name in "${@:2}"; do
       printf '%s=%s\n' "$castoff_name" "$(castoff_quoted "${!castoff_name-}")"
     done
-    "castoff_text_${1%.sh}"
+    cat
   } >"$CASTOFF_ATTEMPT_DIR/$1"
   chmod 700 "$CASTOFF_ATTEMPT_DIR/$1"
 }
@@ -137,6 +151,19 @@ castoff_quoted() { # WORD...: as sh reads them
   local castoff_word castoff_tick="'\\''"
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
-readonly -f castoff_do castoff_begin castoff_find_run_directory castoff_check_run_directory
-readonly -f castoff_count_attempts castoff_begin_records
-readonly -f castoff_record_ending castoff_json castoff_finish castoff_keep_exit castoff_write castoff_quoted
+# What runs on a node is opened once, and run by what was looked at: nobody can put theirs in its place meanwhile.
+# A node that does not share the run directory could only say that a file is not there.
+castoff_read='[ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must'\
+' lie where all nodes see it; castoff submit --runs-dir names another folder" >&2; exit 126; };'\
+' exec 9<"$0" && [ -O /proc/self/fd/9 ] && case $(ls -lnL /proc/self/fd/9) in'\
+' -????-??-*) exec /bin/sh -c ". /proc/self/fd/9" "$0" "$@" ;; esac;'\
+' echo "castoff: others may have written $0 on $(hostname), so it is not run" >&2; exit 126'
+#if here
+castoff_run_checked=(/bin/sh -c "$castoff_read")
+#elif survives
+# On an exit code alone this starter would let the other ranks run on.
+castoff_run_checked=(/bin/sh -c "${castoff_read//exit 126/kill -s KILL \$\$}")
+#else
+castoff_run_checked=(/bin/sh -c "${castoff_read//exit 126/exit 1}")
+#endif
+#endif

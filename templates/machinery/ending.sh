@@ -1,32 +1,48 @@
 # --- How it ended ---------------------------------------------------------------------------------
-castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
 castoff_end() { # the first failure and the program's own word decide; a starter's exit code may be a victim's
   set +e # a message that a full disk does not take must not become the job's code
-  castoff_use_own_words
-  castoff_do "${castoff_at_end[@]}"
+#if setup
+  castoff_unset_user_functions
+#endif
+#if nodes
+  if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi # the starter's says only that it was ended
+#endif
+#if stage
+  castoff_unstage "$castoff_code"
+#endif
   castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
   castoff_late= # whether it is the walltime that ends this job
   if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
+#if mpiexec
   if ((castoff_code != 0)) && [[ -z $castoff_terminated && ! -e $CASTOFF_FAILURE_FILE ]]; then
-    castoff_do "${castoff_at_lone_failure[@]}"
+    castoff_on_starter_failure
   fi
+#endif
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
     castoff_code=$(castoff_field code)
-    castoff_do "${castoff_at_failure[@]}"
+#if !here
+    castoff_show_failure
+#endif
     exit "${castoff_code:-1}"
   fi
   if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
-    if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
-      castoff_ending=again
-      exit 75
+    castoff_ending=again
+    if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # else castoff stop asked for it; castoff resubmit lets it go on
+#if requeue | copy
+      castoff_start_again
+#endif
+#if chain
+      castoff_continue_chain
+#endif
+      castoff_ending=walltime # nobody starts it again
     fi
-    castoff_do "${castoff_at_again[@]}"
-    castoff_ending=walltime
-    exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
+    exit 75 # EX_TEMPFAIL: it can go on
   fi
+#if !here
   if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
-    castoff_do "${castoff_at_success[@]}"
+    castoff_check_success
   fi
+#endif
   if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
     castoff_ending='done'
     exit 0
@@ -38,4 +54,55 @@ castoff_end() { # the first failure and the program's own word decide; a starter
   fi
   exit "$castoff_code"
 }
-readonly -f castoff_field castoff_end
+castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
+#if requeue | copy
+# --- Started again after it stopped early ---------------------------------------------------------
+castoff_start_again() {
+  if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT < castoff_requeue_max)); then
+    castoff_record_ending again "${castoff_again_code:-0}" # before anything ends this job
+    if castoff_scheduler_requeue; then
+      castoff_ending=again
+      exit "${castoff_again_code:-0}"
+    fi
+    if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop was here meanwhile
+      castoff_ending=again
+      exit 75
+    fi
+    echo "castoff: stopped early, but could not be started again" >&2
+  else
+    echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
+  fi
+}
+#endif
+#if chain
+# --- A chain: jobs that go on one after the other, submitted beforehand ---------------------------
+castoff_check_chain() {
+  local castoff_before castoff_last castoff_why=
+  if ((!${CASTOFF_CHAIN:-0})); then return 0; fi
+  # A later job of the chain: the one before did not exit with 0.
+  castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
+  castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
+    castoff_why="the run was asked to stop; castoff resubmit starts it again"
+  elif ((CASTOFF_ATTEMPT == CASTOFF_FIRST_ATTEMPT)); then
+    castoff_why="the job before it never began"
+  elif [[ ! $castoff_last =~ ^(again|walltime|)$ ]]; then # a job that was killed leaves no ending
+    castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: $castoff_last"
+  fi
+  if [[ -n $castoff_why ]]; then
+    echo "castoff: job $CASTOFF_CHAIN of the chain does not begin: $castoff_why"
+    exit 0 # so that those that would follow are no longer due
+  fi
+}
+castoff_continue_chain() {
+  if ((${CASTOFF_CHAIN:-$castoff_requeue_max} < castoff_requeue_max)); then
+    castoff_ending=again
+    exit 75 # not 0: then the chain's next job is due
+  fi
+  if [[ -n ${CASTOFF_CHAIN:-} ]]; then
+    echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
+  else
+    echo "castoff: stopped early, and no chain follows: castoff submit sends one" >&2
+  fi
+}
+#endif

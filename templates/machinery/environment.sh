@@ -1,22 +1,89 @@
 # --- Environment ----------------------------------------------------------------------------------
-castoff_forget() { # what a parent's ranks were told, and setup's functions that are named as what we call
-  castoff_use_own_words
+castoff_clear_stale_env() { # what a launcher told a parent's ranks; not what people set for a launcher to read
+#if setup
+  castoff_unset_user_functions
   castoff_keep_exit
   castoff_listen # again: setup may have traps of its own
+#endif
   set +C # we write over files of ours
-  unset -v "${castoff_stale[@]}"
-  castoff_forget_other_schedulers
+  unset -v CASTOFF_{STARTER,RANK,DEVICE} MASTER_{ADDR,PORT} RANK WORLD_SIZE NODE_RANK ROLE_NAME \
+    {LOCAL,GROUP,ROLE}_{RANK,WORLD_SIZE} TORCHELASTIC_{RUN_ID,RESTART_COUNT,MAX_RESTARTS,USE_AGENT_STORE} \
+    TORCHELASTIC_{ERROR_FILE,SIGNALS_TO_HANDLE} PMI_{RANK,SIZE,FD,PORT,ID,JOBID,SPAWNED,HOSTNAME} "${!PMI_LOCAL_@}" \
+    "${!PMI_CONTROL_@}" "${!PMI_UNIVERSE_@}" "${!PMI_SHARED_@}" "${!PMI_APP_@}" PMIX_{RANK,ID,NAMESPACE,HOSTNAME} \
+    "${!PMIX_LOCAL_@}" "${!PMIX_SERVER_@}" "${!OMPI_COMM_WORLD_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!HYDRA_BSTRAP_@}" \
+    I_MPI_HYDRA_UUID PALS_{RANKID,NODEID,SIZE,APID} "${!PALS_LOCAL_@}" "${!JSM_NAMESPACE_@}" "${!FLUX_TASK_@}" \
+    FLUX_JOB_{SIZE,NNODES} SLURM_{PROCID,LOCALID,NODEID,GTIDS,STEPID} "${!SLURM_STEP_@}" "${!SLURM_LAUNCH_@}" \
+    "${!SLURM_SRUN_COMM_@}"
+#ifdef castoff_scheduler_clear_env
+  castoff_scheduler_clear_env
+#endif
   export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 }
-castoff_use_own_words() { # functions of setup's or of the environment are not what we mean by these
+castoff_unset_user_functions() { # functions of setup's or of the environment are not what we mean by these
   POSIXLY_CORRECT=1 # so that unset is bash's own
-  unset -f builtin shopt unset
-  unset -v POSIXLY_CORRECT
+  unset -f builtin shopt unset && unset -v POSIXLY_CORRECT
   shopt -u inherit_errexit 2>/dev/null || ((1)) # which bash before 5.2 keeps of that
-  unset -f awk bash break cat cd chmod cksum cmp command compgen continue cp date declare disown echo env \
-    eval exec exit export false find getent grep head hostname id kill local mkdir mv printf qdel qsub read \
-    readonly return scontrol sed set shift sleep sort squeue stat tail timeout trap true umask wait wc : \
-    .
-  unset -f df ls mktemp rm rmdir sh sha256sum tar tr unzip # of programs for the nodes, where sh is bash
+  unset -f awk bash break cat cd chmod cksum cmp command compgen continue cp date declare df disown echo env eval exec \
+    exit export false find getent grep head hostname id kill local ls mkdir mktemp mv printf qdel qsub read readonly \
+    return rm rmdir scontrol sed set sh sha256sum shift sleep sort squeue stat tail tar timeout tr trap true umask \
+    unzip wait wc : . # programs of the nodes call some of them, where sh is bash
 }
-readonly -f castoff_forget castoff_use_own_words
+#if inherit
+castoff_inherit() { # NAME...: the environment but for these variables is dropped
+  local castoff_name castoff_kept_names=" $* "
+  while read -r castoff_name; do
+    case $castoff_name in
+      CASTOFF_* | HOME | LANG | LOGNAME | PATH | PWD | SHELL | TERM | TMPDIR | USER) ;;
+      *)
+        if [[ $castoff_kept_names != *" $castoff_name "* ]]; then
+          unset -v "$castoff_name" 2>/dev/null || true # some are read-only
+        fi
+        ;;
+    esac
+  done < <(compgen -e)
+  while read -r _ _ castoff_name; do # functions, too
+    unset -f "$castoff_name" 2>/dev/null || true # ours are read-only
+  done < <(declare -Fx)
+}
+#endif
+#if secrets
+# --- env_from: variables that the script does not hold ---------------------------------------------
+castoff_hidden= # what castoff submit has written of them
+castoff_read_secrets() { # as this job begins, from what was looked at: nothing reads that file later
+  if [[ ! -e $CASTOFF_RUN_DIR/secrets.sh ]]; then return 0; fi
+  exec 9<"$CASTOFF_RUN_DIR/secrets.sh"
+  if [[ ! -O /dev/fd/9 ]] || (("8#$(stat --dereference --format %a /dev/fd/9)" & 8#22)); then
+    echo "castoff: $CASTOFF_RUN_DIR/secrets.sh may be somebody else's, so it is not read" >&2
+    exit 1
+  fi
+  castoff_hidden=$(cat <&9)
+  exec 9<&-
+}
+castoff_need() { # NAME of a variable that env_from asks for
+  eval "$castoff_hidden"
+  if [[ -z ${!1+set} ]]; then
+    echo "castoff: env_from names $1, but it is not set; ${castoff_scheduler_advice/NAME/$1}" >&2
+    exit 1
+  fi
+  export "${1?}"
+}
+castoff_remove_secrets() { # once nothing of the run needs them; castoff resubmit writes them anew
+  local castoff_member
+  # What was told to end, or wants to go on, a scheduler may start again; castoff status knows more.
+  if [[ ! -e $CASTOFF_RUN_DIR/stop && (-n $castoff_terminated || ! $castoff_ending =~ ^(done|failed)$) ]]; then
+    return 0
+  fi
+  for ((castoff_member = 0; castoff_member < CASTOFF_ARRAY_COUNT; castoff_member++)); do
+    if ((castoff_member != CASTOFF_ARRAY_INDEX)) && ! castoff_is_over "$castoff_member"; then return 0; fi
+  done
+  rm -f -- "$CASTOFF_RUN_DIR/secrets.sh"
+}
+castoff_is_over() { # MEMBER, since it was submitted last
+  local castoff_attempt=0 castoff_file
+  while [[ -e $CASTOFF_RUN_DIR/attempts/$1.$((castoff_attempt + 1)) ]]; do
+    castoff_attempt=$((castoff_attempt + 1))
+  done
+  castoff_file=$CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt/ending.json
+  [[ $castoff_file -nt $CASTOFF_RUN_DIR/secrets.sh ]] && ! grep -q '"again"' "$castoff_file"
+}
+#endif

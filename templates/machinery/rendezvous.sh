@@ -1,27 +1,69 @@
 # --- Rendezvous: where the ranks meet -------------------------------------------------------------
 castoff_rendezvous() { # [SUFFIX of the hosts' names]
-  local castoff_count castoff_plural=s
-  castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
+  local castoff_count castoff_sum
+  castoff_scheduler_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
   castoff_count=$(wc -l <"$CASTOFF_ATTEMPT_DIR/hosts")
   if ((castoff_count != castoff_nodes)); then
-    if ((castoff_nodes == 1)); then castoff_plural=; fi
-    echo "castoff: this script is for $castoff_nodes host$castoff_plural, but the job has $((castoff_count)):" >&2
+#if nodes
+    echo "castoff: this script is for $castoff_nodes hosts, but the job has $((castoff_count)):" >&2
+#else
+    echo "castoff: this script is for 1 host, but the job has $((castoff_count)):" >&2
+#endif
     cat "$CASTOFF_ATTEMPT_DIR/hosts" >&2
     echo "castoff: render it anew with --nodes $((castoff_count))" >&2
     exit 1
   fi
+#if nodes
   export MASTER_ADDR MASTER_PORT
   castoff_choose_address "${1-}"
-  castoff_choose_port
-}
-castoff_choose_port() {
-  local castoff_sum
+#else
+  export MASTER_ADDR=127.0.0.1 MASTER_PORT # all ranks are on this host
+#endif
   castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
   MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
   for _ in {1..50}; do # a port that takes a connection is somebody else's
-    # shellcheck disable=SC2016 # the inner bash reads the address itself; -p keeps it off BASH_ENV
-    timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
+    timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break # -p keeps BASH_ENV out
     MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
   done
 }
-readonly -f castoff_rendezvous castoff_choose_port
+#if nodes
+castoff_choose_address() { # SUFFIX. The host of rank 0, by a name that resolves here; rank.sh asks the other hosts
+  local castoff_name castoff_short
+#ifdef castoff_starter_host_of_rank_0
+  castoff_meeting_host=$(castoff_starter_host_of_rank_0)
+#else
+  castoff_meeting_host=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/hosts")
+#endif
+  castoff_short=${castoff_meeting_host%%.*}
+  castoff_meeting_names=$castoff_meeting_host MASTER_ADDR=$castoff_meeting_host
+  if [[ $castoff_meeting_host =~ ^[0-9.]+$|: ]]; then return; fi # an address
+  MASTER_ADDR=$castoff_short$1
+  castoff_meeting_names=$(
+    {
+      printf '%s\n' "$MASTER_ADDR" "$castoff_short" "$castoff_meeting_host"
+      castoff_other_names
+    } | awk '!seen[$0]++'
+  )
+  for castoff_name in $castoff_meeting_names; do
+    if castoff_resolves "$castoff_name"; then
+      MASTER_ADDR=$castoff_name
+      break
+    fi
+  done
+}
+castoff_resolves() { # NAME. getent says 2 where nobody knows it; without getent nobody has said no
+  local castoff_said=0
+  timeout 5 getent ahosts "$1" >/dev/null 2>&1 || castoff_said=$?
+  ((castoff_said != 2 && castoff_said != 124))
+}
+castoff_other_names() { # its full name and its addresses, but those that mean whichever host asks
+  local castoff_here
+  castoff_here=$(hostname)
+  {
+    timeout 5 getent ahosts "$castoff_meeting_host" || timeout 5 getent ahosts "$castoff_short" || true
+    if [[ ${castoff_here%%.*} == "$castoff_short" ]]; then hostname -I || true; fi
+  } 2>/dev/null | awk '{
+    for (i = 1; i <= NF; i++) if ($i ~ /[.:]/ && $i !~ /^(127\.|::1$|fe80:|localhost)/) print $i
+  }'
+}
+#endif

@@ -1,5 +1,6 @@
+#if setup
 # --- Setup ----------------------------------------------------------------------------------------
-castoff_in_setup='' castoff_returned='' castoff_failed='' castoff_failed_in=() castoff_failed_at=()
+castoff_in_setup='' castoff_reason='' castoff_returned='' castoff_failed='' castoff_failed_in=() castoff_failed_at=()
 castoff_setup() { # up to castoff_setup_over, the line that ends the job is reported
   castoff_in_setup=1
   trap 'castoff_returned="$? $BASH_COMMAND"' RETURN
@@ -16,7 +17,7 @@ castoff_fails() { # CODE COMMAND: whether that ends the job
   castoff_failed=$2 castoff_failed_in=("${BASH_SOURCE[@]:1}") castoff_failed_at=("${BASH_LINENO[@]}")
 }
 castoff_setup_over() {
-  castoff_use_own_words
+  castoff_unset_user_functions
   trap - DEBUG ERR RETURN
   set +ET -euo pipefail
   castoff_in_setup=
@@ -39,4 +40,28 @@ castoff_report_setup() { # CODE COMMAND, as this script ends: which line of setu
   fi
   echo "castoff: $castoff_reason" >&2
 }
-readonly -f castoff_setup castoff_fails castoff_setup_over castoff_report_setup
+castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather than in its place
+  local castoff_theirs
+  castoff_theirs=$(trap -p EXIT)
+  if [[ $castoff_theirs == *'castoff_finish $?'* ]]; then return 0; fi
+  builtin eval "castoff_theirs=(${castoff_theirs#trap -- })" # the command, and EXIT
+  trap 'castoff_finish $? "$BASH_COMMAND"'$'\n'"${castoff_theirs[0]-}" EXIT
+}
+castoff_json() { # TEXT within the quotes of a JSON string, as far as there is room
+  local LC_ALL=C castoff_text
+  castoff_text=${1:0:400}
+  castoff_text=${castoff_text//[[:cntrl:]]/ }
+  castoff_text=${castoff_text//\\/\\\\}
+  printf %s "${castoff_text//\"/\\\"}"
+}
+#endif
+#if snapshot
+castoff_snapshot() {
+  export CASTOFF_SUBMIT_DIR=$castoff_submit_dir
+  export CASTOFF_CODE_DIR=$CASTOFF_RUN_DIR/code.workdir # the same folder in the copy of the code
+  if [[ ! -e $CASTOFF_RUN_DIR/code.json ]]; then # castoff submit writes it
+    echo "castoff: nobody took a snapshot for this script: the ranks run the code in $PWD as it is now" >&2
+    CASTOFF_CODE_DIR=$castoff_submit_dir
+  fi
+}
+#endif

@@ -1,49 +1,121 @@
 # --- Start of the ranks ---------------------------------------------------------------------------
 castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
+  castoff_check_run_dir
   castoff_command=() castoff_flags=()
   while [[ $1 != "$castoff_rank" ]]; do
     castoff_command+=("$1")
     shift
   done
-  castoff_place
-  castoff_do "${castoff_at_start[@]}"
+#if torchrun
+#ifdef castoff_starter_name_hosts
+  castoff_starter_name_hosts hostfile 1 "$castoff_nodes"
+#endif
+  castoff_write_torchrun_rank
+#else
+#ifdef castoff_starter_place
+  castoff_starter_place
+#endif
+#endif
+#ifdef castoff_starter_export
+  castoff_starter_export
+#endif
+#ifdef castoff_runtime_flags
+  castoff_runtime_flags
+#endif
+#if nodes
+  : >"$CASTOFF_ATTEMPT_DIR/starting" || true # the first rank removes it
+#endif
   castoff_write_rank
+#if per_rank_logs
+  castoff_first_log=rank-00000.log
+#else
+  castoff_first_log=node-00000.log
+#endif
   : >"$CASTOFF_LOG_DIR/$castoff_first_log"
-  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_look[@]}" "$@" &
+  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
   castoff_starter=$!
-  # The others' logs are beside it.
-  tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/$castoff_first_log" &
+  tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it
   castoff_tail=$!
-  castoff_do "${castoff_beside[@]}"
+#if timer
+  castoff_start_timer
+#endif
+#if survives
+  castoff_watch_failure
+#endif
+#if nodes
+  castoff_watch_start
+#endif
   castoff_wait
-  castoff_do "${castoff_at_over[@]}"
+#if timer
+  castoff_end_timer
+#endif
+#if survives
+  builtin kill -s KILL "$castoff_watcher" 2>/dev/null || true
+#endif
+#if nodes
+  builtin kill -s KILL "$castoff_start_watcher" 2>/dev/null || true
+#endif
   builtin wait "$castoff_tail" || true
 }
+#if survives | nodes
 castoff_end_starter() { # what watches beside it does so, and never reads anything from 9
   builtin kill -s TERM "$castoff_starter" 2>/dev/null || true
   read -r -t 6 -u 9 _ || true
   builtin kill -s KILL "$castoff_starter" 2>/dev/null || true
 }
+#endif
+#if survives
+castoff_watch_failure() {
+  ( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
+    exec 9<> <(:) # never says anything
+    until [[ -s $CASTOFF_FAILURE_FILE ]]; do
+      builtin kill -0 "$castoff_starter" 2>/dev/null || exit 0
+      read -r -t 2 -u 9 _ || true
+    done
+    read -r -t 4 -u 9 _ || true
+    builtin kill -0 "$castoff_starter" 2>/dev/null || exit 0
+    echo "castoff: a rank has failed and $castoff_starter_name lets the others go on, so they are ended" >&2
+    castoff_end_starter
+  ) &
+  castoff_watcher=$!
+  disown "$castoff_watcher"
+}
+#endif
 castoff_show_failure() {
   local castoff_log castoff_who
-  castoff_log=$(castoff_field log)
-  castoff_who="rank $(castoff_field rank)"
-  if [[ $castoff_who == "rank null" ]]; then castoff_who=$castoff_last_to_end; fi
+  castoff_log=$(castoff_field log) castoff_who="rank $(castoff_field rank)"
+#if torchrun
+  if [[ $castoff_who == "rank null" ]]; then castoff_who=torchrun; fi
+#endif
   echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
     "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
   if [[ $castoff_log != "$castoff_first_log" ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
 }
-castoff_ended_well() { [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; } # or deleted
 castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well
-  for _ in {1..10}; do # it may have run on another host
-    if castoff_ended_well; then return; fi
+  for _ in {1..10}; do # it may have run on another host; and the run may have been deleted meanwhile
+    if [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; then return; fi
     sleep 1
   done
-  if ! castoff_ended_well; then
-    echo "castoff: $castoff_starter_name exited with 0, but $castoff_last_to_end did not end: its node was lost" >&2
-    castoff_terminated=1
+#if torchrun
+  echo "castoff: $castoff_starter_name exited with 0, but torchrun did not end: its node was lost" >&2
+#else
+  echo "castoff: $castoff_starter_name exited with 0, but rank 0 did not end: its node was lost" >&2
+#endif
+  castoff_terminated=1
+}
+#if mpiexec
+castoff_on_starter_failure() { # where it failed, and no rank did: whether it is the site's own
+  local castoff_found
+  case $(timeout 10 "${castoff_command[0]}" --version 2>&1 </dev/null || true) in
+    *"Open MPI"* | *OpenRTE* | *PRTE*) castoff_found=openmpi ;;
+    *"Intel(R) MPI"*) castoff_found=intelmpi ;;
+    *HYDRA*) castoff_found=hydra ;;
+    *) castoff_found=$castoff_starter_name ;;
+  esac
+  if [[ $castoff_found != "$castoff_starter_name" ]]; then
+    echo "castoff: this job's starter is $(command -v "${castoff_command[0]}"), which is $castoff_found," \
+      "and the site's is $castoff_starter_name. Have setup put the site's own first on PATH (module load)," \
+      "or set the profile's starter to $castoff_found" >&2
   fi
 }
-castoff_at_failure+=(castoff_show_failure)
-castoff_at_success+=(castoff_check_success)
-readonly -f castoff_start castoff_end_starter castoff_show_failure castoff_ended_well castoff_check_success
+#endif

@@ -33,6 +33,7 @@ class Flux(QueuedScheduler):
     starters = ("flux",)
     dialect = directives.DIALECT
     starts_again = False
+    tells_end_time = True
     interactive = "flux alloc"
     submits_with = ("flux", "batch")
     unfit: ClassVar[Mapping[str, str]] = {

@@ -51,6 +51,7 @@ class Slurm(QueuedScheduler):
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     warns = True
+    tells_end_time = True
     counts_cpus = True
     plain_ids = True
     unreached = re.compile(r"connect failure|connection refused", re.IGNORECASE)

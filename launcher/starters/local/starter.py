@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
-from launcher.ranks import STALE_VARIABLES
+from launcher.ranks import is_stale
 from launcher.ranks.visible import within
 from launcher.starters.local.ports import free_port, is_free
 from launcher.starters.local.processes import allowed_cores, on_cores
@@ -144,8 +144,7 @@ def _meeting_port(request: StartRequest) -> int:
 def rank_environment(request: StartRequest, local: int, port: int, cores: int) -> dict[str, str]:
     """The whole environment of this host's rank `local`; `cores`: how many it has."""
     rank = request.first_rank + local
-    stale = set(STALE_VARIABLES)
-    environment = {name: value for name, value in request.environment.items() if name not in stale}
+    environment = {name: value for name, value in request.environment.items() if not is_stale(name)}
     environment.update(
         RANK=str(rank),
         LOCAL_RANK=str(local),

@@ -30,7 +30,7 @@ command: [./run.sh, --config, settings.yaml, none.yaml]
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project with all that can be somebody else's."""
-    for name in ("env/bin/python", "ours/blocks/watch.sh", "env.sh", "run.sh", "settings.yaml"):
+    for name in ("env/bin/python", "ours/blocks/start.sh", "env.sh", "run.sh", "settings.yaml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o755)
@@ -62,7 +62,7 @@ def test_nothing(castoff: Castoff, project: Path) -> None:
     [
         ("job file", "job.yaml"),
         ("job's python", "env/bin"),
-        ("templates", "ours/blocks/watch.sh"),
+        ("templates", "ours/blocks/start.sh"),
         ("setup's file", "env.sh"),
         ("program", "run.sh"),
         ("program's file", "settings.yaml"),

@@ -70,7 +70,8 @@ def test_between_a_requeue_and_its_start(jobs: LocalJobs) -> None:
     blocks = jobs.folder / "own" / "blocks"
     blocks.mkdir(parents=True)
     (blocks / "ending.sh").write_text(
-        'castoff_end() {\ncastoff_record_ending again 0\ncastoff_requeue\n: >"$CASTOFF_RUN_DIR/stop"\n'
+        "castoff_end() {\ncastoff_record_ending again 0\ncastoff_scheduler_requeue\n"
+        ': >"$CASTOFF_RUN_DIR/stop"\n'
         "castoff_ending=again\nexit 0\n}\n"
     )
     run = jobs.submit("--set", "requeue.max=3", "--set", "templates=own", sh="echo here")

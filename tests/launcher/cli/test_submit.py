@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.planning.render import template_folder
 from launcher.runs.run import Run
 from tests.cases import others_long
 from tests.command_line import NO_BYTECODE
@@ -86,10 +87,9 @@ class TestRunDirectory:
 
     def test_templates_stay_found(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
         (tmp_path / "mine" / "blocks").mkdir(parents=True)
-        (tmp_path / "mine" / "blocks" / "first_attempt.sh").write_text("# no use\n")
-        (tmp_path / "mine" / "blocks" / "no_deadline.sh").write_text(
-            "castoff_set_deadline() { :; }\n# mine\n"
-        )
+        (tmp_path / "mine" / "blocks" / "rendezvous.sh").write_text("# no use\n")
+        stopping = (template_folder() / "machinery" / "stopping.sh").read_text()
+        (tmp_path / "mine" / "blocks" / "stopping.sh").write_text(f"{stopping}# mine\n")
         jobs.job("templates: mine\ncommand: [true]\n")
         run = jobs.submit("job.yaml")
         again = castoff("render", run.path / "job.yaml", "--site", "local", cwd="/")

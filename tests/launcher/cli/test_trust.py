@@ -102,7 +102,7 @@ def test_a_profile_of_the_user_s_own(castoff: Castoff, fresh_home: Path) -> None
 @pytest.mark.usefixtures("shared_group")
 def test_templates(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: [true]\ntemplates: ours\n")
-    (block := tmp_path / "ours" / "blocks" / "secrets.sh").parent.mkdir(parents=True)
+    (block := tmp_path / "ours" / "blocks" / "environment.sh").parent.mkdir(parents=True)
     block.touch()
     (head := tmp_path / "ours" / "slurm.sh.j2").write_text('{% extends "castoff/slurm.sh.j2" %}\n')
     words = ["render", "job.yaml", "--site", "slurm"]

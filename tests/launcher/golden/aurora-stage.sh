@@ -11,19 +11,14 @@
 #PBS -k doe
 
 # causets on aurora: 24 ranks, 12 on each of 2 nodes.
+# each rank: 8 cores and 1 of 12 devices; 6 of 102 cores per node unused
 # 12 ranks per node: the node has 12 devices
 # OMP_NUM_THREADS=8: a rank's cores
-POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
-unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
-set -euo pipefail
-# First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
-if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }
-    END { while (last && ++i <= NR) print (i > last ? line[i] : "") }' <"$0") ||
-  [[ $castoff_below != *$'\ncastoff_loaded=1' ]]; then
-  echo "castoff: the functions at the end of $0 cannot be read: is all of it there?" >&2
-  exit 1
-fi
-eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
+# castoff's functions first: they stand below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
 castoff_nodes=2 castoff_ranks=24 castoff_ranks_per_node=12 castoff_full_nodes=2 castoff_start_timeout=600
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
@@ -37,7 +32,7 @@ module load frameworks
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_forget # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's ranks were told must not reach ours
 export ZE_FLAT_DEVICE_HIERARCHY=FLAT
 export CCL_PROCESS_LAUNCHER=pmix
 export CCL_ATL_TRANSPORT=mpi
@@ -61,4 +56,4 @@ castoff_start mpiexec -n 24 --ppn 12 \
   "$castoff_rank" \
   python -m trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
-# === castoff for pbs and pals, nodes, walltime, devices, stage: nothing below is about this job ===
+# === castoff for pbs and pals: nothing below is about this job ===

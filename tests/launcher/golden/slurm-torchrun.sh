@@ -14,18 +14,13 @@
 #SBATCH --export=NIL
 
 # causets on slurm: 8 ranks, 4 on each of 2 nodes, started by torchrun.
+# each rank: 8 cores and all devices of its node in sight
 # OMP_NUM_THREADS=8: a rank's cores
-POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
-unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
-set -euo pipefail
-# First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
-if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }
-    END { while (last && ++i <= NR) print (i > last ? line[i] : "") }' <"$0") ||
-  [[ $castoff_below != *$'\ncastoff_loaded=1' ]]; then
-  echo "castoff: the functions at the end of $0 cannot be read: is all of it there?" >&2
-  exit 1
-fi
-eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
+# castoff's functions first: they stand below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
 castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_start_timeout=600
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
@@ -38,7 +33,7 @@ module load python
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_forget # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's ranks were told must not reach ours
 export OMP_NUM_THREADS=8
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
@@ -48,4 +43,4 @@ castoff_start srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 -
   "$castoff_rank" \
   python -m trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
-# === castoff for slurm and srun, nodes, torchrun: nothing below is about this job ===
+# === castoff for slurm and srun: nothing below is about this job ===

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.errors import CastoffError
-from launcher.planning.render import template_folder
 from launcher.ranks.hostlist import MAX_HOSTS, HostlistError, expand, read_nodefile, short_name
+from tests.launcher.scripts.machine import part
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_nodefile_counts_a_host_once_whatever_it_is_called(text: str, hosts: lis
 
 
 def test_scripts_read_nodefiles_as_ranks_do(tmp_path: Path) -> None:
-    part = (template_folder() / "machinery" / "pbs" / "scheduler.sh").read_text()
+    script = part("schedulers/pbs")
     for number, (text, _) in enumerate(NODEFILES):
         (tmp_path / str(number)).write_text(text)
-    script = f"{part}\nfor PBS_NODEFILE; do castoff_hosts; echo; done"
+    script += "\nfor PBS_NODEFILE; do castoff_scheduler_hosts; echo; done"
     files = [str(tmp_path / str(number)) for number in range(len(NODEFILES))]
     found = subprocess.run(["bash", "-c", script, "-", *files], capture_output=True, text=True, check=True)
     assert found.stdout.split("\n\n")[:-1] == ["\n".join(hosts) for _, hosts in NODEFILES]

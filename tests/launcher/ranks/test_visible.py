@@ -43,7 +43,7 @@ def test_a_device_counts_within_what_a_rank_sees(
 
 @pytest.mark.parametrize(("masks", "index", "found"), CASES)
 def test_scripts_count_alike(masks: dict[str, str], index: int, found: int | None) -> None:
-    part = (template_folder() / "machinery" / "nodes" / "device.sh").read_text()
+    part = (template_folder() / "machinery" / "device.sh").read_text()
     script = 'castoff_refuse() { echo "$*" >&2; exit 1; }\nset -u\n' + part + 'echo "$CASTOFF_DEVICE"'
     clean = {name: value for name, value in os.environ.items() if name not in MASKS}
     told = {**clean, **masks, "RANK": "7", "LOCAL_RANK": str(index), "castoff_device_step": "1"}

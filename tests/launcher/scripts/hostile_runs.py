@@ -14,7 +14,6 @@ import yaml
 from launcher import JobSpec, Plan, Site
 from launcher.config.site import Search
 from launcher.errors import CastoffError
-from launcher.planning.render import template_folder
 from launcher.runs.drafts import new_run
 from launcher.runs.env_from import secrets
 from launcher.runs.records import write_file
@@ -27,11 +26,10 @@ from .hostile_cluster import write_stand_ins, write_starter, write_the_program, 
 from .hostile_jobs import FLAGS, STARTERS, WRITERS, Case, Fields
 from .hostile_surroundings import write_source
 from .hostile_text import HERE
+from .machine import FOLDER
 
 RUN_DIR = "/runs/it's $(canary)"
 """The run directory in what `castoff submit --dry-run` shows, once somebody fills it in."""
-
-MACHINERY = template_folder() / "machinery"
 
 _HEAD = '{% extends "castoff/head.sh.j2" %}{% block about %}{{ super() }}# {{ plan.ranks }}\n{% endblock %}'
 
@@ -107,7 +105,7 @@ class Trial:
             templates = self.here / "job" / self.fields["templates"]
             (templates / "blocks").mkdir(parents=True)
             (templates / "head.sh.j2").write_text(_HEAD)
-            (templates / "blocks" / "waiting.sh").write_bytes((MACHINERY / "waiting.sh").read_bytes())
+            (templates / "blocks" / "stopping.sh").write_bytes((FOLDER / "stopping.sh").read_bytes())
         try:
             self.spec = self._load()
             self.site = self._site()

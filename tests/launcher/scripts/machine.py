@@ -7,15 +7,26 @@ import subprocess
 from pathlib import Path
 
 from launcher import Plan, render
-from launcher.planning.machinery import STALE
+from launcher.planning.conditions import Conditions, chosen
+from launcher.planning.machinery import FEATURES
 from launcher.planning.render import template_folder
 from launcher.runs.script import head_of
 
+FOLDER = template_folder() / "machinery"
+
 
 def known_parts() -> set[str]:
-    """The names of all parts of the machinery."""
-    folder = template_folder() / "machinery"
-    return {STALE, *(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.sh"))}
+    """The names of all files of the machinery."""
+    return {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.sh")}
+
+
+def part(name: str, *features: str) -> str:
+    """The lines of a file that a script with these features has, and with every function that it may call."""
+
+    def included(what: str) -> tuple[str, str]:
+        return what, (FOLDER / f"{what}.sh").read_text()
+
+    return chosen(*included(name), Conditions(FEATURES, set(features), None, included))
 
 
 def below(script: str) -> str:

@@ -14,25 +14,44 @@ import pytest
 
 from launcher import CastoffError, render
 from launcher.planning.containers import RUNTIMES
-from launcher.planning.machinery import STALE, machinery, stale
+from launcher.planning.machinery import machinery
 from launcher.planning.render import template_folder
-from launcher.ranks import STALE_VARIABLES
+from launcher.ranks import is_stale
+from launcher.ranks.environment import STALE_NAMES, STALE_PREFIXES
 from launcher.runs.script import MARK, directives_of, head_of, scheduler_in
 from tests.cases import others_long
 
 from .conftest import Benches
 from .examples import EXAMPLES
 from .harness import Bench
-from .machine import below, inner, known_parts
+from .machine import FOLDER, below, inner, known_parts, part
 from .test_rendering import rendered
 from .test_templates import planned, write
 
-FOLDER = template_folder() / "machinery"
 PARTS = sorted(FOLDER.rglob("*.sh"))
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
-CALLED_ELSEWHERE = "SC2329,SC2034,SC2154"
-"""Functions that other parts call, values for other parts, and values of the head."""
+# SC2218: functions are defined below their calls, since the script reads them first. SC2154: what only some
+# jobs have is asked for by "${x+…}". SC2174: the folder above is there. SC2046: names of functions. In what
+# people write, SC1091: it would read what they activate; SC2016: no shell is to read a program's $SCRATCH.
+EXCLUDED = "SC2329,SC2034,SC2218,SC2154,SC2119,SC2120,SC1091,SC2016,SC2046,SC2174"
+
+REQUIRED = {
+    "schedulers": {"locate"},
+    "starters": set[str](),
+    "runtimes": set[str](),
+}
+"""What each scheduler's, starter's and runtime's file defines."""
+
+QUEUED = {"schedulers": {"hosts", "clear_env", "end_time"}, "starters": {"advise"}}
+"""What those for other people's clusters define beside."""
+
+OPTIONAL = {
+    "schedulers": {"begin", "choose_log", "submit_next", "finish", "listen", "requeue", "enforce_walltime"},
+    "starters": {"name_hosts", "place", "export", "host_of_rank_0"},
+    "runtimes": {"flags"},
+}
+"""What is called where it is defined."""
 
 
 def named(path: Path) -> str:
@@ -45,20 +64,23 @@ def shellcheck(shell: str, exclude: str, paths: list[Path]) -> str:
 
 
 class TestParts:
-    def test_shellcheck_finds_nothing(self) -> None:
-        for_nodes = [path for path in PARTS if named(path).startswith("nodes/")]
-        others = [path for path in PARTS if path not in for_nodes]
-        # SC2148: they have no shebang, being parts.
-        assert shellcheck("bash", f"{CALLED_ELSEWHERE},SC2148", others) == ""
-        assert shellcheck("sh", f"{CALLED_ELSEWHERE},SC2148", for_nodes) == ""
+    @pytest.mark.parametrize("kind", REQUIRED)
+    def test_each_defines_what_others_call(self, kind: str) -> None:
+        """The interface: functions of fixed names, as docs/templates.md has them."""
+        allowed = REQUIRED[kind] | QUEUED.get(kind, set()) | OPTIONAL[kind]
+        for path in sorted((FOLDER / kind).iterdir()):
+            text = path.read_text()
+            found = set(re.findall(rf"^castoff_{kind.removesuffix('s')}_(\w+)\(\)", text, re.MULTILINE))
+            required = REQUIRED[kind] | (set() if path.stem == "local" else QUEUED.get(kind, set()))
+            assert required <= found <= allowed, path
+        document = (Path(__file__).parents[3] / "docs" / "templates.md").read_text()
+        assert all(f"`castoff_{kind.removesuffix('s')}_{name}`" in document for name in allowed)
 
-    def test_no_function_can_be_replaced(self) -> None:
+    def test_shared_ones_name_no_scheduler_or_starter(self) -> None:
+        own = {path.stem for path in PARTS if "/" in named(path)}
         for path in PARTS:
-            if not named(path).startswith("nodes/"):
-                text = path.read_text()
-                defined = re.findall(r"^(castoff_\w+)\(\)", text, re.MULTILINE)
-                kept = " ".join(re.findall(r"^readonly -f (.*)$", text, re.MULTILINE)).split()
-                assert kept == defined, path
+            conditions = re.findall(r"^#(?:if|elif) (.*)", path.read_text(), re.MULTILINE)
+            assert not own & set(re.findall(r"[\w-]+", " ".join(conditions))), path
 
     def test_comments_hold_nothing_that_a_shell_would_run(self) -> None:
         """A comment that a quote or a here-document of somebody's swallows is no comment any more."""
@@ -74,20 +96,14 @@ class TestParts:
 
     def test_each_is_used_by_some_job(self) -> None:
         plans = [example.plan() for example in EXAMPLES.values()]
-        used = {name for decided in plans for name in machinery(decided, known_parts()).names}
-        rare = {  # test_containers, test_stage, test_endings and test_going_on_pbs run these
-            *("nodes/buffered_log_of_pyxis", "nodes/containers/libraries", "no_deadline", "stage_summary"),
-            *("pbs/copy_of_member", "stage_nodes_of_pyxis", "nodes/one_a_node", "activate_here"),
-        }
-        assert known_parts() - used <= rare
+        assert known_parts() == {name for decided in plans for name in machinery(decided).names}
 
     @pytest.mark.parametrize("runtime", RUNTIMES)
     def test_a_runtime_is_told_alike_here_and_there(self, runtime: str) -> None:
-        text = (FOLDER / "containers" / f"{runtime}.sh").read_text()
+        text = part(f"runtimes/{runtime}")
         told = RUNTIMES[runtime]  # type: ignore[index]
         script = f'{text}\nprintf %s "${{castoff_unbindable-}}"'
-        preamble = "castoff_at_start=() castoff_at_container=()\n"
-        said = subprocess.check_output(["bash", "-c", preamble + script], text=True)
+        said = subprocess.check_output(["bash", "-c", script], text=True)
         assert said == (told.unbindable if told.binds_run else "")
 
 
@@ -96,8 +112,30 @@ class TestWhole:
         found: dict[str, str] = {}
         for name in EXAMPLES:
             marker, text = head_of(rendered(name)).splitlines()[-1], below(rendered(name))
-            assert found.setdefault(marker, text) == text, name
+            features = re.match(r"(#.*\n)*", text)
+            assert features and found.setdefault(marker + features[0], text) == text, name
         assert len(found) < 0.7 * len(EXAMPLES)
+
+    def test_no_function_can_be_replaced(self) -> None:
+        for name in EXAMPLES:
+            command = ["bash", "-c", f"{below(rendered(name))}\ndeclare -F"]
+            lines = subprocess.check_output(command, text=True).splitlines()
+            assert len(lines) > 10 and all(line.startswith("declare -fr castoff_") for line in lines), name
+
+    def test_every_function_that_is_called_is_there(self) -> None:
+        for name in EXAMPLES:
+            script = rendered(name).replace("\\\n", " ")
+            defined = set(re.findall(r"^ *(castoff_\w+)\(\)", script, re.MULTILINE))
+            called = set(re.findall(r"^ *(?:if |! )*(castoff_\w+)(?: [\"$\w].*)?$", script, re.MULTILINE))
+            assert called <= defined, name
+
+    def test_every_function_that_is_there_is_called(self) -> None:
+        """Or a head calls it, for some jobs."""
+        heads = "".join(path.read_text() for path in template_folder().glob("*.j2"))
+        for name in EXAMPLES:
+            script = rendered(name) + heads
+            for function in set(re.findall(r"^(castoff_\w+)\(\)", script, re.MULTILINE)):
+                assert len(re.findall(rf"\b{function}\b", script)) > 1, (name, function)
 
     def test_shells_parse_all_of_it(self, tmp_path: Path, system_program: Callable[[str, str], Path]) -> None:
         dash = system_program("dash", "dash")
@@ -116,7 +154,8 @@ class TestWhole:
     @pytest.mark.parametrize("part", others_long(["head", "script"], ["head"]))
     def test_shellcheck_finds_nothing(self, part: str, tmp_path: Path) -> None:
         """In every head; in as many whole scripts as have each part of the machinery once."""
-        parts = {name: machinery(example.plan(), known_parts()).names for name, example in EXAMPLES.items()}
+        found = {name: machinery(example.plan()) for name, example in EXAMPLES.items()}
+        parts = {name: {*one.features, *one.parts} for name, one in found.items()}
         seen: set[str] = set()
         paths = []
         for name in sorted(EXAMPLES, key=lambda name: -len(parts[name])):
@@ -127,11 +166,15 @@ class TestWhole:
             path = tmp_path / f"{name}.sh"
             path.write_text(text)
             paths.append(path)
-        # SC2218: functions are defined below their calls, since the script reads them first. SC2154: what
-        # only some jobs have is asked for by "${x+…}". In people's own words, SC1091: it would read what they
-        # activate; SC2016: no shell is to read a program's $SCRATCH.
-        exclude = "SC2329,SC2034,SC2218,SC2154,SC2119,SC2120,SC1091,SC2016"
-        assert shellcheck("bash", exclude, paths) == ""
+        assert shellcheck("bash", EXCLUDED, paths) == ""
+
+    def test_shellcheck_finds_nothing_in_what_nodes_run(self, tmp_path: Path) -> None:
+        """A program once for each way to write it."""
+        texts = {text for name in EXAMPLES for text in inner(rendered(name)).values()}
+        paths = [tmp_path / f"{number}.sh" for number in range(len(texts))]
+        for path, text in zip(paths, sorted(texts), strict=True):
+            path.write_text(f"#!/bin/sh\n{text}")
+        assert shellcheck("sh", EXCLUDED, paths) == ""
 
 
 class TestHead:
@@ -186,7 +229,7 @@ class TestLoader:
         here = bench("srun")
         script = self.script(here)
         lines = script.read_text().splitlines(keepends=True)
-        begin = next(at for at, line in enumerate(lines) if line.startswith("if ! castoff_below="))
+        begin = next(at for at, line in enumerate(lines) if line.startswith("{ POSIXLY_CORRECT="))
         mark = max(at for at, line in enumerate(lines) if line.startswith(MARK))
         for end in (*range(begin + 1, mark + 10), *range(mark + 10, len(lines), 9), len(lines) - 1):
             script.write_text("".join(lines[:end]))
@@ -238,7 +281,7 @@ class TestLoader:
 
 def called_in_scripts() -> set[str]:
     """Names of builtins and programs that scripts may call."""
-    text = "".join(path.read_text() for path in PARTS if not named(path).startswith("nodes/"))
+    text = "".join(path.read_text() for path in PARTS)
     builtins = subprocess.check_output(["bash", "-c", "compgen -b"], text=True).split()
     found = {word for word in re.findall(r"[a-z]+", text) if word in builtins or shutil.which(word)}
     found -= set(subprocess.check_output(["bash", "-c", "compgen -k"], text=True).split())
@@ -282,7 +325,7 @@ class TestFunctionsOfSetup:
         assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
         assert "taken by" not in ended.output
 
-    @pytest.mark.parametrize("name", ["castoff_end", "castoff_start", "castoff_record_ending"])
+    @pytest.mark.parametrize("name", ["castoff_end", "castoff_start", "castoff_scheduler_locate"])
     def test_named_as_castoffs_own(self, name: str, bench: Benches) -> None:
         """The job ends at that line."""
         here = bench("srun")
@@ -295,28 +338,33 @@ class TestFunctionsOfSetup:
 
 
 def test_a_part_of_the_users_that_would_cut_the_script(tmp_path: Path) -> None:
-    own = write(tmp_path, "blocks/waiting.sh", f"castoff_wait() {{ wait; }}\n{MARK}\n")
-    with pytest.raises(CastoffError, match=r"blocks/waiting\.sh: no line may begin with # === castoff"):
-        render(planned(own))
-
-
-def test_a_part_of_the_users_that_would_cut_a_program_of_the_nodes(tmp_path: Path) -> None:
-    own = write(tmp_path, "blocks/nodes/program.sh", "true\nCASTOFF_RANK\n")
-    with pytest.raises(
-        CastoffError, match=r"blocks/nodes/program\.sh: no line may be CASTOFF_RANK: rank\.sh"
-    ):
+    own = write(tmp_path, "blocks/stopping.sh", f"castoff_wait() {{ wait; }}\n{MARK}\n")
+    with pytest.raises(CastoffError, match=r"blocks/stopping\.sh: no line may begin with # === castoff"):
         render(planned(own))
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_a_part_of_the_users_that_is_no_file(make: Callable[[Path], None], tmp_path: Path) -> None:
-    own = write(tmp_path, "blocks/waiting.sh", "")
+    own = write(tmp_path, "blocks/stopping.sh", "")
     make(own / "blocks/ending.sh")
     with pytest.raises(CastoffError, match=r"blocks/ending\.sh: cannot be read as UTF-8: it is no file"):
         render(planned(own))
 
 
-def test_what_parents_ranks_were_told_is_one_part() -> None:
-    assert STALE in machinery(planned(None), known_parts()).parts
-    command = ["bash", "-c", f"{stale()}printf '%s\\n' \"${{castoff_stale[@]}}\""]
-    assert subprocess.check_output(command, text=True).split() == list(STALE_VARIABLES)
+def test_what_parents_ranks_were_told_is_cleared() -> None:
+    """And nothing that people set for a launcher to read, or that a batch job has of its scheduler."""
+    stale = [*STALE_NAMES, *(f"{prefix}X" for prefix in STALE_PREFIXES)]
+    kept = [
+        *("PALS_PMI", "PALS_NRANKS", "PMI_NO_FORK", "PMIX_MCA_gds", "OMPI_MCA_btl", "I_MPI_DEBUG"),
+        *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_NTASKS", "SLURM_STEPMGR", "SLURM_SRUN_REDUCE_TASK_EXIT_MSG"),
+        *("SLURM_CONF", "SLURM_JOB_NODELIST", "FLUX_URI", "FLUX_JOB_ID", "TORCHELASTIC_ENABLE_FILE_TIMER"),
+        *("RANKS", "MASTER", "LOCAL_RANKING", "ROLE_ARN"),
+    ]
+    assert all(map(is_stale, stale)) and not any(map(is_stale, kept))
+    script = f"set -euo pipefail\n{part('environment').replace('  castoff_', '  : castoff_')}"
+    answer = subprocess.check_output(
+        ["bash", "-c", f"{script}\ncastoff_clear_stale_env; compgen -e"],
+        env={**dict.fromkeys([*stale, *kept], "1"), "PATH": os.environ["PATH"]},
+        text=True,
+    )
+    assert not set(answer.split()) & set(stale) and set(answer.split()) >= set(kept)

@@ -22,7 +22,7 @@ def mode(path: Path) -> int:
 @pytest.mark.parametrize("kind", ["local", "pals", "srun"])
 def test_run_directory(kind: str, bench: Benches) -> None:
     here = bench(kind, folder="with 'quotes' and \"spaces\"")
-    ended = here.run(ranks_per_node=2)
+    ended = here.run(ranks_per_node=2, env={"SLURM_CLUSTER_NAME": "one"})
     assert ended.code == 0, ended.output
     run_dir = ended.run_dir
     assert run_dir.parent == here.folder

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from launcher.planning.render import template_folder
 from tests import patience
 
 from .conftest import Benches
 from .harness import Bench, Started
+from .machine import FOLDER, part
 
-MACHINERY = template_folder() / "machinery"
 ADVICE = {"srun": "squeue --steps --job 12", "pals": "pbsnodes NODE"}
 
 
@@ -41,11 +40,11 @@ def test_a_node_that_does_not_start(kind: str, bench: Benches) -> None:
 def test_a_node_that_is_only_slow(bench: Benches) -> None:
     """It is told of, and ends nothing."""
     here = bench("srun")
-    part = (MACHINERY / "start_timeout.sh").read_text()
-    assert part.count("castoff_patience=20") == 1
+    text = (FOLDER / "unstarted.sh").read_text()
+    assert text.count("castoff_patience=20") == 1
     own = here.folder / "own" / "blocks"
     own.mkdir(parents=True)
-    (own / "start_timeout.sh").write_text(part.replace("castoff_patience=20", "castoff_patience=0"))
+    (own / "unstarted.sh").write_text(text.replace("castoff_patience=20", "castoff_patience=0"))
     told = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
     started = here.start(nodes=2, ranks_per_node=2, templates=str(own.parent), env=told)
     try:
@@ -67,7 +66,7 @@ def test_one_node_is_not_watched(bench: Benches) -> None:
 
 
 UNSTARTED = [
-    # part, logs, first is marked, ranks on the first nodes, how many such nodes, hosts; what is said
+    # by, logs, first is marked, ranks on the first nodes, how many such nodes, hosts; what is said
     ("host", "rank-0 rank-1 rank-2 rank-3", False, 2, 2, 2, ""),
     ("host", "rank-0 rank-1 rank-2 rank-3", True, 2, 2, 2, "h0 (rank 0)"),
     ("host", "rank-0", False, 3, 1, 2, "h0 (ranks 1, 2), h1 (ranks 3, 4)"),
@@ -85,9 +84,9 @@ UNSTARTED = [
 ]
 
 
-@pytest.mark.parametrize(("part", "logs", "starting", "most", "full", "hosts", "said"), UNSTARTED)
+@pytest.mark.parametrize(("by", "logs", "starting", "most", "full", "hosts", "said"), UNSTARTED)
 def test_who_has_not_started(
-    part: str, logs: str, starting: bool, most: int, full: int, hosts: int, said: str, tmp_path: Path
+    by: str, logs: str, starting: bool, most: int, full: int, hosts: int, said: str, tmp_path: Path
 ) -> None:
     for name in logs.split():
         kind, _, number = name.partition("-")
@@ -96,13 +95,13 @@ def test_who_has_not_started(
     if starting:
         (tmp_path / "starting").touch()
     first = f"{logs.partition('-')[0]}-00000.log"
-    texts = [(MACHINERY / f"{name}.sh").read_text() for name in ("start_timeout", f"unstarted_by_{part}")]
+    text = part("unstarted", *(["distribution"] if by == "number" else []))
     values = {
         **{"CASTOFF_LOG_DIR": str(tmp_path), "CASTOFF_ATTEMPT_DIR": str(tmp_path)},
         **{"castoff_first_log": first, "castoff_nodes": str(hosts), "castoff_ranks_per_node": str(most)},
         **{"castoff_full_nodes": str(full), "castoff_ranks": str(most * hosts - (hosts - full))},
     }
-    script = f"set -euo pipefail\n{''.join(texts)}castoff_unstarted"
+    script = f"set -euo pipefail\n{text}castoff_unstarted"
     answer = subprocess.run(
         ["bash", "-c", script],
         env={**os.environ, **values},

@@ -12,11 +12,11 @@ from jinja2 import meta, nodes
 
 from launcher import CastoffError, JobSpec, Plan, Site, plan, render
 from launcher.planning import render as rendering
-from launcher.planning.machinery import machinery
+from launcher.planning.machinery import FEATURES, machinery
 from launcher.planning.render import FILTERS, template_folder
 from launcher.runs.script import head_of
 
-from .machine import known_parts
+from .machine import known_parts, part
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "templates.md"
 
@@ -49,7 +49,8 @@ def test_one_block_of_the_head_replaces_castoffs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("site", ["slurm", "pbs", "local"])
 def test_castoffs_own_block_is_within_reach(site: str, tmp_path: Path) -> None:
     own = write(tmp_path, "head.sh.j2", HEAD.format("about", "{{ super() }}# of our group\n"))
-    before, after = render(planned(None, site)), render(planned(own, site))
+    (tmp_path / "none").mkdir()
+    before, after = render(planned(tmp_path / "none", site)), render(planned(own, site))
     assert after.replace("# of our group\n", "") == before != after
 
 
@@ -58,28 +59,53 @@ def test_a_whole_head_may_be_replaced(tmp_path: Path) -> None:
     written = render(planned(own, command=["echo", "a b"]))
     assert written.startswith("#!/bin/sh\nexec echo 'a b'\n# === castoff for slurm")
     assert len(head_of(written).splitlines()) == 3
-    assert render(planned(own, "local")) == render(planned(None, "local"))
+    (tmp_path / "none").mkdir()
+    assert render(planned(own, "local")) == render(planned(tmp_path / "none", "local"))
 
 
 def test_a_part_of_the_machinery_replaces_castoffs(tmp_path: Path) -> None:
     """And the marker says so, of those that this job has."""
-    own = write(tmp_path, "blocks/waiting.sh", "castoff_wait() { builtin wait; }")
-    write(tmp_path, "blocks/nodes/program.sh", "# ours\n")
+    own = write(tmp_path, "blocks/rendezvous.sh", "castoff_rendezvous() { :; }")
+    write(tmp_path, "blocks/program.sh", "# ours\n#if torchrun\n# with torchrun\n#endif\n")
     write(tmp_path, "blocks/stage.sh", "# of no use here\n")
-    before, after = render(planned(None)), render(planned(own))
-    theirs = (template_folder() / "machinery" / "waiting.sh").read_text()
-    program = (template_folder() / "machinery" / "nodes" / "program.sh").read_text()
-    expected = before.replace(theirs, "castoff_wait() { builtin wait; }\n").replace(program, "# ours\n")
-    said = "; your own: nodes/program, waiting: nothing below is about this job ===\n"
-    assert after == expected.replace(": nothing below is about this job ===\n", said)
+    before, after = render(planned(None, setup=["true"])), render(planned(own, setup=["true"]))
+    expected = before.replace(part("rendezvous"), "castoff_rendezvous() { :; }\n")
+    expected = expected.replace(part("program"), "# ours\n")
+    features = next(line for line in before.splitlines() if line.startswith("# Features: "))
+    assert after == expected.replace(features, f"{features}\n# Your own: program, rendezvous")
+
+
+def test_what_a_part_defines_is_called(tmp_path: Path) -> None:
+    """A function that a part may define, and castoff's own does not."""
+    text = (template_folder() / "machinery" / "starters" / "srun.sh").read_text()
+    own = write(tmp_path, "blocks/starters/srun.sh", f"{text}castoff_starter_export() {{ :; }}\n")
+    assert "\n  castoff_starter_export\n" not in render(planned(None))
+    assert "\n  castoff_starter_export\n" in render(planned(own))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#if torchrn\n", "2: #if torchrn: there is no feature 'torchrn'; docs/templates.md has all of them"),
+        ("#if\n#endif\n", "2: #if: it names no feature"),
+        ("#if node\n", "2: this #if has no #endif"),
+        ("#endif\n", "2: #endif: there is no #if above"),
+        ("#include nothing\n", "2: #include nothing: there is no such file to include"),
+    ],
+)
+def test_a_condition_that_is_wrong(text: str, said: str, tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/stopping.sh", f"# ours\n{text}")
+    with pytest.raises(CastoffError) as caught:
+        render(planned(own))
+    assert str(caught.value).endswith(f"blocks/stopping.sh:{said}")
 
 
 def test_parts_may_lie_behind_a_link(tmp_path: Path) -> None:
     """As those that a group shares; what an editor leaves beside them is none."""
     write(tmp_path, "group/program.sh", "# ours\n")
-    own = write(tmp_path, "blocks/._waiting.sh", "\0")
-    (own / "blocks" / "nodes").symlink_to("../group")
-    assert "; your own: nodes/program: " in render(planned(own))
+    own = write(tmp_path, "blocks/._stopping.sh", "\0")
+    (own / "blocks" / "program.sh").symlink_to("../group/program.sh")
+    assert "# Your own: program\n" in render(planned(own))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +113,7 @@ def test_parts_may_lie_behind_a_link(tmp_path: Path) -> None:
     [
         ("blocks/setup.j2", "castoff's scripts have no part setup.j2; docs/templates.md has all of them"),
         ("blocks/nope.sh", "castoff's scripts have no part nope; docs/templates.md has all of them"),
-        ("blocks/nodes/slurm.sh", "have no part nodes/slurm"),
+        ("blocks/schedulers/srun.sh", "have no part schedulers/srun"),
     ],
 )
 def test_a_block_that_is_none(name: str, reason: str, tmp_path: Path) -> None:
@@ -130,7 +156,7 @@ def test_mistakes_name_file_and_line(text: str, line: int, reason: str, tmp_path
 def test_a_template_that_is_no_text(tmp_path: Path) -> None:
     for name, said in (
         ("head.sh.j2", "a template is not UTF-8"),
-        ("blocks/waiting.sh", "cannot be read as UTF-8"),
+        ("blocks/stopping.sh", "cannot be read as UTF-8"),
     ):
         own = write(tmp_path / "of" / name, name, "")
         (own / name).write_bytes(b"\xff\xfe")
@@ -167,6 +193,14 @@ def test_every_file_is_documented() -> None:
     assert named_in("The machinery") == known_parts()
 
 
+def test_every_feature_is_documented_and_used() -> None:
+    assert named_in("Features") == set(FEATURES)
+    parts = [path.read_text() for path in (template_folder() / "machinery").rglob("*.sh")]
+    conditions = [text for part in parts for text in re.findall(r"^#(?:el)?if (.*)", part, re.MULTILINE)]
+    in_heads = [name for text in heads().values() for name in re.findall(r'"(\w+)" in features', text)]
+    assert {name for text in conditions for name in re.findall(r"\w+", text)} | set(in_heads) == set(FEATURES)
+
+
 def test_every_block_is_documented() -> None:
     blocks = {name for text in heads().values() for name in re.findall(r"{% block (\w+) %}", text)}
     assert named_in("Blocks of a head") == blocks
@@ -174,7 +208,7 @@ def test_every_block_is_documented() -> None:
 
 def test_every_variable_is_documented_and_used() -> None:
     decided = planned(None)
-    given = set(rendering._variables(decided, machinery(decided, known_parts())))
+    given = set(rendering._variables(decided, machinery(decided)))
     assert named_in("Variables") == given
     environment = jinja2.Environment()
     environment.filters.update(FILTERS)

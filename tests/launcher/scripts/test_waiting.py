@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from launcher import JobSpec, Site, plan
-from launcher.planning.render import template_folder
 
-from .machine import written
+from .machine import part, written
 
 TRIES = 4  # bash loses a code in about two of three
 
@@ -30,11 +29,11 @@ ENDS_WITH_7 = [
 
 SCRIPT = """
 set -euo pipefail
+{waiting}
 castoff_signalled=
 trap 'castoff_signalled=1; :' USR2
 "$@" &
 castoff_starter=$!
-{waiting}
 castoff_wait
 exit "$castoff_code"
 """
@@ -60,7 +59,7 @@ def signalled(command: list[str | Path], env: dict[str, str], signals: list[int]
 
 
 def test_a_script_reads_the_starters_code(tmp_path: Path) -> None:
-    waiting = (template_folder() / "machinery" / "waiting.sh").read_text()
+    waiting = part("stopping")
     script = tmp_path / "waits.sh"
     script.write_text(SCRIPT.format(waiting=waiting))
     for _ in range(TRIES):

@@ -107,12 +107,13 @@ class TestTemplates:
 
     @pytest.mark.parametrize("text", ["castoff_wait() {\n", "cat <<X\n", "castoff_x=1 \\\n"])
     def test_a_part(self, tmp_path: Path, text: str) -> None:
-        name = "blocks/waiting.sh"
+        name = "blocks/stopping.sh"
         assert refusal(self.own(tmp_path / "own", name, text)).startswith(f"{tmp_path}/own/{name}: ")
 
     @pytest.mark.parametrize("text", ["if true\n", "cat <<X\n"])
     def test_a_part_of_a_program_of_the_nodes(self, tmp_path: Path, text: str) -> None:
-        said = refusal(self.own(tmp_path / "own", "blocks/nodes/program.sh", text))
+        rank = f"castoff_write_rank() {{\n  castoff_write rank.sh <<'CASTOFF_RANK'\n{text}CASTOFF_RANK\n}}\n"
+        said = refusal(self.own(tmp_path / "own", "blocks/rank.sh", rank))
         assert said.startswith("rank.sh, with your parts: sh does not read it as it is meant: line ")
 
     def test_a_head(self, tmp_path: Path) -> None:

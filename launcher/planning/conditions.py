@@ -1,0 +1,116 @@
+"""Lines of a shell file that stand in a script only where it needs them, in the C preprocessor's words.
+
+`#if`, `#ifdef`, `#elif`, `#else`, `#endif` and `#include` are comments to a shell, so a file stays shell for
+every editor. After `#if` stand features that must all hold: `!word` is one that must not, and `|` separates
+alternatives. `#ifdef` asks for a function that another file of the same script defines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Set
+from typing import NamedTuple
+
+from launcher.errors import CastoffError
+
+_DIRECTIVE = re.compile(r"#(if|ifdef|elif|else|endif|include)\b[ \t]*(.*?)[ \t]*")
+
+_FUNCTION = re.compile(r"^(castoff_\w+)\(\)", re.MULTILINE)
+
+
+class Conditions(NamedTuple):
+    """What a script's lines may depend on."""
+
+    known: Container[str]
+    """Every feature that there is."""
+    features: Set[str]
+    """Those of this script."""
+    functions: Set[str] | None
+    """The functions that its files define; None: each that is asked for."""
+    included: Callable[[str], tuple[str, str]]
+    """The name and text of a file that `#include` asks for. Raises KeyError where there is none."""
+
+
+class _Branch(NamedTuple):
+    line: int
+    outside: bool
+    """Whether the lines around it are in the script."""
+    taken: bool
+    """Whether one of its alternatives has been."""
+    here: bool
+    """Whether this one is."""
+
+
+def chosen(name: str, text: str, conditions: Conditions) -> str:
+    """The lines of a file that a script has.
+
+    Raises:
+        CastoffError: a directive is wrong; the text names file and line.
+    """
+    lines: list[str] = []
+    branches: list[_Branch] = []
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        here = not branches or branches[-1].here
+        if not (found := _DIRECTIVE.fullmatch(line.rstrip("\n"))):
+            if here:
+                lines.append(line)
+            continue
+        word, rest = found.groups()
+        try:
+            if word == "include":
+                if here:
+                    lines.append(_include(rest, conditions))
+            else:
+                _branch(branches, number, word, rest, conditions)
+        except (LookupError, ValueError) as error:
+            raise CastoffError(f"blocks/{name}.sh:{number}: {line.strip()}: {error.args[0]}") from None
+    if branches:
+        raise CastoffError(f"blocks/{name}.sh:{branches[-1].line}: this #if has no #endif")
+    return "".join(lines)
+
+
+def functions_of(text: str) -> set[str]:
+    """The functions that a file defines."""
+    return set(_FUNCTION.findall(text))
+
+
+def _branch(branches: list[_Branch], number: int, word: str, rest: str, conditions: Conditions) -> None:
+    """Begin, change or end an alternative."""
+    if word in ("if", "ifdef"):
+        outside = not branches or branches[-1].here
+        holds = _holds(rest, conditions) if word == "if" else _is_defined(rest, conditions)
+        branches.append(_Branch(number, outside, holds, outside and holds))
+        return
+    if not branches:
+        raise ValueError("there is no #if above")
+    last = branches.pop()
+    if word == "endif":
+        return
+    holds = not last.taken and (word == "else" or _holds(rest, conditions))
+    branches.append(last._replace(taken=last.taken or holds, here=last.outside and holds))
+
+
+def _holds(condition: str, conditions: Conditions) -> bool:
+    alternatives = [alternative.split() for alternative in condition.split("|")]
+    for word in (word.removeprefix("!") for words in alternatives for word in words):
+        if word not in conditions.known:
+            raise ValueError(f"there is no feature {word!r}; docs/templates.md has all of them")
+    if not all(alternatives):
+        raise ValueError("it names no feature")
+    return any(
+        all((word.removeprefix("!") in conditions.features) != word.startswith("!") for word in words)
+        for words in alternatives
+    )
+
+
+def _is_defined(function: str, conditions: Conditions) -> bool:
+    return conditions.functions is None or function in conditions.functions
+
+
+def _include(what: str, conditions: Conditions) -> str:
+    """Another file, as it is for a node."""
+    try:
+        name, text = conditions.included(what)
+    except KeyError:
+        raise ValueError("there is no such file to include") from None
+    return chosen(name, text, conditions._replace(features=conditions.features | {"node"}))

@@ -1,0 +1,56 @@
+"""What each rank gets of its node, and what stays idle there, in words for the head of a script."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from launcher.runs.plan import Plan
+
+
+def share_words(plan: Plan) -> list[str]:
+    """Lines such as "each rank: 8 cores and 1 of 12 devices; 4 of 12 devices per node unused"."""
+    share = " and ".join(_of_each_rank(plan))
+    if not share:
+        return []
+    unused = "" if plan.own_distribution else _unused(plan)
+    return textwrap.wrap(f"each rank: {share}{f'; {unused} unused' if unused else ''}", 110)
+
+
+def _unused(plan: Plan) -> str:
+    idle = [(_idle(plan, ranks), nodes) for ranks, nodes in plan.layout]
+    if len({words for words, _ in idle}) == 1:
+        return f"{idle[0][0]} per node" if idle[0][0] else ""
+    nodes_in_words = (
+        (words, "1 node" if nodes == 1 else f"each of {nodes} nodes") for words, nodes in idle if words
+    )
+    return ", ".join(f"{words} on {nodes}" for words, nodes in nodes_in_words)
+
+
+def _of_each_rank(plan: Plan) -> Iterator[str]:
+    devices, own = plan.devices_per_node, plan.devices_per_rank
+    if plan.cores_per_rank:
+        yield _counted(plan.cores_per_rank, "core")
+    if devices and not own:
+        yield "no device"
+    elif devices and plan.torchrun:
+        yield "all devices of its node in sight"
+    elif devices:
+        sharing = plan.layout[0][0] * own // devices
+        shared = f", each of which {sharing} ranks share" if sharing > 1 else ""
+        yield f"{own} of {_counted(devices, 'device')}{shared}"
+
+
+def _idle(plan: Plan, ranks: int) -> str:
+    """What so many ranks leave of a node."""
+    parts = []
+    if plan.cores_per_node and plan.cores_per_rank:
+        left = plan.cores_per_node - ranks * plan.cores_per_rank
+        parts += [f"{left} of {_counted(plan.cores_per_node, 'core')}"] if left > 0 else []
+    left = plan.devices_per_node - ranks * plan.devices_per_rank
+    parts += [f"{left} of {_counted(plan.devices_per_node, 'device')}"] if left > 0 else []
+    return " and ".join(parts)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

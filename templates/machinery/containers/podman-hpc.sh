@@ -1,1 +1,0 @@
-castoff_runtime_name=podman-hpc castoff_bind_flag=--volume castoff_unbindable=:

@@ -1,1 +1,0 @@
-castoff_runtime_name=shifter castoff_bind_flag=--volume

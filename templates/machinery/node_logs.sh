@@ -1,1 +1,0 @@
-castoff_first_log=node-00000.log

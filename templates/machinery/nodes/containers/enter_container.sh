@@ -1,1 +1,0 @@
-set -- /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/container.sh" "$@"

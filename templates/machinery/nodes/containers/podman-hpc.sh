@@ -1,3 +1,0 @@
-unset -v LD_LIBRARY_PATH LD_PRELOAD # the host's; --env-host hands over all that it finds
-# podman-hpc would take flags of the program for its own, but for the --.
-eval "set -- $castoff_mounts"'-- "$castoff_image" /bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@"'

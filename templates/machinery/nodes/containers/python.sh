@@ -1,1 +1,0 @@
-export PATH="$castoff_python_folder:$PATH"

@@ -1,1 +1,0 @@
-eval "exec $castoff_runtime"'"$@"'

@@ -1,1 +1,0 @@
-eval "set -- $castoff_mounts"'/bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@"'

@@ -1,1 +1,0 @@
-exit "$castoff_code"

@@ -1,1 +1,0 @@
-castoff_log=rank-00000.log # torchrun's

@@ -1,1 +1,0 @@
-NODE_RANK=$castoff_process

@@ -1,1 +1,0 @@
-export PATH="$castoff_staged_path$PATH"

@@ -1,5 +1,0 @@
-castoff_become() {
-  castoff_to_log
-  castoff_prepare
-  exec "$@" # so that a program named echo is none of sh's own
-}

@@ -1,2 +1,0 @@
-castoff_become() { exec "$@" </dev/null; }
-castoff_on_usr1() { castoff_pass_on USR1; }

@@ -1,2 +1,0 @@
-castoff_prepare() { :; }
-castoff_on_usr1() { castoff_pass_on USR1; }

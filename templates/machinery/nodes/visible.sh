@@ -1,1 +1,0 @@
-export "$castoff_device_variable=$castoff_visible"

@@ -1,0 +1,31 @@
+castoff_program='' castoff_ended='' # whether somebody ended this rank: then its code says nothing
+castoff_pass_on() {
+  castoff_interrupted=1
+  [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
+}
+trap 'castoff_ended=1; castoff_pass_on TERM' TERM INT HUP
+trap castoff_on_usr1 USR1
+trap 'castoff_pass_on USR2' USR2
+(castoff_exec "$@") &
+castoff_program=$!
+[ -z "$castoff_ended" ] || castoff_pass_on TERM
+castoff_code=127 castoff_interrupted=1
+while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
+  castoff_interrupted=
+  wait "$castoff_program"
+  castoff_last=$?
+  # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
+  # to a signal; then what the signal left counts, as it is most often what the program died of.
+  [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
+  castoff_code=$castoff_last
+done
+castoff_record_failure() { # RANK
+  castoff_signal=null
+  if [ "$castoff_code" -gt 128 ] && castoff_name=$(kill -l "$castoff_code" 2>/dev/null); then
+    castoff_signal="\"SIG$castoff_name\""
+  fi
+  # noclobber: the first writer wins
+  (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
+    "$1" "${castoff_host:-$(hostname)}" "$castoff_code" "$castoff_signal" "$castoff_log" "$(date +%s)" \
+    >"$CASTOFF_FAILURE_FILE") 2>/dev/null
+}

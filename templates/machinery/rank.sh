@@ -1,0 +1,215 @@
+# --- Programs of the nodes: round each rank -------------------------------------------------------
+#if !here
+castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, and records the first failure
+  castoff_write rank.sh castoff_nodes castoff_ranks castoff_ranks_per_node castoff_full_nodes castoff_starter_name \
+#if torchrun | container | stage
+    castoff_read castoff_staged_path \
+#endif
+#if visible | masks | devices
+    castoff_device_variable castoff_visible castoff_masks castoff_device_step \
+#endif
+#if nodes
+    castoff_meeting_host castoff_meeting_names \
+#endif
+    <<'CASTOFF_RANK'
+castoff_refuse() { # this is not how the script laid the ranks out
+  echo "castoff: $*" >&2
+  kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
+}
+castoff_started='' castoff_beside_it='' castoff_node='' # what not every starter says
+#include starter
+#if torchrun
+[ "${castoff_started:-$castoff_nodes}" -eq "$castoff_nodes" ] ||
+  castoff_refuse "$castoff_starter_name started $castoff_started processes; this script is for $castoff_nodes"
+#else
+[ "${castoff_started:-$castoff_ranks}" -eq "$castoff_ranks" ] ||
+  castoff_refuse "$castoff_starter_name started $castoff_started processes; this script is for $castoff_ranks"
+#endif
+#if fills_nodes
+# It fills node after node, and says of none which it is.
+#if torchrun
+NODE_RANK=$castoff_process
+#else
+castoff_first=$((castoff_ranks_per_node * castoff_full_nodes)) # of those on nodes with one fewer
+NODE_RANK=$((castoff_process < castoff_first ? castoff_process / castoff_ranks_per_node :
+  castoff_full_nodes + (castoff_process - castoff_first) / (castoff_ranks_per_node - 1)))
+#endif
+#endif
+#if distribution
+LOCAL_WORLD_SIZE=$(($(echo "$SLURM_GTIDS" | tr -cd , | wc -c) + 1)) # where it goes, srun alone knows
+#else
+LOCAL_WORLD_SIZE=$((castoff_ranks_per_node - (NODE_RANK >= castoff_full_nodes)))
+#endif
+#if nodes
+castoff_resolves() { # NAME. getent says 2 where nobody knows it; without getent nobody has said no
+  castoff_said=0
+  timeout 5 getent ahosts "$1" >/dev/null 2>&1 || castoff_said=$?
+  [ "$castoff_said" -ne 2 ] && [ "$castoff_said" -ne 124 ]
+}
+if [ "$castoff_process" -eq 0 ] && [ "${castoff_node:-$castoff_meeting_host}" != "$castoff_meeting_host" ]; then
+  castoff_refuse "rank 0 runs on $castoff_node, but the ranks are to meet on $castoff_meeting_host, the job's first" \
+    "host: leave out what moves rank 0 (start.args, SLURM_HOSTFILE), or use --distribution=arbitrary"
+fi
+for castoff_name in "$MASTER_ADDR" $castoff_meeting_names ''; do
+  if [ -z "$castoff_name" ]; then
+    castoff_tried=$(echo "$MASTER_ADDR $castoff_meeting_names" | tr '\n' ' ')
+    castoff_refuse "$(hostname) knows no address of rank 0's host, so the ranks cannot meet; it tried $castoff_tried;" \
+      "the site's master_suffix is what follows a host's short name"
+  fi
+  ! castoff_resolves "$castoff_name" || break
+done
+export MASTER_ADDR="$castoff_name"
+#endif
+#if visible
+export "$castoff_device_variable=$castoff_visible"
+#endif
+#if activate !container
+export PATH="$castoff_staged_path$PATH"
+#endif
+#if torchrun
+export NODE_RANK
+set -- python -m torch.distributed.run --nnodes="$castoff_nodes" --node-rank="$NODE_RANK" \
+  --nproc-per-node="$LOCAL_WORLD_SIZE" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" \
+  --no-python /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh" "$@"
+castoff_local=0
+castoff_count=1
+#else
+[ "${castoff_beside_it:-$LOCAL_WORLD_SIZE}" -eq "$LOCAL_WORLD_SIZE" ] && [ "$castoff_local" -lt "$LOCAL_WORLD_SIZE" ] ||
+  castoff_refuse "rank $castoff_process has local rank $castoff_local${castoff_beside_it:+ of $castoff_beside_it};" \
+    "this script lays $LOCAL_WORLD_SIZE out there"
+export RANK="$castoff_process" LOCAL_RANK="$castoff_local" WORLD_SIZE="$castoff_ranks" LOCAL_WORLD_SIZE NODE_RANK
+export CASTOFF_STARTER="$castoff_starter_name" CASTOFF_RANK="$RANK/$WORLD_SIZE" # its own children count otherwise
+#if stage
+castoff_count=$LOCAL_WORLD_SIZE
+#endif
+#endif
+#if masks
+castoff_mask() { # MASK of each local rank...
+  shift "$LOCAL_RANK"
+  export "$castoff_device_variable=$1"
+}
+# shellcheck disable=SC2086 # words
+castoff_mask $castoff_masks
+#endif
+#if devices
+#include device
+#endif
+#if container !starter_enters
+set -- /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/container.sh" "$@"
+#elif container
+set -- /bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@" # this runs in the container already
+castoff_host=${SLURMD_NODENAME:-$(hostname)}
+castoff_quiet=1
+#endif
+#if torchrun
+castoff_log=node-$(printf %05d "$NODE_RANK").log
+exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
+#elif per_rank_logs
+castoff_log=rank-$(printf %05d "$RANK").log
+exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
+#else
+# So many files in one folder would hurt the file system: one a node, and those of ranks that fail.
+if [ "$LOCAL_RANK" -eq 0 ]; then
+  castoff_log=node-$(printf %05d "$NODE_RANK").log
+  exec 3>>"$CASTOFF_LOG_DIR/$castoff_log" 4</dev/null
+else
+  castoff_log=rank-$(printf %05d "$RANK").log
+#if starter_enters
+  castoff_buffer=$(mktemp "/tmp/castoff-rank.XXXXXX") || exit 1
+#else
+  castoff_buffer=$(mktemp "${TMPDIR:-/tmp}/castoff-rank.XXXXXX") || exit 1
+#endif
+  exec 3>>"$castoff_buffer"
+  exec 4<"$castoff_buffer"
+  rm -f "$castoff_buffer" # no name, so it goes with its last user
+fi
+#endif
+#if nodes
+# Others' logs show that they have started; the first one's was there before.
+[ "$castoff_process" -ne 0 ] || rm -f "$CASTOFF_ATTEMPT_DIR/starting"
+#endif
+castoff_exec() {
+#if per_rank_logs | torchrun
+  exec </dev/null >&3 2>&1 3>&-
+#else
+  exec </dev/null >&3 2>&1 3>&- 4<&-
+#endif
+#if usr1
+  trap '' USR1 # it gets it when the script ends the ranks, too, and must not die of that
+#endif
+  exec "$@" # so that a program named echo is none of sh's own
+}
+#if usr1
+castoff_on_usr1() { # the script's sign to stop, if the file is there; else the program's own, and its starter told that
+  [ -n "$castoff_ended" ] || [ ! -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || { castoff_ended=1 && castoff_pass_on TERM; }
+}
+#else
+castoff_on_usr1() { castoff_pass_on USR1; }
+#endif
+#include program
+if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
+#if torchrun
+  # torchrun_rank.sh has told which rank it was, unless that was killed with its rank; then torchrun itself knows.
+  castoff_cause=$(awk '/^Root Cause \(first observed failure\):/ { told = 1; rank = code = "" }
+    told && $1 == "rank" { rank = $3 }
+    told && $1 == "exitcode" { code = $3 < 0 ? 128 - $3 : $3; told = 0 }
+    END { if (rank ~ /^[0-9]+$/ && code ~ /^[0-9]+$/ && code > 0 && code < 256) print rank, code }
+  ' "$CASTOFF_LOG_DIR/$castoff_log")
+  [ -z "$castoff_cause" ] || castoff_code=${castoff_cause#* }
+  castoff_cause=${castoff_cause% *}
+  castoff_record_failure "${castoff_cause:-null}"
+#else
+#if !per_rank_logs
+  [ "$LOCAL_RANK" -eq 0 ] || tail -c 1000000 <&4 >"$CASTOFF_LOG_DIR/$castoff_log"
+#endif
+  castoff_record_failure "$RANK"
+#endif
+#if survives
+  kill -s KILL "$$" # on an exit code alone this starter would let the others run on
+#endif
+fi
+#if torchrun
+[ "$castoff_code" -ne 0 ] || [ "$NODE_RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+#else
+[ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+#endif
+#if stage
+# The last rank of a node removes what was staged there: in a job that is being ended nobody else can.
+mkdir "$CASTOFF_STAGE_DIR/.castoff-end-$castoff_local" 2>/dev/null
+set -- "$CASTOFF_STAGE_DIR"/.castoff-end-*
+if [ "$#" -ge "$castoff_count" ]; then
+  castoff_limit=60
+  [ -z "$castoff_ended" ] || castoff_limit=4
+  (
+    [ -z "${castoff_quiet:-}" ] || exec 2>/dev/null
+    exec timeout "$castoff_limit" /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/stage.sh" \
+      clean "$CASTOFF_STAGE_DIR" ""
+  ) &
+  castoff_program=$!
+  while kill -s 0 "$castoff_program" 2>/dev/null; do wait "$castoff_program"; done
+fi
+#endif
+exit "$castoff_code"
+CASTOFF_RANK
+}
+#endif
+#if torchrun
+castoff_write_torchrun_rank() { # torchrun_rank.sh, round each of torchrun's ranks: its own code says nothing of them
+  castoff_write torchrun_rank.sh <<'CASTOFF_TORCHRUN_RANK'
+#if here
+castoff_log=rank-00000.log # torchrun's
+#else
+castoff_log=node-$(printf %05d "$NODE_RANK").log # torchrun's
+#endif
+castoff_exec() { exec "$@" </dev/null; }
+castoff_on_usr1() { castoff_pass_on USR1; }
+#include program
+# With restarts left, torchrun starts all ranks again.
+if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ] &&
+  [ "${TORCHELASTIC_RESTART_COUNT:-0}" -ge "${TORCHELASTIC_MAX_RESTARTS:-0}" ]; then
+  castoff_record_failure "$RANK"
+fi
+exit "$castoff_code"
+CASTOFF_TORCHRUN_RANK
+}
+#endif

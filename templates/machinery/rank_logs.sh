@@ -1,1 +1,0 @@
-castoff_first_log=rank-00000.log

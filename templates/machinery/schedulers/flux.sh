@@ -1,0 +1,47 @@
+# --- What Flux tells a job ------------------------------------------------------------------------
+castoff_scheduler_locate() {
+  castoff_job=$(command flux job id --to=dec "${FLUX_ENCLOSING_ID:?castoff: submit this script with flux batch}")
+  castoff_cluster=$(command flux --parent getattr jobid-path)
+  castoff_index=0
+  castoff_submit_dir=$PWD
+  # castoff submit starts it in its run directory, by which the queue's answers name it.
+  if [[ -n ${CASTOFF_RUN_DIR:-} && $PWD -ef $CASTOFF_RUN_DIR ]]; then
+    castoff_submit_dir=${CASTOFF_SUBMITTED_FROM:-$PWD}
+  fi
+  castoff_restarts=0
+}
+#if secrets
+castoff_scheduler_advice="submit with flux batch --env=NAME"
+#endif
+castoff_scheduler_hosts() { command flux hostlist --expand --delimiter=$'\n' local; }
+castoff_scheduler_clear_env() { unset -v "${!SLURM_@}" "${!PBS_@}"; } # the starter would believe them
+# At the walltime Flux sends ALRM, with HUP; KILL follows both of them within seconds.
+castoff_scheduler_listen() { trap castoff_terminate ALRM; }
+castoff_scheduler_end_time() { # empty where there is none, or nobody knows
+  local castoff_left
+  castoff_left=$(command flux job timeleft 2>/dev/null || true)
+  if [[ $castoff_left =~ ^[0-9]{1,9}$ ]]; then echo $(($(date +%s) + castoff_left)); fi
+}
+#if copy
+castoff_scheduler_requeue() { # Flux starts no job twice: a copy of this one carries the count on
+  local castoff_said castoff_path=$CASTOFF_RUN_DIR castoff_name castoff_names=()
+  if [[ -e $CASTOFF_RUN_DIR/secrets.sh ]]; then # so no record of a job holds them
+    for castoff_name in ${castoff_secrets-}; do castoff_names+=("--env-remove=$castoff_name"); done
+  fi
+  for castoff_name in CASTOFF_RUN_DIR CASTOFF_ATTEMPT CASTOFF_FIRST_ATTEMPT CASTOFF_SUBMITTED_FROM; do
+    castoff_names+=("--env=$castoff_name")
+  done
+  castoff_said=$(
+    castoff_check_run_dir
+    CASTOFF_SUBMITTED_FROM=$castoff_submit_dir CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) \
+      command flux --parent batch --cwd="$castoff_path" --dependency="afterany:$castoff_job" \
+      --output="$castoff_path/logs/job-0.log" --setopt=output.mode=append "${castoff_names[@]}" "$castoff_path/job.sh"
+  )
+  castoff_said=$(command flux job id --to=dec "$castoff_said") || return # without an id there is no copy
+  (
+    umask 077
+    printf '{"job": "%s", "time": %s}\n' "$castoff_said" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/.next.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.next.json" "$CASTOFF_ATTEMPT_DIR/next.json"
+  ) || echo "castoff: job $castoff_said goes on, but could not be written down" >&2
+}
+#endif

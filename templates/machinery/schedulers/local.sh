@@ -1,0 +1,47 @@
+# --- What castoff's own scheduler tells a job, or that there is none -------------------------------
+#if secrets
+castoff_scheduler_advice="export it first"
+#endif
+castoff_scheduler_locate() {
+  if [[ $0 -ef ${CASTOFF_RUN_DIR:-}/job.sh ]]; then # castoff's local scheduler runs it
+    castoff_alone=
+    castoff_job=${CASTOFF_JOB_ID:?}
+    castoff_submit_dir=${CASTOFF_SUBMIT_DIR:?}
+    castoff_index=${CASTOFF_LOCAL_INDEX:?}
+  else # it stands alone: what a run around it left in the environment is not ours
+    castoff_alone=1
+    castoff_job=local-$(date +%Y%m%d-%H%M%S)-$$
+    castoff_submit_dir=$PWD
+    castoff_index=${castoff_own_index:-0}
+    unset -v CASTOFF_RUN_DIR
+  fi
+  castoff_cluster='' castoff_restarts=0
+}
+#if requeue
+castoff_scheduler_requeue() { # the local scheduler looks for this file
+  [[ -z $castoff_alone ]] && : >"$CASTOFF_ATTEMPT_DIR/requeue"
+}
+#endif
+#if walltime
+castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # nobody else tells it
+# --- The walltime holds, also where castoff's scheduler is gone, or never was ----------------------
+castoff_scheduler_enforce_walltime() {
+  (
+    castoff_pause $((CASTOFF_DEADLINE - $(date +%s)))
+    if [[ -z $castoff_alone ]] && castoff_has_scheduler; then castoff_pause 15; fi # it sees to that itself
+    builtin kill -s TERM "$$"
+    castoff_pause 10
+    builtin kill -s TERM "$castoff_starter" # the second, which has it kill its ranks
+    castoff_pause 10
+    builtin kill -s KILL "$castoff_starter"
+  ) &
+  castoff_enforcer=$!
+  disown "$castoff_enforcer" # or bash would tell of its end
+}
+castoff_has_scheduler() { # whether it is still the parent of this script
+  local castoff_parent
+  castoff_parent=$(cat "/proc/$$/stat" 2>/dev/null) || return 0
+  read -r _ castoff_parent _ <<<"${castoff_parent##*) }"
+  [[ $castoff_parent == "$PPID" ]]
+}
+#endif

@@ -1,0 +1,163 @@
+# --- What PBS tells a job -------------------------------------------------------------------------
+castoff_scheduler_locate() {
+  castoff_job=${PBS_JOBID:?castoff: submit this script with qsub}
+#if array
+  castoff_job=${castoff_job/\[*\]/[]} # the same for all members
+  castoff_index=${PBS_ARRAY_INDEX:-0} # PBS makes no array of one
+#else
+  castoff_index=0
+#endif
+  castoff_submit_dir=$PBS_O_WORKDIR
+  castoff_cluster='' castoff_restarts=0
+  castoff_read_run_dir
+}
+#if secrets
+castoff_scheduler_advice="submit with qsub -v NAME"
+#endif
+# Each once, by the name that comes first: n1 and n1.cluster are one host; addresses stay whole.
+castoff_scheduler_hosts() {
+  awk 'NF {
+    address = $1 ~ /^[0-9.]+$|:/
+    known = $1 in hosts || $1 in shorter
+    for (name = $1; !address && sub(/\.[^.]*$/, "", name);) known = known || name in hosts
+    if (known) next
+    print $1
+    hosts[$1]
+    for (name = $1; !address && sub(/\.[^.]*$/, "", name);) shorter[name]
+  }' "$PBS_NODEFILE"
+}
+# qsub -v hands on no ' and no ": a path that holds one begins with %, and holds %27 and %22 in their place.
+castoff_read_run_dir() {
+  if [[ ${CASTOFF_RUN_DIR:-} != %* ]]; then return 0; fi
+  CASTOFF_RUN_DIR=${CASTOFF_RUN_DIR#%}
+  CASTOFF_RUN_DIR=${CASTOFF_RUN_DIR//[%]27/"'"}
+  CASTOFF_RUN_DIR=${CASTOFF_RUN_DIR//[%]22/'"'}
+  CASTOFF_RUN_DIR=${CASTOFF_RUN_DIR//[%]25/"%"}
+}
+#if copy
+castoff_run_dir_for_qsub() {
+  local castoff_path=$CASTOFF_RUN_DIR
+  if [[ $castoff_path == *[\'\"]* ]]; then
+    castoff_path=${castoff_path//[%]/"%25"}
+    castoff_path=${castoff_path//"'"/"%27"}
+    castoff_path=%${castoff_path//'"'/"%22"}
+  fi
+  printf %s "$castoff_path"
+}
+#endif
+castoff_scheduler_clear_env() { unset -v "${!SLURM_@}"; } # the starter would believe them
+#if walltime
+castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # nobody else tells it
+#endif
+#if copy
+# --- Going on: PBS starts no job twice, so a copy of this one carries the count on -----------------
+castoff_submit_copy() { # SECONDS for an answer, WORDS of qsub; a line with an id is one, whatever qsub's code
+  local castoff_names=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,CASTOFF_FOLLOWS
+  local castoff_said castoff_line castoff_next='' castoff_script=$CASTOFF_RUN_DIR/job.sh
+  castoff_names+=${castoff_copied:+,$castoff_copied}
+  if [[ ! -e $CASTOFF_RUN_DIR/secrets.sh ]]; then castoff_names+=${castoff_secrets:+,$castoff_secrets}; fi
+  castoff_said=$(
+    castoff_check_run_dir
+    cd "$castoff_submit_dir" &&
+      CASTOFF_RUN_DIR=$(castoff_run_dir_for_qsub) CASTOFF_FOLLOWS=$castoff_job \
+        CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) \
+        timeout -k 1 "$1" qsub -v "$castoff_names" "${@:2}" "$castoff_script"
+  ) || true
+  while read -r castoff_line; do
+    if [[ $castoff_line =~ ^[0-9]+(\[[0-9]*])?\.[A-Za-z0-9._-]+$ ]]; then castoff_next=$castoff_line; fi
+  done <<<"$castoff_said"
+  if [[ -z $castoff_next ]]; then return 1; fi
+  (
+    umask 077
+    printf '{"job": "%s", "time": %s}\n' "$castoff_next" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/.next.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.next.json" "$CASTOFF_ATTEMPT_DIR/next.json"
+  ) || echo "castoff: job $castoff_next goes on, but could not be written down" >&2
+}
+castoff_submit_copy_at_last() { # WORDS of qsub: again and again, while there is time
+  local castoff_last=$((SECONDS + ${castoff_grace:-120})) castoff_left
+  castoff_terminated=
+  if [[ -n ${CASTOFF_DEADLINE:-} ]]; then
+    castoff_left=$((CASTOFF_DEADLINE - $(date +%s)))
+    if ((castoff_left < castoff_last - SECONDS)); then castoff_last=$((SECONDS + castoff_left)); fi
+  fi
+  while :; do
+    castoff_left=$((castoff_last - SECONDS))
+    if castoff_submit_copy "$((castoff_left > 5 ? castoff_left : 5))" "$@"; then return 0; fi
+    if ((SECONDS >= castoff_last)) || [[ -n $castoff_terminated || -e $CASTOFF_RUN_DIR/stop ]]; then return 1; fi
+    castoff_pause 1
+  done
+}
+castoff_job_of() { # ATTEMPT's folder: the job that it is a start of
+  sed -n 's/.*"job": *"\([^"]*\)".*/\1/p' "$1/start.json" 2>/dev/null || true
+}
+# A qsub without an answer may have submitted a copy all the same, so there may be two: the first that begins
+# is the one, and the other ends.
+castoff_scheduler_begin() {
+  local castoff_before castoff_by castoff_last castoff_why=
+  if [[ -z ${CASTOFF_FOLLOWS:-} ]]; then return 0; fi
+  castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
+  castoff_by=$(castoff_job_of "$castoff_before")
+  if [[ $castoff_by == "$castoff_job" ]]; then return 0; fi # PBS starts this very job again
+  castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
+    castoff_why="the run was asked to stop; castoff resubmit starts it again"
+  elif [[ $castoff_by != "$CASTOFF_FOLLOWS" ]]; then
+    castoff_why="another job has begun attempt $((CASTOFF_ATTEMPT - 1)) in its place"
+  elif [[ $castoff_last != again ]]; then
+    castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: ${castoff_last:-it was killed}"
+  else
+    (set -C && umask 077 && echo "$castoff_job" >"$castoff_before/follower") 2>/dev/null || true
+    if [[ $(cat "$castoff_before/follower") != "$castoff_job" ]]; then
+      castoff_why="another copy of job $CASTOFF_FOLLOWS has begun"
+    fi
+  fi
+  if [[ -n $castoff_why ]]; then
+    echo "castoff: job $castoff_job, a copy of $CASTOFF_FOLLOWS, does not begin: $castoff_why"
+    exit 0
+  fi
+}
+#if !members
+castoff_again_code=75 # not 0: then the copy is due
+castoff_copy_words() { # as an array; the copy waits until this job has ended with another code than 0
+  castoff_words=(-W "depend=afternotok:$PBS_JOBID" -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log")
+}
+castoff_scheduler_submit_next() { # so that this job goes on whatever is wrong with PBS at its end
+  local castoff_words castoff_before
+  if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT >= castoff_requeue_max)); then return 0; fi
+  castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
+  if [[ -e $castoff_before/next.json && $(castoff_job_of "$castoff_before") == "$castoff_job" ]]; then
+    cp -- "$castoff_before/next.json" "$CASTOFF_ATTEMPT_DIR/next.json" # PBS has started this job again
+    return 0
+  fi
+  castoff_copy_words
+  castoff_submit_copy 30 "${castoff_words[@]}" ||
+    echo "castoff: the job that goes on after this one could not be submitted yet; it is tried again at the end" >&2
+}
+castoff_scheduler_requeue() {
+  local castoff_words
+  if [[ -e $CASTOFF_ATTEMPT_DIR/next.json ]]; then return 0; fi
+  castoff_copy_words
+  castoff_submit_copy_at_last "${castoff_words[@]}"
+}
+castoff_scheduler_finish() { # PBS itself deletes it after a job that ends with 0
+  local castoff_next
+  if [[ $castoff_ending == 'done' || ($castoff_ending == again && ! -e $CASTOFF_RUN_DIR/stop) ]]; then return 0; fi
+  castoff_next=$(sed -n 's/.*"job": *"\([^"]*\)".*/\1/p' "$CASTOFF_ATTEMPT_DIR/next.json" 2>/dev/null || true)
+  # Where this fails, it begins, sees how this attempt has ended, and ends.
+  if [[ -n $castoff_next ]] && timeout -k 1 3 qdel "$castoff_next" >/dev/null 2>&1; then
+    rm -f -- "$CASTOFF_ATTEMPT_DIR/next.json"
+  fi
+}
+#elif after
+castoff_scheduler_requeue() { # i-(i+1):2 is member i alone. Nothing can wait for a single member, and that the array
+  # has begun is so: it replaces what the script itself waits for.
+  castoff_submit_copy_at_last -J "$castoff_index-$((castoff_index + 1)):2" -W "depend=after:$castoff_job" \
+    -o "$CASTOFF_RUN_DIR/logs/job-^array_index^.log"
+}
+#else
+castoff_scheduler_requeue() { # i-(i+1):2 is member i alone. Nothing can wait for a single member
+  castoff_submit_copy_at_last -J "$castoff_index-$((castoff_index + 1)):2" \
+    -o "$CASTOFF_RUN_DIR/logs/job-^array_index^.log"
+}
+#endif
+#endif

@@ -1,0 +1,53 @@
+# --- What asks it to stop -------------------------------------------------------------------------
+castoff_starter='' castoff_signalled='' castoff_terminated=''
+castoff_listen() {
+  trap castoff_terminate TERM INT HUP
+#ifdef castoff_scheduler_listen
+  castoff_scheduler_listen
+#endif
+  trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
+}
+castoff_terminate() { # somebody ends this job: the ranks may still save what they have
+  castoff_signalled=1 castoff_terminated=1
+  if [[ -z $castoff_starter ]]; then
+    castoff_ending=cancelled
+    exit 143
+  fi
+#if usr1
+  # On TERM this starter would kill them. The file tells ranks what USR1 means.
+  { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR1 "$castoff_starter"; } 2>/dev/null || true
+#else
+  builtin kill -s TERM "$castoff_starter" 2>/dev/null || true
+#endif
+}
+#if requeue | copy | timer
+castoff_pause() { # SECONDS; unlike sleep it lets a trap run meanwhile, and leaves no process behind
+  if (($1 > 0)); then read -r -t "$1" _ <> <(:) || true; fi
+}
+#endif
+#if timer
+castoff_timer=
+castoff_start_timer() { # nobody else asks for a stop in time
+  if [[ -z ${CASTOFF_DEADLINE:-} ]]; then return 0; fi
+  (
+    castoff_pause $((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
+    : >>"$CASTOFF_STOP_FILE"
+  ) &
+  castoff_timer=$!
+  disown "$castoff_timer" # or bash would tell of its end
+}
+castoff_end_timer() { # one that has just begun may miss a TERM
+  builtin kill -s KILL "$castoff_timer" 2>/dev/null || true
+}
+#endif
+castoff_wait() { # for castoff_starter, whatever signals come; leaves its code in castoff_code
+  # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
+  while builtin kill -0 "$castoff_starter" 2>/dev/null; do
+    read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
+  done 9<> <(:)
+  castoff_signalled=1
+  while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
+    castoff_signalled='' castoff_code=0
+    builtin wait "$castoff_starter" || castoff_code=$?
+  done
+}

@@ -1,0 +1,81 @@
+# --- Ranks that do not start ----------------------------------------------------------------------
+castoff_watch_start() {
+  castoff_await_start 9<> <(:) & # 9 never says anything
+  castoff_start_watcher=$!
+  disown "$castoff_start_watcher"
+}
+castoff_await_start() {
+  local castoff_began castoff_waited castoff_patience=20 castoff_missing='' castoff_before
+  castoff_began=$(date +%s)
+  if ((castoff_start_timeout && castoff_start_timeout < 40)); then
+    castoff_patience=$((castoff_start_timeout / 2))
+  fi
+  read -r -t "$castoff_patience" -u 9 _ || true
+  while castoff_starts; do
+    castoff_waited=$(($(date +%s) - castoff_began)) castoff_before=$castoff_missing
+    castoff_missing=$(castoff_unstarted)
+    if [[ -z $castoff_missing ]]; then
+      if [[ -n $castoff_before ]]; then echo "castoff: after $castoff_waited s all have started" >&2; fi
+      return
+    fi
+    if ((castoff_start_timeout && castoff_waited >= castoff_start_timeout)); then
+      echo "castoff: the job is ended: start.timeout is $castoff_start_timeout s," \
+        "and after $castoff_waited s these have not started: $castoff_missing" >&2
+      : >"$CASTOFF_ATTEMPT_DIR/unstarted"
+      castoff_end_starter
+      return
+    fi
+    if [[ -z $castoff_before ]]; then
+      echo "castoff: after $castoff_waited s these have not started: $castoff_missing" >&2
+      castoff_starter_advise
+      if ((castoff_start_timeout)); then
+        echo "castoff: if they have not after $castoff_start_timeout s (start.timeout), the job is ended" >&2
+      fi
+    fi
+    read -r -t 1 -u 9 _ || true
+  done
+}
+castoff_starts() { # whether there is something to wait for
+  builtin kill -0 "$castoff_starter" 2>/dev/null && [[ -d $CASTOFF_LOG_DIR && ! -s $CASTOFF_FAILURE_FILE ]]
+}
+castoff_started() { # the number of each that has started: it has opened its log; the first, removed a mark
+  # NFS may show a folder as it was a minute ago, but not one that this host has changed since.
+  { : >"$CASTOFF_LOG_DIR/.look" && rm "$CASTOFF_LOG_DIR/.look"; } 2>/dev/null || true
+  find "$CASTOFF_LOG_DIR" -name "${castoff_first_log%%-*}-*.log" -printf '%f\n' 2>/dev/null |
+    if [[ -e $CASTOFF_ATTEMPT_DIR/starting ]]; then grep -vxF "$castoff_first_log"; else cat; fi |
+    sed 's/.*-//' || true
+}
+#if distribution
+castoff_unstarted() { # those that have not started; nothing where all have. Where they are, srun alone knows
+  local castoff_unit=${castoff_first_log%%-*} castoff_count=$castoff_ranks
+  if [[ $castoff_unit == node ]]; then castoff_count=$castoff_nodes; fi
+  castoff_started | awk -v "unit=$castoff_unit" -v "count=$castoff_count" '{ started[$0 + 0] } END {
+    for (i = 0; i < count; i++)
+      if (!(i in started) && shown++ < 16) text = text (text == "" ? "" : ", ") i
+    if (shown) print unit (shown > 1 ? "s " : " ") text (shown > 16 ? " and " (shown - 16) " others" : "")
+  }'
+}
+#else
+castoff_unstarted() { # those that have not started, host by host; nothing where all have
+  castoff_started | awk -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" \
+    -v "unit=${castoff_first_log%%-*}" '
+    BEGIN { first = 0 }
+    logs { started[$0 + 0]; next }
+    {
+      hosts++
+      size = most - (hosts > full)
+      ranks = ""
+      missing = 0
+      for (rank = first + size - 1; rank >= first; rank--)
+        if (!((unit == "rank" ? rank : hosts - 1) in started)) {
+          ranks = rank (missing++ ? ", " : "") ranks
+        }
+      if (missing > 2 && missing == size) ranks = first "-" (first + size - 1)
+      first += size
+      if (!missing || shown++ >= 8) next
+      text = text (text == "" ? "" : ", ") $0 " (rank" (missing > 1 ? "s " : " ") ranks ")"
+    }
+    END { if (shown) print text (shown > 8 ? " and those of " (shown - 8) " other hosts" : "") }
+  ' logs=1 - logs=0 "$CASTOFF_ATTEMPT_DIR/hosts"
+}
+#endif
