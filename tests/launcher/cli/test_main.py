@@ -259,7 +259,7 @@ LOADED = (
         (["--help"], "click typing pathlib msgspec yaml jinja2 psutil rich subprocess"),
         (["status", "nothing"], "yaml jinja2 psutil rich"),
         (["launch", "--", "true"], "msgspec yaml jinja2 rich"),
-        (["render", "--site", "local", "--", "true"], "psutil rich"),
+        (["render", "--site", "local", "--", "true"], "jinja2 psutil rich"),
         (["explain"], "msgspec yaml jinja2 psutil rich subprocess"),
     ],
 )
