@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from launcher.cli.completion import set_option, site_option
+from launcher.cli.offers import set_option, site_option
 from launcher.cli.output import say
 from launcher.errors import CastoffError
 from launcher.ranks.rendezvous import derived_port

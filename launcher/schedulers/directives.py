@@ -19,7 +19,7 @@ from launcher.config.quantities import cpulist
 from launcher.config.site import Site, Values
 from launcher.errors import shown
 from launcher.schedulers.base import Dialect
-from launcher.schedulers.registry import scheduler_of, with_directives
+from launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of
 from launcher.starters.registry import Request
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
@@ -90,7 +90,7 @@ def array_words(spec: JobSpec) -> str | None:
 def merged(default: Given, given: Given, scheduler: str) -> job.Directives:
     """One job's directives over another's: those of this scheduler together, the others in their sections."""
     together: job.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
-    for name in (one.name for one in with_directives()):
+    for name in HAVE_DIRECTIVES:
         theirs = {**section(default, name), **section(given, name)}
         if theirs and name != scheduler:
             together[name] = theirs
@@ -106,7 +106,7 @@ def place(field: str, given: Given, scheduler: str) -> str:
 
 def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:
     """Directives where a scheduler's name belongs, and the other way round."""
-    known = {one.name: one.title for one in with_directives()}
+    known = HAVE_DIRECTIVES
     for name, value in directives.items():
         if isinstance(value, dict):
             if name not in known:
@@ -115,7 +115,7 @@ def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:
                 yield f"directives.{name}.{twice}", f"stands in directives.{twice} too; keep one of the two"
         elif value is not None and name in known:
             example = f"{name}: {{comment: {value}}}"
-            message = f"is {shown(value)}, but {name} holds {known[name]}'s own directives"
+            message = f"is {shown(value)}, but {name} holds {scheduler_of(name).title}'s own directives"
             yield f"directives.{name}", f"{message} by their names, as in {example}"
 
 

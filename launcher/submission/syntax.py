@@ -22,7 +22,10 @@ _PROGRAM = re.compile(r"^  cat <<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.
 _PLAIN_LINE = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]+(?: |$))+")
 
 _RESERVED = frozenset(
-    "case coproc do done elif else esac fi for function if in select then time until while".split()
+    (
+        *("case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in"),
+        *("select", "then", "time", "until", "while"),
+    )
 )
 """https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html, as far as they are letters."""
 

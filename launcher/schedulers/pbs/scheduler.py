@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby
@@ -70,6 +69,8 @@ class Pbs(QueuedScheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Slurm's and Grid Engine's qsub share the name, but not the version's text."""
+        import shutil  # late: a job that is only rendered needs no program
+
         qsub = shutil.which("qsub", path=environ.get("PATH", ""))
         if qsub is None or "pbs" not in version_of(qsub, environ):
             return None
@@ -78,6 +79,8 @@ class Pbs(QueuedScheduler):
     def check_reachable(self, environ: Mapping[str, str]) -> None:
         """A qsub is needed, and none of Slurm's."""
         super().check_reachable(environ)
+        import shutil  # late: a job that is only rendered needs no program
+
         found = shutil.which("qsub", path=environ.get("PATH"))
         if found and _is_slurms_own(found):
             raise CastoffError(

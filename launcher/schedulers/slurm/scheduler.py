@@ -6,7 +6,6 @@ https://slurm.schedmd.com/sbatch.html.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import ClassVar
@@ -52,6 +51,8 @@ class Slurm(QueuedScheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """sbatch is Slurm's alone."""
+        import shutil  # late: a job that is only rendered needs no program
+
         sbatch = shutil.which("sbatch", path=environ.get("PATH", ""))
         return sbatch and f"{sbatch} is on PATH"
 
