@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Mapping
 
 VERBS = {
@@ -43,6 +42,8 @@ _OPTIONS = {
 
 def help_text() -> str:
     """The help of castoff itself, as wide as click would make it here."""
+    import textwrap  # late: those who call a verb need the names alone
+
     width = max(min(_columns(), 80) - 2, 50)
     about = [textwrap.fill(words, width, initial_indent="  ", subsequent_indent="  ") for words in ABOUT]
     lists = [_listed("Options", _OPTIONS, width), _listed("Commands", VERBS, width)]
@@ -50,6 +51,8 @@ def help_text() -> str:
 
 
 def _listed(title: str, entries: Mapping[str, str], width: int) -> str:
+    import textwrap
+
     indent = max(map(len, entries)) + 4
     lines = [
         textwrap.fill(words, width, initial_indent=f"  {name}".ljust(indent), subsequent_indent=indent * " ")

@@ -64,12 +64,25 @@ def _run(words: list[str], program: list[str] | None) -> int:
 
         print(help_text())
         return 0
-    from launcher.cli.group import call
-
     try:
-        return call(words, program)
+        return _call(words, program)
     except CastoffError as error:
         return _complain(str(error), error.exit_code, words, getattr(error, "problems", []))
+
+
+def _call(words: list[str], program: list[str] | None) -> int:
+    if words[:2] == ["launch", "--here"]:
+        from launcher.cli import here
+
+        try:
+            if request := here.read(words, program):
+                return here.run(request)
+        except KeyboardInterrupt:
+            print(file=sys.stderr)  # as click does
+            return 130
+    from launcher.cli.group import call
+
+    return call(words, program)
 
 
 def _complain(message: str, code: int, words: list[str], problems: list[Problem] | None = None) -> int:

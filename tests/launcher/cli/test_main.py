@@ -259,6 +259,10 @@ LOADED = (
         (["--help"], "click typing pathlib msgspec yaml jinja2 psutil rich subprocess"),
         (["status", "nothing"], "yaml jinja2 psutil rich"),
         (["launch", "--", "true"], "msgspec yaml jinja2 rich"),
+        (
+            ["launch", "--here", "--ranks-per-node", "2", "--", "true"],
+            "click dataclasses msgspec yaml",
+        ),
         (["render", "--site", "local", "--", "true"], "jinja2 psutil rich"),
         (["explain"], "msgspec yaml jinja2 psutil rich subprocess"),
     ],
