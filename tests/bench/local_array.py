@@ -27,7 +27,19 @@ def cpu(members: int) -> float:
     with tempfile.TemporaryDirectory() as home:
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
         array = ["--set", f"array.count={members}", "--set", "array.at_most=2"]
-        words = [CASTOFF, "submit", "--site", "local", "--ranks", "1", *array, "--name", "bench", "--", "true"]
+        words = [
+            CASTOFF,
+            "submit",
+            "--site",
+            "local",
+            "--ranks",
+            "1",
+            *array,
+            "--name",
+            "bench",
+            "--",
+            "true",
+        ]
         subprocess.Popen(words, cwd=home, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         took = 0.0
         while True:  # the scheduler, too, whose parent has ended
