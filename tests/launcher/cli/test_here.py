@@ -21,7 +21,12 @@ WRITTEN = [*here.WORDS, "--ranks-per-node", "3", "--job-id", "local-1.0.0"]
 )
 def test_it_is_read_as_click_reads_it(more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[StartRequest] = []
-    monkeypatch.setattr(launch, "run", lambda request: requests.append(request) or 5)
+
+    def run(request: StartRequest) -> int:
+        requests.append(request)
+        return 5
+
+    monkeypatch.setattr(launch, "run", run)
     program = ["sh", "-c", "--here", "é"]
     assert group.call([*WRITTEN, *more], program) == 5
     assert requests == [here.read([*WRITTEN, *more], program)]

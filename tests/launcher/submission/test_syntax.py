@@ -97,10 +97,13 @@ class TestParts:
         self, where: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         texts: list[bytes] = []
-        run: Any = subprocess.run
-        monkeypatch.setattr(
-            subprocess, "run", lambda *words, **how: texts.append(how["input"]) or run(*words, **how)
-        )
+        original = subprocess.run
+
+        def run(*words: Any, **how: Any) -> Any:
+            texts.append(how["input"])
+            return original(*words, **how)
+
+        monkeypatch.setattr(subprocess, "run", run)
         decided = self.of(where, ["module load a/1.2", "export A=b"])
         script = render(decided)
         check_syntax(decided, script)
