@@ -8,16 +8,16 @@ one, can be imported from here in every folder.
 
 from __future__ import annotations
 
+import os.path
 import sys
 from importlib import import_module
-from pathlib import Path
 
 TYPE_CHECKING = False  # `typing` would cost each rank some time
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
-_HOME = Path(__file__).absolute().parent
+_HOME = os.path.dirname(os.path.abspath(__file__))
 
 _PLUGINS = {
     "PbsExecutor": "launcher.executors.executor",
@@ -32,26 +32,26 @@ def own(name: str) -> ModuleType:
     Raises:
         ImportError: another module of that name is loaded already; the text says which file it is.
     """
-    ours = _HOME / name / "__init__.py"
+    ours = os.path.join(_HOME, name, "__init__.py")
     loaded = sys.modules.get(name)
     if loaded is None:
         return _load(name, ours)
     theirs = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", [])), "something")
-    if Path(theirs).resolve() != ours.resolve():
+    if os.path.realpath(theirs) != os.path.realpath(ours):
         raise ImportError(f"{theirs} is loaded as {name}, which is what castoff's own is called: rename it")
     return loaded
 
 
-def _load(name: str, file: Path) -> ModuleType:
+def _load(name: str, file: str) -> ModuleType:
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec, spec_from_file_location
 
     first = PathFinder.find_spec(name)
-    spec = spec_from_file_location(name, file, submodule_search_locations=[str(file.parent)])
+    spec = spec_from_file_location(name, file, submodule_search_locations=[os.path.dirname(file)])
     if spec is None or spec.loader is None:
         raise ImportError(f"castoff is not whole: there is no {file}")
     module = sys.modules[name] = module_from_spec(spec)
-    if first is not None and first.origin and Path(first.origin).resolve() != file.resolve():
+    if first is not None and first.origin and os.path.realpath(first.origin) != os.path.realpath(file):
         vars(module)["_in_place_of"] = first.origin
     try:
         spec.loader.exec_module(module)

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from launcher import plan, render
-from launcher.cli.main import _VERBS
+from launcher.cli.help import VERBS
 from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from tests import patience
@@ -494,14 +494,14 @@ def test_every_further_name_of_a_measure_is_described() -> None:
 
 def test_every_verb_is_in_the_readme() -> None:
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    assert [verb for verb in _VERBS if f"castoff {verb}" not in readme] == []
+    assert [verb for verb in VERBS if f"castoff {verb}" not in readme] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_inline_verbs_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     verbs = re.findall(r"`castoff ([a-z]+)\b", text)
-    assert [verb for verb in verbs if verb not in _VERBS] == []
+    assert [verb for verb in verbs if verb not in VERBS] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import click
 
-from launcher.cli.completion import complete_runs
+from launcher.cli.offers import complete_runs
 from launcher.cli.output import (
     brief,
     duration,

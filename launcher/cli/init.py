@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from launcher.cli.completion import site_option
 from launcher.cli.job_options import load_site
+from launcher.cli.offers import site_option
 from launcher.errors import CastoffError, printable
 from launcher.planning.render import example_job
 from launcher.quoting import visible_word

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from launcher.cli.completion import F, set_option, site_option
+from launcher.cli.offers import F, set_option, site_option
 from launcher.cli.output import say
 from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
@@ -51,11 +51,14 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
 
 def _refuse_program(job: str) -> None:
     """Fail if what stands where a job file belongs is a program."""
-    from shutil import which
-
     path = Path(job)
-    if not job.endswith((".py", ".sh")) and (path.exists() or not which(job)):
-        return
+    if not job.endswith((".py", ".sh")):
+        if path.exists():
+            return
+        from shutil import which
+
+        if not which(job):
+            return
     context = click.get_current_context()
     starts = {".py": "python ", ".sh": "bash "}.get(path.suffix, "")
     says = f"is a program, no job file; it stands after --, as in {context.command_path} -- {starts}{job}"

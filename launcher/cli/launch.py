@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from launcher.cli.completion import set_option, site_option
+from launcher.cli.here import run
+from launcher.cli.offers import set_option, site_option
 from launcher.cli.output import say
 from launcher.errors import CastoffError
 from launcher.ranks.rendezvous import derived_port
-from launcher.runs.run import AGAIN, inherited_lock, said_again
+from launcher.runs.run import inherited_lock
 from launcher.schedulers.registry import OWN, is_own, queued_of
-from launcher.starters.local.starter import Hosts, StartRequest, start_ranks
+from launcher.starters.local.starter import Hosts, StartRequest
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
@@ -132,15 +132,7 @@ def command(
         context.fail("--node-rank is for a program after --, without job file and site")
     if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
         request = _with_job(request, job, overrides, flags, site_name or OWN)
-    with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
-        ours = Path(folder, "outcome")  # where a job around this has none
-        outcome = request.environment.get("CASTOFF_OUTCOME_FILE") or str(ours)
-        request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": outcome})
-        code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
-        if code == 0 and said_again(ours):
-            say("the program has stopped early, and said that it can go on: the same command again does that")
-            return AGAIN
-    return code
+    return run(request)
 
 
 def _hosts_by_hand(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from launcher.cli.completion import complete_runs
+from launcher.cli.offers import complete_runs
 from launcher.cli.output import has_colours, json_option, print_json, say
 from launcher.logs.chosen import attempts_of, check_ranks, members_of
 from launcher.logs.failures import failed_rank

@@ -1,6 +1,7 @@
 """The `castoff` command: parse, call, print. Each verb is a module of launcher.cli.
 
-Nothing but click is imported until a verb runs, and what stands after `--` never meets the parser.
+Its own help needs nothing else, and click is imported where there is something to parse. What stands after
+`--` never meets the parser.
 """
 
 from __future__ import annotations
@@ -10,73 +11,12 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import Any, NoReturn
-
-import click
 
 from launcher.errors import CastoffError, Problem, say
 
-_VERBS = {
-    "cancel": "End runs.",
-    "clean": "Remove the directories of runs that are over.",
-    "completion": "Print what makes a shell complete castoff's words.",
-    "doctor": "Say who else could change what will run.",
-    "explain": "Say which rank this process is, and how that is known.",
-    "init": "Write a commented job file to start from.",
-    "launch": "Start ranks here and now.",
-    "list": "List your runs.",
-    "logs": "Print a run's logs, or follow them.",
-    "render": "Print the script that a scheduler gets.",
-    "resubmit": "Start a run that is over again, in its directory.",
-    "schema": "Print the JSON schema of job files.",
-    "sites": "List the sites, show one, or check one.",
-    "status": "Say what became of a run.",
-    "stop": "Ask runs to save their state and end.",
-    "submit": "Submit a job.",
-    "train": "Train a network that comes with castoff.",
-    "trust": "Trust those who can write to a folder, or list those folders.",
-    "wait": "Wait until runs are over; exit with their code.",
-}
-
-_TAKE_A_PROGRAM = ("doctor", "launch", "render", "submit", "train")
-"""The verbs for which what stands after `--` is the program's, or for train the trainer's."""
-
-
-class _Verbs(click.Group):
-    """Lists the verbs without their modules, and loads the one that is called."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        verb = args[0]
-        if verb not in _VERBS:
-            from launcher.config.synonyms import hint
-
-            ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(_VERBS))}")
-        if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
-            ctx.fail(f"{verb} takes no program, so nothing may stand after --")
-        return verb, import_module(f"launcher.cli.{verb}").command, args[1:]
-
-
-@click.command(
-    cls=_Verbs,
-    commands=[click.Command(verb, short_help=words) for verb, words in _VERBS.items()],
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-@click.version_option(package_name="castoff", prog_name="castoff")
-@click.pass_context
-def castoff(context: click.Context) -> None:
-    """From one job file to ranks that know who they are.
-
-    castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, tells
-    each who it is, and knows afterwards how it ended. What stands after -- is the program with its
-    own flags.
-    """
-    if context.invoked_subcommand is None:
-        if context.obj is not None:
-            context.fail("name a verb before --, as in castoff launch -n 2 -- python train.py")
-        click.echo(context.get_help())
+TYPE_CHECKING = False  # `typing` would cost as much as all that is here
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def console() -> NoReturn:
@@ -119,15 +59,30 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _run(words: list[str], program: list[str] | None) -> int:
+    if program is None and words in ([], ["-h"], ["--help"]) and "_CASTOFF_COMPLETE" not in os.environ:
+        from launcher.cli.help import help_text
+
+        print(help_text())
+        return 0
     try:
-        result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
+        return _call(words, program)
     except CastoffError as error:
         return _complain(str(error), error.exit_code, words, getattr(error, "problems", []))
-    except click.ClickException as error:
-        return _complain(_in_one_line(error), error.exit_code, words)
-    except click.Abort:
-        return 130
-    return result if isinstance(result, int) else 0
+
+
+def _call(words: list[str], program: list[str] | None) -> int:
+    if words[:2] == ["launch", "--here"]:
+        from launcher.cli import here
+
+        try:
+            if request := here.read(words, program):
+                return here.run(request)
+        except KeyboardInterrupt:
+            print(file=sys.stderr)  # as click does
+            return 130
+    from launcher.cli.group import call
+
+    return call(words, program)
 
 
 def _complain(message: str, code: int, words: list[str], problems: list[Problem] | None = None) -> int:
@@ -141,44 +96,14 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
         return code
     import json
 
-    told: dict[str, Any] = {"error": message, "exit_code": code}
+    told: dict[str, object] = {"error": message, "exit_code": code}
     if problems:
         told["problems"] = [
             {"where": one.where, "field": one.path, "message": one.message} for one in problems
         ]
-    click.echo(json.dumps(told), err=True)
+    if sys.stderr is not None:
+        print(json.dumps(told), file=sys.stderr)
     return code
-
-
-def _in_one_line(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split()).rstrip(".")
-    context = getattr(error, "ctx", None)
-    if context is None:
-        return message
-    path = context.command_path
-    if isinstance(error, click.NoSuchOption):
-        message = f"there is no option {error.option_name}{_instead(error.option_name, context.command)}"
-    if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
-        message += f"; a program stands after --, as in {path} -- python train.py"
-    return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
-
-
-def _instead(option: str, command: click.Command) -> str:
-    """The end of the message that a verb has no such option."""
-    from launcher.config.job import JobSpec
-    from launcher.config.synonyms import instead
-    from launcher.typed.structure import fields_of
-    from launcher.typed.suggestion import did_you_mean
-
-    flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
-    name = option.lstrip("-").replace("-", "_")
-    meant = name if name in fields_of(JobSpec) else instead("JobSpec", name)
-    if meant is None or "--set" not in flags:
-        return did_you_mean(option, flags)
-    if meant.partition(".")[0] not in fields_of(JobSpec):
-        return f"; here: {meant}"
-    flag = f"--{meant.replace('_', '-')}"
-    return f"; here: {flag if flag in flags else f'--set {meant}=…'}"
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -37,6 +35,8 @@ _COLOURS = {
 
 def print_json(*answers: Any) -> None:
     """Print plain data as JSON, each on a line of its own."""
+    import json
+
     for answer in answers:
         click.echo(json.dumps(answer))
 
@@ -67,6 +67,8 @@ def print_table(
     In a plain one `-` stands for nothing. `dispensable`: the headings of columns that a terminal which is too
     narrow for all goes without, the first of them first.
     """
+    import shutil
+
     nothing = "" if is_terminal(sys.stdout) else "-"
     cells = [[printable(cell) or nothing for cell in row] for row in rows]
     widths = {

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from launcher.cli.completion import complete_runs
+from launcher.cli.offers import complete_runs
 from launcher.cli.output import json_option, print_facts, print_json
 from launcher.runs.index import Index
 from launcher.submission.resubmit import resubmit

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from launcher.cli.completion import F, complete_runs
+from launcher.cli.offers import F, complete_runs
 from launcher.errors import CastoffError, say
 from launcher.runs.index import Index
 from launcher.runs.run import Run

@@ -6,8 +6,8 @@ import click
 import msgspec
 import yaml
 
-from launcher.cli.completion import complete_sites
 from launcher.cli.job_options import load_site
+from launcher.cli.offers import complete_sites
 from launcher.cli.output import json_option, print_json, several
 from launcher.config.site import Search, Site
 from launcher.errors import CastoffError

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+_BEGINS = b"castoff: attempt "
 ATTEMPT_BEGINS = re.compile(rb"^(?!\[\d+\] )[^\n]*?castoff: attempt (\d+) begins$", re.MULTILINE)
 """What the script writes into its member's log where one attempt follows another."""
 
 _OF_RANK = re.compile(rb"^\[(\d{1,9})\] ")
+_BEGINS_LINE = re.compile(rb"\n(?:\[(\d{1,9})\] )?")  # \n is looked for ten times as fast as ^
+_ZERO_PADDED = re.compile(rb"\n\[0\d{1,8}\] ")
 
 
 class Source(NamedTuple):
@@ -25,7 +28,8 @@ class Source(NamedTuple):
 def by_attempt(block: bytes, attempt: int) -> Iterator[tuple[int, bytes]]:
     """Whole lines of a member's log by attempt; the first are of `attempt`."""
     begin = 0
-    for found in ATTEMPT_BEGINS.finditer(block):
+    # The expression looks at every line, and nearly no block holds such a one.
+    for found in ATTEMPT_BEGINS.finditer(block) if _BEGINS in block else ():
         if found.start() > begin:
             yield attempt, block[begin : found.start()]
         begin, attempt = found.start(), int(found[1])
@@ -37,6 +41,17 @@ def by_rank(block: bytes) -> Iterator[tuple[int | None, bytes]]:
     """Whole lines as castoff's starter merges them, by rank and without `[rank] `; None: no rank's."""
     for rank, lines in groupby(block.split(b"\n")[:-1], _rank):
         yield rank, b"".join(_OF_RANK.sub(b"", line) + b"\n" for line in lines)
+
+
+def ranks_and_texts(block: bytes) -> tuple[list[bytes | None], list[bytes]]:
+    """As `by_rank`, but of each line its rank, in digits, and its text."""
+    _, *parts = _BEGINS_LINE.split(b"\n" + block.removesuffix(b"\n"))
+    return parts[::2], parts[1::2]
+
+
+def is_zero_padded(block: bytes) -> bool:
+    """Whether a rank stands in such a block as in `[07] `, as castoff's launcher does not write it."""
+    return bool(_ZERO_PADDED.search(b"\n" + block))
 
 
 def _rank(line: bytes) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from launcher.logs.failures import FailedRank
-from launcher.logs.lines import Source
+from launcher.logs.lines import Source, by_rank, is_zero_padded, ranks_and_texts
 from launcher.runs.states import failure_words
 from launcher.starters.local.streams import PLAIN, RankLines, for_terminal
 from launcher.starters.local.tracebacks import ErrorLines, SeenErrors
@@ -48,6 +48,11 @@ class Show(ABC):
     def lines(self, source: Source, block: bytes) -> bytes:
         """Whole lines of one source."""
 
+    def merged(self, source: Source, block: bytes) -> bytes:
+        """Whole lines of an attempt, whose launcher has put `[rank] ` before those of ranks."""
+        parts = by_rank(block)
+        return b"".join(self.lines(source._replace(rank=rank), part) for rank, part in parts)
+
     @abstractmethod
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """The rank that failed first, and what its log says about it."""
@@ -70,6 +75,8 @@ class Text(Show):
         self._terminal = terminal
         self._colours = colours
         self._labels = labels
+        self._is_plain = labels and not (several or terminal or colours)
+        """Whether lines are shown as castoff's launcher merges them."""
         self._seen: defaultdict[int, SeenErrors] = defaultdict(SeenErrors)  # by member
 
     def lines(self, source: Source, block: bytes) -> bytes:
@@ -79,7 +86,18 @@ class Text(Show):
         label = self._label(source)
         if self._terminal:
             block = for_terminal(block)
-        return label + block[:-1].replace(b"\n", b"\n" + label) + b"\n"
+        return label + block[:-1].replace(b"\n", b"\n" + label) + b"\n" if label else block
+
+    def merged(self, source: Source, block: bytes) -> bytes:
+        """See `Show`; all lines at once, since a rank's part is a single one where ranks take turns."""
+        if not block or (self._is_plain and not is_zero_padded(block)):
+            return block
+        ranks, texts = ranks_and_texts(block)
+        if self._terminal:
+            texts = for_terminal(b"\n".join(texts)).split(b"\n")
+        numbers = {rank: None if rank is None else int(rank) for rank in {*ranks}}
+        labels = {rank: self._label(source._replace(rank=number)) for rank, number in numbers.items()}
+        return b"".join([b"%b%b\n" % (labels[rank], text) for rank, text in zip(ranks, texts, strict=True)])
 
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""

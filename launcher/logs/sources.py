@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt, by_rank
+from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt
 from launcher.logs.show import LINE_PATIENCE, Show
 from launcher.logs.tail import Tail, tail_start
 from launcher.runs.run import Run, names_in
@@ -84,11 +84,11 @@ class Log:
         """What to show of up to `READ` new bytes, and of a line that stands for too long."""
         data = self._tail.read(READ)
         self.grown = len(data)
-        shown = self.finish() if self._tail.restarted else b""
-        shown += self._shown(self._lines.feed(data, now))
+        shown = [self.finish()] if self._tail.restarted else []
+        shown.append(self._shown(self._lines.feed(data, now)))
         if (due := self._lines.due()) is not None and due <= now:
-            shown += self._shown(self._lines.flush())
-        return shown
+            shown.append(self._shown(self._lines.flush()))
+        return b"".join(shown)
 
     def finish(self) -> bytes:
         """The line that nobody has finished."""
@@ -127,15 +127,17 @@ class ScriptLog(Log):
         return super().finish()
 
     def _of_attempts(self, block: bytes) -> bytes:
-        shown = b""
+        shown = []
         for attempt, lines in by_attempt(block, self._attempt):
             if attempt != self._attempt:
                 self._enter(attempt)
             if self._selection.has(self._member, attempt):
-                parts = by_rank(lines) if self._merged else [(None, self._own(lines))]
-                for rank, part in parts:
-                    shown += self._show.lines(Source(self._member, attempt, rank), part)
-        return shown
+                source = Source(self._member, attempt)
+                if self._merged:
+                    shown.append(self._show.merged(source, lines))
+                else:
+                    shown.append(self._show.lines(source, self._own(lines)))
+        return b"".join(shown)
 
     def _enter(self, attempt: int) -> None:
         self._attempt = attempt

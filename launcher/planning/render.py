@@ -12,32 +12,26 @@ import itertools
 import os
 import re
 import textwrap
-import traceback
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import jinja2
-
-from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
+from launcher.planning import heads
 from launcher.planning.machinery import Machinery, machinery
 from launcher.planning.shares import share_words
 from launcher.quoting import comment, interpreter, shell_word, yaml_word
 from launcher.runs.plan import Plan
-from launcher.schedulers.registry import scheduler_of, with_directives
+from launcher.schedulers.registry import NAMES, scheduler_of
 from launcher.starters.registry import STARTERS
 from launcher.trust.decision import check
-from launcher.typed.document import Document
 
 _WIDTH = 96
 
 _FILLED_IN = re.compile(r"(?<=\{)(?=\{)")
 """Where a word is cut so that no starter takes {{…}} in it for something to fill in."""
-
-# What an expression or a file of a user's template may raise, beside Jinja's own errors.
-_TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSError, RecursionError)
 
 
 def render(plan: Plan) -> str:
@@ -57,17 +51,27 @@ def render(plan: Plan) -> str:
 
 
 def _head(plan: Plan, below: Machinery) -> str:
-    environment = _environment(plan.templates)
+    given = _variables(plan, below)
     try:
-        return environment.get_template(f"{plan.scheduler}.sh.j2").render(_variables(plan, below))
-    except jinja2.TemplateSyntaxError as error:
-        raise CastoffError(f"{error.filename}:{error.lineno}: {error.message}") from error
+        if plan.templates is None and (compiled := _compiled(plan.scheduler)):
+            return compiled(filters_for(plan.scheduler), **given)
+        from launcher.planning import templates  # late: it loads Jinja
+
+        found = templates.environment(template_folder(), plan.templates, filters_for(*NAMES))
+        return templates.head(plan.scheduler, given, found)
     except UnicodeDecodeError as error:
         raise CastoffError(f"{plan.templates}: a template is not UTF-8: {error}") from error
     except ValueError as error:
         raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", str(error))]) from error
-    except (jinja2.TemplateError, *_TEMPLATE_FAULTS) as error:
-        raise CastoffError(f"{_place(error)}: {_reason(error)}") from error
+
+
+def _compiled(scheduler: str) -> Callable[..., str] | None:
+    """What renders castoff's own head; None where somebody has edited its templates, as in a checkout."""
+    folder, names = template_folder(), (heads.HEAD, f"{scheduler}.sh.j2")
+    if any(zlib.crc32((folder / name).read_bytes()) != heads.SOURCES.get(name) for name in names):
+        return None
+    found: Callable[..., str] = getattr(heads, scheduler)
+    return found
 
 
 @functools.cache
@@ -113,31 +117,15 @@ def _part(path: Path) -> str:
     return text.removesuffix("\n") + "\n"
 
 
-class _OwnFolder(jinja2.FileSystemLoader):
-    """The user's templates, which become part of scripts."""
-
-    def get_source(
-        self, environment: jinja2.Environment, template: str
-    ) -> tuple[str, str, Callable[[], bool]]:
-        """As jinja2 has it; a CastoffError where others could have written the file."""
-        source, path, is_current = super().get_source(environment, template)
-        check(Path(path))
-        return source, path, is_current
-
-
 def example_job(site: Site) -> str:
     """A commented job file for a site, to start from.
 
     Raises:
         CastoffError: the profile's examples make no job file.
     """
-    text = _environment(None).get_template("job.yaml.j2").render(site=site)
-    try:
-        JobSpec.of(Document.parse(text, "job.yaml").data)
-    except InvalidInput as error:
-        fix = "mend the examples under `required:` in its profile"
-        raise CastoffError(f"site {printable(site.name)}: {fix}:\n{error}") from error
-    return text
+    from launcher.planning import templates  # late: it loads Jinja
+
+    return templates.example_job(site, templates.environment(template_folder(), None, filters_for()))
 
 
 def template_folder() -> Path:
@@ -145,40 +133,6 @@ def template_folder() -> Path:
     package = Path(__file__).parents[1]
     inside = package / "templates"
     return inside if inside.is_dir() else package.parent / "templates"
-
-
-def _environment(user_folder: str | None) -> jinja2.Environment:
-    own = jinja2.FileSystemLoader(template_folder())
-    loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"castoff": own})]
-    if user_folder is not None:
-        if not Path(user_folder).is_dir():
-            raise CastoffError(f"templates: there is no folder {user_folder}")
-        loaders.insert(0, _OwnFolder(user_folder))
-    environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(loaders),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # shell, not HTML: every value passes a quoting filter
-    )
-    environment.filters.update(FILTERS)
-    return environment
-
-
-def _place(error: BaseException) -> str:
-    """The innermost template line that an error came from."""
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    places = [f"{file}:{line}" for file, line in frames if file.endswith(".j2")]
-    return places[-1] if places else "a template"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, jinja2.TemplateNotFound):
-        return f"there is no template {error.name}"
-    if isinstance(error, RecursionError):
-        return "it extends itself; castoff's own is castoff/…"
-    return str(error)
 
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
@@ -270,7 +224,6 @@ def _layout_words(plan: Plan) -> str:
 FILTERS: dict[str, Callable[..., Any]] = {
     "sh": shell_word,
     "words": _words,
-    **{f"{one.name}_directive": one.dialect.line for one in with_directives() if one.dialect},
     "comment": comment,
     "interpreter": interpreter,
     "yaml": yaml_word,
@@ -280,3 +233,11 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "share_words": share_words,
 }
 """What templates may put values through; docs/templates.md explains each."""
+
+
+def filters_for(*schedulers: str) -> dict[str, Callable[..., Any]]:
+    """`FILTERS` with those that write the directives of these schedulers."""
+    for one in map(scheduler_of, schedulers):
+        if one.dialect is not None:
+            FILTERS.setdefault(f"{one.name}_directive", one.dialect.line)
+    return FILTERS

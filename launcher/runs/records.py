@@ -7,7 +7,6 @@ not there.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from pathlib import Path
@@ -231,6 +230,8 @@ def decode(data: bytes, kind: type[Record]) -> Record | None:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are no text
     try:  # a script that shortens a reason may cut a letter in two
+        import json
+
         return msgspec.convert(json.loads(data.decode(errors="replace")), kind, str_keys=True)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
@@ -248,6 +249,8 @@ def write(path: Path, record: msgspec.Struct) -> None:
 def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
     """A record as text: in one line without `indent`. Python's JSON, for msgspec takes no lone surrogates."""
     separators = None if indent else (",", ":")
+    import json
+
     return json.dumps(msgspec.to_builtins(record), indent=indent, separators=separators)
 
 

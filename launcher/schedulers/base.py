@@ -7,7 +7,6 @@ site's or a run's name, and never compares that name. Before a submission nothin
 from __future__ import annotations
 
 import re
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -117,6 +116,8 @@ class QueuedScheduler(Scheduler):
             CastoffError: they are not.
         """
         program = self.submits_with[0]
+        import shutil
+
         if shutil.which(program, path=environ.get("PATH")) is None:
             raise CastoffError(
                 f"{program} is not on PATH here: submit where the scheduler's commands are, as on a login "

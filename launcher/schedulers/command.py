@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,6 +84,8 @@ def run_to_end(
     Raises:
         Silent: it is not here, or takes too long.
     """
+    import shutil
+
     program = shutil.which(argv[0], path=environ.get("PATH", ""))
     if program is None:
         raise Silent(f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True)

@@ -18,6 +18,9 @@ NAMES = ("flux", "slurm", "pbs", "local")
 OWN = NAMES[-1]
 """castoff's own, and the profile of this machine alone."""
 
+HAVE_DIRECTIVES = NAMES[:-1]
+"""Those that have directives of their own; by their names, as most jobs load one scheduler alone."""
+
 
 @cache
 def scheduler_of(name: str) -> Scheduler:
@@ -37,7 +40,7 @@ def scheduler_of(name: str) -> Scheduler:
 
 def with_directives() -> list[Scheduler]:
     """Those that have directives of their own."""
-    return [one for one in map(scheduler_of, NAMES) if one.dialect is not None]
+    return [scheduler_of(name) for name in HAVE_DIRECTIVES]
 
 
 def queued(name: str) -> QueuedScheduler | None:

@@ -18,6 +18,16 @@ from launcher.runs.plan import Plan
 _PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 """A program for the nodes, as a script holds it."""
 
+_PLAIN_LINE = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]+(?: |$))+")
+
+_RESERVED = frozenset(
+    (
+        *("case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in"),
+        *("select", "then", "time", "until", "while"),
+    )
+)
+"""https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html, as far as they are letters."""
+
 
 def check_syntax(plan: Plan, script: str) -> None:
     """Have bash read what the job is to run.
@@ -26,6 +36,8 @@ def check_syntax(plan: Plan, script: str) -> None:
         CastoffError: it complains, be it with a warning alone; the text names who wrote it.
     """
     for name, text in _parts(plan):
+        if _is_plain(text):
+            continue
         if said := _complaints(text):
             raise CastoffError(f"{name}: bash does not read this as it is meant: {said}")
         if _complaints(f"{{\n:\n{text}}}\n"):  # whole by itself, and yet the } was not read
@@ -49,6 +61,12 @@ def _parts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "teardown", "".join(f"{line}\n" for line in plan.teardown)
     for name, text in own_parts(plan).items():
         yield printable(f"{plan.templates}/blocks/{name}.sh"), text
+
+
+def _is_plain(text: str) -> bool:
+    """Whether each line is a command of unquoted words, as `module load a`: bash has nothing to ask of it."""
+    lines = text.split("\n")[:-1]
+    return all(_PLAIN_LINE.fullmatch(line) and line.partition(" ")[0] not in _RESERVED for line in lines)
 
 
 def _complaints(text: str, *options: str) -> str | None:

@@ -135,5 +135,6 @@ if __name__ == "__main__":
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     main(asked)
     functions.main(asked)
-    for module in ("training", "checkpoints", "scaling"):  # each alone: python -m tests.bench.training
+    # Each alone: python -m tests.bench.training
+    for module in ("command_line", "log_speed", "local_array", "training", "checkpoints", "scaling"):
         subprocess.run([sys.executable, "-m", f"tests.bench.{module}", str(asked)], cwd=CHECKOUT, check=True)

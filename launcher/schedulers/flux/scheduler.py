@@ -6,7 +6,6 @@ flux-batch(1) of flux-core 0.88.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -57,6 +56,8 @@ class Flux(QueuedScheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Others have a program of that name, too; and without an instance that answers it is of no use."""
+        import shutil  # late: a job that is only rendered needs no program
+
         flux = shutil.which("flux", path=environ.get("PATH", ""))
         if flux is None or "\nbroker:" not in version_of(flux, environ):
             return None

@@ -32,7 +32,14 @@ from launcher.runs.records import Ending, Submission, begins, encode, read, writ
 from launcher.runs.run import LOCK, SETTLED, Run, stop_asked
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.schedulers.local.member import Member, Start, attempt_folder
-from launcher.starters.local.processes import become_subreaper, descendants, send, shares
+from launcher.starters.local.processes import (
+    become_subreaper,
+    children,
+    descendants,
+    process_of,
+    send,
+    shares,
+)
 
 Waits = Callable[[str, Run], Callable[[], bool | None]]
 """Given a condition and another run: what tells whether it holds; False where it never will, None not yet."""
@@ -167,7 +174,7 @@ class _Scheduler:
         give_up = time.monotonic() + _GIVE_UP
         scripts = {other.process.pid for other in self.running}
         while True:
-            left = [child for child in psutil.Process().children() if child.pid not in scripts]
+            left = [child for pid in children() - scripts if (child := process_of(pid))]
             if member is not None and self.running:
                 left = [child for child in left if member.owns(child)]
             if not left:

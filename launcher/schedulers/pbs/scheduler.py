@@ -78,6 +78,7 @@ class Pbs(QueuedScheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Slurm's and Grid Engine's qsub share the name, but not the version's text."""
+
         qsub = shutil.which("qsub", path=environ.get("PATH", ""))
         if qsub is None or "pbs" not in version_of(qsub, environ):
             return None
@@ -86,6 +87,7 @@ class Pbs(QueuedScheduler):
     def check_reachable(self, environ: Mapping[str, str]) -> None:
         """A qsub is needed, and none of Slurm's."""
         super().check_reachable(environ)
+
         found = shutil.which("qsub", path=environ.get("PATH"))
         if found and _is_slurms_own(found):
             raise CastoffError(

@@ -65,6 +65,7 @@ class Slurm(QueuedScheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """sbatch is Slurm's alone."""
+
         sbatch = shutil.which("sbatch", path=environ.get("PATH", ""))
         return sbatch and f"{sbatch} is on PATH"
 

@@ -94,7 +94,7 @@ class Family:
     """
 
     def __init__(self) -> None:
-        self.foreign = _children()
+        self.foreign = children()
         """Children that are none of the ranks'."""
         self.ranks: set[int] = set()
         """Children that this process waits for by itself."""
@@ -107,7 +107,7 @@ class Family:
     def bury(self) -> bool:
         """Reap the dead among adopted children; whether any child of the ranks' still lives."""
         alive = False
-        for pid in _children() - self.foreign - self.ranks:
+        for pid in children() - self.foreign - self.ranks:
             with contextlib.suppress(ChildProcessError):
                 alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
         return alive
@@ -161,7 +161,7 @@ def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
                 yield from (process, *descendants(process))
 
 
-def _children() -> set[int]:
+def children() -> set[int]:
     """This process's children, the dead ones included, without the price of psutil where it can."""
     tasks = Path("/proc/self/task")
     try:
@@ -171,6 +171,16 @@ def _children() -> set[int]:
 
         return {child.pid for child in psutil.Process().children()}
     return {int(pid) for text in texts for pid in text.split()}
+
+
+def process_of(pid: int) -> psutil.Process | None:
+    """A process by its id; None where it is gone."""
+    import psutil
+
+    try:
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return None
 
 
 def become_subreaper(adopts: bool = True) -> bool:

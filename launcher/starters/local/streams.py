@@ -38,11 +38,13 @@ PLAIN = b"\x1b[0m"
 """Ends all colours."""
 
 _CONTROL = re.compile(
-    rb"(?P<colour>\x1b\[[0-9;:]*m)"
-    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # any other CSI: moves the cursor, clears the screen
-    rb"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # strings: titles, clipboards
-    rb"|\x1b[ -/]*[0-~]|\xc2[\x80-\x9f]"  # other escapes; C1 controls in UTF-8
-    rb"|(?P<char>[\x00-\x08\x0b-\x1f\x7f])",
+    rb"[\x00-\x08\x0b-\x1f\x7f\xc2](?:"  # what all begin with: `re` skips other text ten times as fast so
+    rb"(?<=\x1b)(?:(?P<colour>\[[0-9;:]*m)"
+    rb"|\[[0-?]*[ -/]*[@-~]"  # any other CSI: moves the cursor, clears the screen
+    rb"|[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # strings: titles, clipboards
+    rb"|[ -/]*[0-~])"  # other escapes
+    rb"|(?<=\xc2)[\x80-\x9f]"  # C1 controls in UTF-8
+    rb"|(?P<char>(?<!\xc2)))",
     re.MULTILINE,
 )
 _COLOURED = re.compile(rb"^.*\x1b\[.*$", re.MULTILINE)
@@ -57,7 +59,7 @@ def for_terminal(lines: bytes) -> bytes:
 def _harmless(found: re.Match[bytes]) -> bytes:
     if found["colour"]:
         return found[0]
-    return b"^%c" % (found["char"][0] ^ 0x40) if found["char"] else b""
+    return b"^%c" % (found[0][0] ^ 0x40) if found["char"] is not None else b""
 
 
 def _visible(line: bytes) -> bytes:

@@ -9,14 +9,12 @@ ranks that died between two looks are taken in the order of their numbers.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
@@ -44,18 +42,29 @@ class Report(NamedTuple):
     log_dir: Path | None
 
 
-@dataclass(eq=False)
 class Rank:
-    """One started rank: its process, the reading end of its pipe, its log; or a second pipe of one."""
+    """One started rank: its process, the reading end of its pipe, its log; or a second pipe of one.
 
-    number: int
-    process: subprocess.Popen[bytes]
-    pipe: int | None
-    log: RankLog | None
-    lines: RankLines
-    sink: Sink | None = None
-    """Where its lines go; None: where all ranks' output goes."""
-    pidfd: int | None = None
+    No dataclass: importing what makes one would cost a start a tenth of its time.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        process: subprocess.Popen[bytes],
+        pipe: int | None,
+        log: RankLog | None,
+        lines: RankLines,
+        sink: Sink | None = None,
+    ):
+        """`sink`: where its lines go; None: where all ranks' output goes."""
+        self.number = number
+        self.process = process
+        self.pipe = pipe
+        self.log = log
+        self.lines = lines
+        self.sink = sink
+        self.pidfd: int | None = None
 
 
 @contextlib.contextmanager
@@ -296,6 +305,8 @@ class Supervision:
         host, path = self._report.host, self._report.failure_file
         first = {"rank": rank.number, "host": host, "code": code, "signal": killer, "time": time.time()}
         if path is not None:
+            import json  # late: most jobs do well
+
             try:
                 with contextlib.suppress(FileExistsError), path.open("x") as file:  # the first writer wins
                     file.write(json.dumps(first) + "\n")
@@ -391,6 +402,8 @@ def counted(number: int, one: str, many: str) -> str:
 
 def _recorded(path: Path) -> dict[str, object] | None:
     """The failure on record: of torchrun, which is one rank here, it is that of a rank of its own."""
+    import json
+
     with contextlib.suppress(OSError, ValueError):
         record = json.loads(path.read_text())
         if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys():

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from launcher.cli import group
+from launcher.cli.help import ABOUT, help_text
 
 from ..conftest import Castoff, objects
 
@@ -37,6 +41,13 @@ class TestHelp:
             assert answer.returncode == 0 and answer.stderr == ""
             listed = [line.split()[0] for line in answer.stdout.partition("Commands:\n")[2].splitlines()]
             assert listed == VERBS
+
+    @pytest.mark.parametrize("columns", ["-1", "20", "63", "80", "200"])
+    def test_it_looks_as_click_would_print_it(self, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setattr(group.castoff, "help", "\n\n".join(ABOUT))
+        with group.castoff.make_context("castoff", [], help_option_names=["-h", "--help"]) as context:
+            assert help_text() == click.Group.get_help(group.castoff, context)
 
     @pytest.mark.parametrize("verb", VERBS)
     def test_each_verb_explains_itself(self, castoff_command: Castoff, verb: str) -> None:
@@ -245,10 +256,14 @@ LOADED = (
 @pytest.mark.parametrize(
     ("words", "never"),
     [
-        (["--help"], "msgspec yaml jinja2 psutil rich launcher.config.site subprocess"),
+        (["--help"], "click typing pathlib msgspec yaml jinja2 psutil rich subprocess"),
         (["status", "nothing"], "yaml jinja2 psutil rich"),
         (["launch", "--", "true"], "msgspec yaml jinja2 rich"),
-        (["render", "--site", "local", "--", "true"], "psutil rich"),
+        (
+            ["launch", "--here", "--ranks-per-node", "2", "--", "true"],
+            "click dataclasses msgspec yaml",
+        ),
+        (["render", "--site", "local", "--", "true"], "jinja2 psutil rich"),
         (["explain"], "msgspec yaml jinja2 psutil rich subprocess"),
     ],
 )
@@ -257,5 +272,5 @@ def test_only_what_is_needed_is_loaded(words: list[str], never: str, tmp_path: P
         [sys.executable, "-c", LOADED, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     loaded = set(answer.stderr.splitlines()[-1].split())
-    assert "click" in loaded
+    assert "launcher" in loaded
     assert not loaded & {"torch", "submitit", "numpy", *never.split()}

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from launcher.cli import render
-from launcher.cli.main import _VERBS
+from launcher.cli.help import VERBS
 from launcher.config.checked import word_of_others
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
@@ -89,7 +89,7 @@ def test_a_text_where_a_list_belongs(line: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "own"), [("JobSpec", fields_of(JobSpec)), ("Site", fields_of(Site)), ("verb", _VERBS)]
+    ("kind", "own"), [("JobSpec", fields_of(JobSpec)), ("Site", fields_of(Site)), ("verb", VERBS)]
 )
 def test_words_of_others_are_not_our_own(kind: str, own: dict[str, Any]) -> None:
     table = _table(kind)
@@ -100,7 +100,7 @@ def test_words_of_others_are_not_our_own(kind: str, own: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("word", ["", "-", "\x1b[2J", "x" * 999, "[", "é"])
 def test_any_word_has_an_answer(word: str) -> None:
-    assert hint("verb", word, list(_VERBS)).startswith("; there are: cancel, ")
+    assert hint("verb", word, list(VERBS)).startswith("; there are: cancel, ")
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from launcher.logs.failures import FailedRank
-from launcher.logs.lines import Source, by_rank
+from launcher.logs.lines import Source
 from launcher.logs.show import End, Json, Show, Text
 from launcher.runs.records import Failure
 from launcher.starters.local.streams import for_terminal
@@ -16,13 +18,14 @@ from launcher.starters.local.streams import for_terminal
 FAILED = FailedRank(Failure(code=9, rank=2, host="n1", time=5.0), Path("/logs/rank-00002.log"))
 
 
+PIECES = st.sampled_from([b"[1] ", b"[2] ", b"[03] ", b"[", b"\x1b", b"[2J", b"[3m", b"\xc2\x80", b"a"])
+MERGED = st.lists(st.lists(PIECES, max_size=4), max_size=4).map(
+    lambda lines: b"".join(b"".join(line) + b"\n" for line in lines)
+)
+
+
 def text(*, several: bool = False, terminal: bool = False, labels: bool = True) -> Text:
     return Text(several=several, terminal=terminal, colours=terminal, labels=labels)
-
-
-def merged(show: Show, source: Source, block: bytes) -> bytes:
-    """Lines as castoff's starter merges them."""
-    return b"".join(show.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
 
 
 class TestText:
@@ -42,14 +45,23 @@ class TestText:
 
     def test_merged_lines_stay_as_they_are_or_get_the_member(self) -> None:
         block = b"castoff: hello\n[0] a\n[1] \xff\x1b[2J\n"
-        assert merged(text(), Source(3, 1), block) == block
-        assert merged(text(several=True), Source(3, 1), block) == (
+        assert text().merged(Source(3, 1), block) == block
+        assert text(several=True).merged(Source(3, 1), block) == (
             b"[3.1] castoff: hello\n[3.1:0] a\n[3.1:1] \xff\x1b[2J\n"
         )
 
+    @given(st.booleans(), st.booleans(), st.booleans(), MERGED)
+    @example(False, False, True, b"[1] a\n[03] b\n")
+    @example(False, True, True, b"[1] a\x1b[3m\n")
+    def test_merged_lines_are_shown_as_those_of_each_rank(
+        self, several: bool, terminal: bool, labels: bool, block: bytes
+    ) -> None:
+        show = text(several=several, terminal=terminal, labels=labels)
+        assert show.merged(Source(3, 1), block) == Show.merged(show, Source(3, 1), block)
+
     def test_each_rank_has_a_colour_on_a_terminal(self) -> None:
         show = text(terminal=True)
-        shown = merged(show, Source(0, 0), b"castoff: hello\n[0] a\n[1] b\n")
+        shown = show.merged(Source(0, 0), b"castoff: hello\n[0] a\n[1] b\n")
         assert shown == b"castoff: hello\n\x1b[36m[0]\x1b[0m a\n\x1b[33m[1]\x1b[0m b\n"
         assert show.lines(Source(0, 0, rank=1), b"b\n") == b"\x1b[33m[1]\x1b[0m b\n"
 
@@ -93,7 +105,7 @@ class TestJson:
         return [json.loads(line) for line in shown.splitlines()]
 
     def test_lines(self) -> None:
-        told = self.events(merged(Json(), Source(3, 1), b"castoff: hello\n[2] \xff a\n"))
+        told = self.events(Json().merged(Source(3, 1), b"castoff: hello\n[2] \xff a\n"))
         place = {"event": "line", "member": 3, "attempt": 1}
         assert told == [
             {**place, "rank": None, "node": None, "text": "castoff: hello"},

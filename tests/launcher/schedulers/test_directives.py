@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
+from launcher.schedulers import registry
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.registry import scheduler_of
 from launcher.starters.base import Layout, Request
@@ -267,3 +268,8 @@ def test_a_dependency_stands_in_the_script_if_it_is_of_ids_alone(
     after: dict[str, list[str]], words: str | None
 ) -> None:
     assert own_dependency(after) == words
+
+
+def test_which_schedulers_have_directives_is_known_without_them() -> None:
+    with_dialect = [name for name in registry.NAMES if registry.scheduler_of(name).dialect is not None]
+    assert list(registry.HAVE_DIRECTIVES) == with_dialect

@@ -31,8 +31,8 @@ from launcher import JobSpec, Site, plan, quoting, render
 from launcher.cli import init, submit  # noqa: F401 - which must be loaded: it quotes
 from launcher.config.site import Queue, Required
 from launcher.errors import CastoffError, InvalidInput
-from launcher.planning.render import FILTERS, example_job
-from launcher.schedulers.registry import with_directives
+from launcher.planning.render import example_job, filters_for
+from launcher.schedulers.registry import NAMES, with_directives
 from launcher.submission.submit import _job_file
 from launcher.trust.decision import fixes
 from launcher.trust.granted import granted
@@ -252,6 +252,8 @@ def test_what_no_profile_says_is_refused_too() -> None:
 
 # --- Without one of the functions that quote ----------------------------------------------------------
 
+
+FILTERS = filters_for(*NAMES)
 
 QUOTING: dict[str, Callable[..., Any]] = {
     name: function

@@ -13,10 +13,13 @@ from jinja2 import meta, nodes
 from launcher import CastoffError, JobSpec, Plan, Site, plan, render
 from launcher.planning import render as rendering
 from launcher.planning.machinery import FEATURES, machinery
-from launcher.planning.render import FILTERS, template_folder
+from launcher.planning.render import filters_for, template_folder
 from launcher.runs.script import head_of
+from launcher.schedulers.registry import NAMES
 
 from .machine import known_parts, part
+
+FILTERS = filters_for(*NAMES)
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "templates.md"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +18,7 @@ from tests.launcher.conftest import Castoff
 JOB = {"name": "x", "command": ["true"]}
 
 OPEN = {
+    "a reserved word": ["if true", "then true"],
     "a here-document": ["cat <<X"],
     "one whose end is indented": ["cat <<X", "hello", "  X"],
     "one within a command": ["x=$(cat <<X", "hello", ")"],
@@ -89,6 +92,22 @@ class TestParts:
     @pytest.mark.parametrize("lines", [["fi"], ["}"], [")"], ["}; {"], ["esac"], ["done"]])
     def test_what_would_close_castoffs_own(self, where: str, lines: list[str]) -> None:
         assert refusal(self.of(where, lines)).startswith(f"{where}: bash does not read")
+
+    def test_plain_lines_are_read_once_with_the_whole_script(
+        self, where: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        texts: list[bytes] = []
+        original = subprocess.run
+
+        def run(*words: Any, **how: Any) -> Any:
+            texts.append(how["input"])
+            return original(*words, **how)
+
+        monkeypatch.setattr(subprocess, "run", run)
+        decided = self.of(where, ["module load a/1.2", "export A=b"])
+        script = render(decided)
+        check_syntax(decided, script)
+        assert texts == [script.encode()]
 
     @pytest.mark.parametrize("lines", CLOSED.values(), ids=CLOSED)
     def test_what_is_whole(self, where: str, lines: list[str]) -> None:

@@ -1,0 +1,351 @@
+"""The heads of castoff's scripts. Not written by hand: `python -m launcher.planning.compilation` makes it."""
+
+# ruff: noqa
+# fmt: off
+from __future__ import annotations
+
+from typing import Any
+
+HEAD = 'head.sh.j2'
+SOURCES = {'head.sh.j2': 3926450499, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
+
+
+def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+    _parts: list[str] = []
+    _add = _parts.append
+    _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
+    for (name, value,) in plan.directives:
+        _add('#flux: ' + str(_filters['flux_directive'](name, value)) + '\n')
+    _add('\n')
+    _add('# ' + str(_filters['comment'](plan.name)) + ' on ' + str(_filters['comment'](plan.site)) + ': ' + str(_filters['layout_words'](plan)) + '.\n')
+    for line in _filters['share_words'](plan):
+        _add('# ' + str(line) + '\n')
+    for note in plan.notes:
+        _add('# ' + str(_filters['comment'](note)) + '\n')
+    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if plan.walltime:
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    elif ('deadline' in features):
+        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    if ('visible' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
+    elif ('masks' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('devices' in features):
+        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+    if plan.requeue_max:
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    if ((plan.requeue_how == 'copy') and plan.env_from):
+        _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads in the run directory\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
+        _add('\n# --- Setup\n')
+    pass
+    if plan.snapshot:
+        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+    if plan.setup:
+        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        for line in plan.setup:
+            _add(str(line) + '\n')
+        _add('castoff_setup_over\n')
+    if plan.python:
+        _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
+    if plan.snapshot:
+        _add('cd -P "$CASTOFF_CODE_DIR"\n')
+    _add('\n# --- Environment of the ranks\n')
+    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    for (name, value,) in plan.env.items():
+        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+    for name in plan.env_from:
+        _add('castoff_need ' + str(name) + '\n')
+    if plan.function:
+        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+    if plan.workdir:
+        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.stage:
+        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
+        for item in plan.stage:
+            _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
+    if plan.container:
+        _add('\n# --- Container round each rank\n')
+        _add('castoff_image=' + str(image) + '\n')
+        if plan.python:
+            _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
+        if kept:
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+        for (name, value,) in plan.container.env.items():
+            _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        for folder in plan.container.shared:
+            _add('castoff_bind ' + str(_filters['sh'](folder)) + '\n')
+        for mount in plan.container.mounts:
+            _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
+        _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
+    _add('\n# --- Start\n')
+    if plan.stage:
+        _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if plan.teardown:
+        _add("( # what setup started; its code is not the job's\n  set +u\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add(') || true\n')
+    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    return "".join(_parts)
+
+
+def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+    _parts: list[str] = []
+    _add = _parts.append
+    _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
+    for (name, value,) in plan.directives:
+        _add('#SBATCH ' + str(_filters['slurm_directive'](name, value)) + '\n')
+    _add('\n')
+    _add('# ' + str(_filters['comment'](plan.name)) + ' on ' + str(_filters['comment'](plan.site)) + ': ' + str(_filters['layout_words'](plan)) + '.\n')
+    for line in _filters['share_words'](plan):
+        _add('# ' + str(line) + '\n')
+    for note in plan.notes:
+        _add('# ' + str(_filters['comment'](note)) + '\n')
+    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if plan.walltime:
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    elif ('deadline' in features):
+        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    if ('visible' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
+    elif ('masks' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('devices' in features):
+        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+    if plan.requeue_max:
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    pass
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
+        _add('\n# --- Setup\n')
+    pass
+    if plan.snapshot:
+        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+    if plan.setup:
+        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        for line in plan.setup:
+            _add(str(line) + '\n')
+        _add('castoff_setup_over\n')
+    if plan.python:
+        _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
+    if plan.snapshot:
+        _add('cd -P "$CASTOFF_CODE_DIR"\n')
+    _add('\n# --- Environment of the ranks\n')
+    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    for (name, value,) in plan.env.items():
+        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+    for name in plan.env_from:
+        _add('castoff_need ' + str(name) + '\n')
+    if plan.function:
+        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+    if plan.workdir:
+        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.stage:
+        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
+        for item in plan.stage:
+            _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
+    if plan.container:
+        _add('\n# --- Container round each rank\n')
+        _add('castoff_image=' + str(image) + '\n')
+        if plan.python:
+            _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
+        if kept:
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+        for (name, value,) in plan.container.env.items():
+            _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        for folder in plan.container.shared:
+            _add('castoff_bind ' + str(_filters['sh'](folder)) + '\n')
+        for mount in plan.container.mounts:
+            _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
+        _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
+    _add('\n# --- Start\n')
+    if plan.stage:
+        _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if plan.teardown:
+        _add("( # what setup started; its code is not the job's\n  set +u\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add(') || true\n')
+    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    return "".join(_parts)
+
+
+def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+    _parts: list[str] = []
+    _add = _parts.append
+    _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
+    for (name, value,) in plan.directives:
+        _add('#PBS ' + str(_filters['pbs_directive'](name, value)) + '\n')
+    _add('\n')
+    _add('# ' + str(_filters['comment'](plan.name)) + ' on ' + str(_filters['comment'](plan.site)) + ': ' + str(_filters['layout_words'](plan)) + '.\n')
+    for line in _filters['share_words'](plan):
+        _add('# ' + str(line) + '\n')
+    for note in plan.notes:
+        _add('# ' + str(_filters['comment'](note)) + '\n')
+    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if plan.walltime:
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    elif ('deadline' in features):
+        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    if ('visible' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
+    elif ('masks' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('devices' in features):
+        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+    if plan.requeue_max:
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    if ((plan.requeue_how == 'copy') and (not isinstance(plan.inherit, str))):
+        _add('castoff_copied=' + str(','.join(map(str, plan.inherit))) + ' # variables that a copy of this job has, too\n')
+    if ((plan.requeue_how == 'copy') and plan.env_from):
+        _add('castoff_secrets=' + str(','.join(map(str, plan.env_from))) + '\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
+        _add('\n# --- Setup\n')
+    pass
+    if plan.snapshot:
+        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+    if plan.setup:
+        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        for line in plan.setup:
+            _add(str(line) + '\n')
+        _add('castoff_setup_over\n')
+    if plan.python:
+        _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
+    if plan.snapshot:
+        _add('cd -P "$CASTOFF_CODE_DIR"\n')
+    _add('\n# --- Environment of the ranks\n')
+    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    for (name, value,) in plan.env.items():
+        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+    for name in plan.env_from:
+        _add('castoff_need ' + str(name) + '\n')
+    if plan.function:
+        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+    if plan.workdir:
+        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.stage:
+        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
+        for item in plan.stage:
+            _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
+    if plan.container:
+        _add('\n# --- Container round each rank\n')
+        _add('castoff_image=' + str(image) + '\n')
+        if plan.python:
+            _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
+        if kept:
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+        for (name, value,) in plan.container.env.items():
+            _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        for folder in plan.container.shared:
+            _add('castoff_bind ' + str(_filters['sh'](folder)) + '\n')
+        for mount in plan.container.mounts:
+            _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
+        _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
+    _add('\n# --- Start\n')
+    if plan.stage:
+        _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if plan.teardown:
+        _add("( # what setup started; its code is not the job's\n  set +u\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add(') || true\n')
+    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    return "".join(_parts)
+
+
+def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+    _parts: list[str] = []
+    _add = _parts.append
+    _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
+    pass
+    _add('\n')
+    _add('# ' + str(_filters['comment'](plan.name)) + ' on ' + str(_filters['comment'](plan.site)) + ': ' + str(_filters['layout_words'](plan)) + '.\n')
+    for line in _filters['share_words'](plan):
+        _add('# ' + str(line) + '\n')
+    for note in plan.notes:
+        _add('# ' + str(_filters['comment'](note)) + '\n')
+    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if plan.walltime:
+        _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    elif ('deadline' in features):
+        _add('castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
+    if ('visible' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
+    elif ('masks' in features):
+        _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('devices' in features):
+        _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+    if plan.requeue_max:
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    if plan.array_count:
+        _add('castoff_own_index=${1:-0} # bash job.sh 3 runs member 3 of the array\n')
+    _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
+        _add('\n# --- Setup\n')
+    if (plan.inherit != 'all'):
+        _add('castoff_inherit' + str("".join(map(str, (' ', ' '.join(map(str, ((plan.inherit if (not isinstance(plan.inherit, str)) else []) + plan.env_from))),)))) + ' # all else is dropped\n')
+    if plan.snapshot:
+        _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
+    if plan.setup:
+        _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
+        for line in plan.setup:
+            _add(str(line) + '\n')
+        _add('castoff_setup_over\n')
+    if plan.python:
+        _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
+    if plan.snapshot:
+        _add('cd -P "$CASTOFF_CODE_DIR"\n')
+    _add('\n# --- Environment of the ranks\n')
+    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    for (name, value,) in plan.env.items():
+        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+    for name in plan.env_from:
+        _add('castoff_need ' + str(name) + '\n')
+    if plan.function:
+        _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
+    if plan.workdir:
+        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    pass
+    if plan.stage:
+        _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
+        _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
+        for item in plan.stage:
+            _add('castoff_item ' + str(_filters['sh'](item.source)) + ' ' + str(_filters['sh'](item.to)) + ' ' + str(('unpack' if item.unpack else 'copy')) + ' ' + str(('activate' if item.activate else 'leave')) + str(("".join(map(str, (' ', item.sha256,))) if item.sha256 else "")) + '\n')
+    if plan.container:
+        _add('\n# --- Container round each rank\n')
+        _add('castoff_image=' + str(image) + '\n')
+        if plan.python:
+            _add('castoff_python_folder=' + str(_filters['sh'](_filters['folder'](plan.python))) + '\n')
+        if kept:
+            _add('castoff_kept="' + str(_filters['wrapped'](kept)) + '" # whatever the image sets\n')
+        for (name, value,) in plan.container.env.items():
+            _add('castoff_inside ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        for folder in plan.container.shared:
+            _add('castoff_bind ' + str(_filters['sh'](folder)) + '\n')
+        for mount in plan.container.mounts:
+            _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
+        _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
+    _add('\n# --- Start\n')
+    if plan.stage:
+        _add('castoff_stage\n')
+    _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
+    if plan.teardown:
+        _add("( # what setup started; its code is not the job's\n  set +u\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add(') || true\n')
+    _add('castoff_end # its ending, on record; starts it again where that is due\n')
+    return "".join(_parts)

@@ -1,0 +1,100 @@
+"""Templates as Jinja renders them: heads that a user's folder changes, and the job file to start from.
+
+castoff's own heads are compiled (`launcher.planning.heads`), so that only what comes here imports Jinja.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.errors import CastoffError, InvalidInput, printable
+from launcher.trust.decision import check
+from launcher.typed.document import Document
+
+# What an expression or a file of a user's template may raise, beside Jinja's own errors.
+_TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSError, RecursionError)
+
+
+def head(scheduler: str, variables: Mapping[str, Any], found: jinja2.Environment) -> str:
+    """The head of a script.
+
+    Raises:
+        ValueError: a filter refuses a value, or a template is not UTF-8.
+        CastoffError: a template of the user's fails, and the text names its file and line; or others could
+            have written it.
+    """
+    try:
+        return found.get_template(f"{scheduler}.sh.j2").render(variables)
+    except jinja2.TemplateSyntaxError as error:
+        raise CastoffError(f"{error.filename}:{error.lineno}: {error.message}") from error
+    except ValueError:
+        raise
+    except (jinja2.TemplateError, *_TEMPLATE_FAULTS) as error:
+        raise CastoffError(f"{_place(error)}: {_reason(error)}") from error
+
+
+def example_job(site: Site, found: jinja2.Environment) -> str:
+    """See `launcher.planning.render.example_job`."""
+    text = found.get_template("job.yaml.j2").render(site=site)
+    try:
+        JobSpec.of(Document.parse(text, "job.yaml").data)
+    except InvalidInput as error:
+        fix = "mend the examples under `required:` in its profile"
+        raise CastoffError(f"site {printable(site.name)}: {fix}:\n{error}") from error
+    return text
+
+
+def environment(
+    own_folder: Path, user_folder: str | None, filters: Mapping[str, Callable[..., Any]]
+) -> jinja2.Environment:
+    """What finds templates, the user's before castoff's, and how they are read."""
+    own = jinja2.FileSystemLoader(own_folder)
+    loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"castoff": own})]
+    if user_folder is not None:
+        if not Path(user_folder).is_dir():
+            raise CastoffError(f"templates: there is no folder {user_folder}")
+        loaders.insert(0, _OwnFolder(user_folder))
+    found = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # shell, not HTML: every value passes a quoting filter
+    )
+    found.filters.update(filters)
+    return found
+
+
+class _OwnFolder(jinja2.FileSystemLoader):
+    """The user's templates, which become part of scripts."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        """As jinja2 has it; a CastoffError where others could have written the file."""
+        source, path, is_current = super().get_source(environment, template)
+        check(Path(path))
+        return source, path, is_current
+
+
+def _place(error: BaseException) -> str:
+    """The innermost template line that an error came from."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    places = [f"{file}:{line}" for file, line in frames if file.endswith(".j2")]
+    return places[-1] if places else "a template"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"there is no template {error.name}"
+    if isinstance(error, RecursionError):
+        return "it extends itself; castoff's own is castoff/…"
+    return str(error)
