@@ -12,7 +12,8 @@ from typing import IO, Any, cast
 import pytest
 import torch
 
-from trainers.core.durable import SummedFile, read_sealed, sealed, sum_of, write_sealed
+from tests.trainers.disk_order import recorded_order
+from trainers.core.durable import SummedFile, read_sealed, replace_sealed, sealed, sum_of, write_sealed
 
 
 def test_what_is_sealed_is_read(tmp_path: Path) -> None:
@@ -21,6 +22,17 @@ def test_what_is_sealed_is_read(tmp_path: Path) -> None:
     assert read_sealed(tmp_path / "file") == content
     write_sealed(tmp_path / "other", sealed({"x": float("nan")}))
     assert math.isnan(read_sealed(tmp_path / "other")["x"])
+
+
+def test_a_replaced_file_is_on_the_disk_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the folder's flush, a node that loses its power may come back with the old one."""
+    write_sealed(tmp_path / "file", sealed({"a": 1}))
+    order = recorded_order(tmp_path, monkeypatch)
+    replace_sealed(tmp_path / "file", sealed({"a": 2}))
+    assert order == ["flush .file", "rename .file to file", "flush ."]
+    assert read_sealed(tmp_path / "file") == {"a": 2}
 
 
 def test_every_byte_is_sealed(tmp_path: Path) -> None:
