@@ -96,16 +96,16 @@ check: $(READY) $(INTEL_MPI_READY) system-packages
 	wait
 
 bench: $(READY)
-	@.venv/bin/python -m tests.bench
+	@.venv/bin/python -m bench
 
 bench-proteins: $(READY)
-	@.venv/bin/python -m tests.bench.proteins
+	@.venv/bin/python -m bench.proteins
 
 bench-structures: $(READY)
-	@.venv/bin/python -m tests.bench.inverse_folding
+	@.venv/bin/python -m bench.inverse_folding
 
 bench-causets: $(READY)
-	@.venv/bin/python -m tests.bench.causets
+	@.venv/bin/python -m bench.causets
 
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
 $(READY): pyproject.toml constraints.txt $(TORCH_READY)

@@ -1,4 +1,4 @@
-"""What every rank of a measurement does: `python -m tests.bench.ranks FOLDER ROUNDS`."""
+"""What every rank of a measurement does: `python -m bench.ranks FOLDER ROUNDS`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from bench.loops import LOOPS, Layers, Work, train_with_castoff
+from bench.relay import Runner
+from bench.training import ACCUMULATING, ANSWER, Case, Lap, cases_of
 from launcher.ranks import RankEnv
-from tests.bench.loops import LOOPS, Layers, Work, train_with_castoff
-from tests.bench.relay import Runner
-from tests.bench.training import ACCUMULATING, ANSWER, CASES, Case, Lap
 from trainers.core.wrapping import distributed
 from trainers.ddp import cleanup_ddp, initialize_ddp
 
@@ -31,7 +31,8 @@ def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
     Nobody knows which loop it is that keeps Python's collector busy with the objects of all, so those
     that are there before the first lap are left to nobody.
     """
-    work = Work(case.width, (rounds + 1) * case.steps + 1, accumulation=case.accumulation)
+    steps = (rounds + 1) * case.steps + 1
+    work = Work(case.width, steps, accumulation=case.accumulation, ranks=case.ranks)
     runners = {
         name: Runner(partial(LOOPS[name], work, folder / f"{case.width}-{case.accumulation}-{name}"))
         for name in case.loops
@@ -56,17 +57,23 @@ def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
 
 
 def _lap(runner: Runner, passes: int) -> Lap:
-    dist.barrier()
+    _meet()
     began, busy = time.perf_counter(), time.process_time()
     runner.run(passes)
-    dist.barrier()
+    _meet()
     return Lap(time.perf_counter() - began, time.process_time() - busy)
+
+
+def _meet() -> None:
+    if dist.is_initialized():
+        dist.barrier()
 
 
 def _of_all_ranks(laps: list[Lap]) -> list[Lap]:
     """The wall time of this rank, which waits for the others, and the CPU time of all."""
     busy = torch.tensor([lap.cpu for lap in laps], dtype=torch.float64)
-    dist.all_reduce(busy)
+    if dist.is_initialized():
+        dist.all_reduce(busy)
     return [Lap(lap.wall, cpu) for lap, cpu in zip(laps, busy.tolist(), strict=True)]
 
 
@@ -85,9 +92,8 @@ def reductions(steps: int, folder: Path) -> float:
         return made
 
     with patch("trainers.core.engine.distributed", hooked):
-        train_with_castoff(
-            Layers(Work(8, steps, accumulation=ACCUMULATING.accumulation), lambda: None), folder
-        )
+        work = Work(8, steps, accumulation=ACCUMULATING.accumulation, ranks=ACCUMULATING.ranks)
+        train_with_castoff(Layers(work, lambda: None), folder)
     return counted / steps
 
 
@@ -95,12 +101,14 @@ def main(folder: Path, rounds: int) -> None:
     """Measure, and leave what came out in the folder."""
     me = RankEnv.detect()
     torch.set_num_threads(1)
-    initialize_ddp(me.rank, me.world_size, device="cpu")
-    measured = [take_turns(case, rounds, folder) for case in CASES]
-    counted = reductions(6, folder / "counted")
+    if me.world_size > 1:
+        initialize_ddp(me.rank, me.world_size, device="cpu")
+    measured = [take_turns(case, rounds, folder) for case in cases_of(me.world_size)]
+    counted = reductions(6, folder / "counted") if me.world_size == ACCUMULATING.ranks else None
     if me.rank == 0:
         (folder / ANSWER).write_text(json.dumps({"laps": measured, "reductions": counted}))
-    cleanup_ddp()
+    if dist.is_initialized():
+        cleanup_ddp()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy.typing
 import torch
 from torch import Tensor, nn
 
-from tests.bench.proteins.baselines import Trigrams, unigram_score
+from bench.proteins.baselines import Trigrams, unigram_score
 from trainers.sedd.alphabet import RESIDUES, Tokens
 from trainers.sedd.data import Protein, ProteinBatch, collated
 from trainers.sedd.graph import GraphOfStates

@@ -1,11 +1,11 @@
-"""What `python -m tests.bench.scaling` measures."""
+"""What `python -m bench.scaling` measures."""
 
 from __future__ import annotations
 
 import pytest
 
 import tests.geometric  # noqa: F401  # before what loads it
-from tests.bench.scaling import SYSTEMS, measured, table
+from bench.scaling import SYSTEMS, measured, table
 
 
 def test_the_gain_is_judged_by_turns_of_the_same_round() -> None:

@@ -1,4 +1,4 @@
-"""What `python -m tests.bench.proteins` compares a model with, and how."""
+"""What `python -m bench.proteins` compares a model with, and how."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy
 import pytest
 import torch
 
-from tests.bench.proteins import homology
-from tests.bench.proteins.__main__ import in_words, told_of_bounds, told_of_samples, told_of_training
-from tests.bench.proteins.baselines import BEGINNING, trigrams, unigram, unigram_score
-from tests.bench.proteins.comparison import BATCH, Mean, compared, losses, mean_of, parts_of
-from tests.bench.proteins.homology import (
+from bench.proteins import homology
+from bench.proteins.__main__ import in_words, told_of_bounds, told_of_samples, told_of_training
+from bench.proteins.baselines import BEGINNING, trigrams, unigram, unigram_score
+from bench.proteins.comparison import BATCH, Mean, compared, losses, mean_of, parts_of
+from bench.proteins.homology import (
     Sizes,
     Split,
     chosen_clusters,
@@ -22,7 +22,7 @@ from tests.bench.proteins.homology import (
     read_fasta,
     split_of,
 )
-from tests.bench.proteins.training import trained
+from bench.proteins.training import trained
 from trainers.sedd.alphabet import UNKNOWN, decode, encode
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.graph import Absorbing
@@ -194,7 +194,7 @@ def test_a_difference_is_judged_by_its_error() -> None:
 def test_a_split_is_trained_on_compared_and_generated_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.bench.proteins.__main__.RESIDUES_GENERATED", 300)
+    monkeypatch.setattr("bench.proteins.__main__.RESIDUES_GENERATED", 300)
     for name, some in (("learned", PROTEINS[:40]), ("held-out", PROTEINS[40:])):
         text = "".join(f">{number} {number // 2}\n{decode(each)}\n" for number, each in enumerate(some))
         (tmp_path / f"{name}.fasta").write_text(text)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import yaml
 from torch import nn
 
-from tests.bench.proteins.homology import Split
+from bench.proteins.homology import Split
 from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.sedd.start.configuration import Settings, read
 from trainers.sedd.start.translation import core_config

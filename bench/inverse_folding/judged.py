@@ -10,7 +10,7 @@ import numpy
 import numpy.typing
 import torch
 
-from tests.bench.proteins.comparison import Mean, mean_of
+from bench.proteins.comparison import Mean, mean_of
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.design import designs, target
 from trainers.dpo.loss import CHOSEN, REJECTED, log_probabilities

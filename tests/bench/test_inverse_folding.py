@@ -1,4 +1,4 @@
-"""What `python -m tests.bench.inverse_folding` judges by."""
+"""What `python -m bench.inverse_folding` judges by."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy
 import pytest
 import torch
 
-from tests.bench.inverse_folding.__main__ import Trained, told_of_preferences, told_of_recovery, told_of_split
-from tests.bench.inverse_folding.judged import likelihoods, preferred, recovery
-from tests.bench.inverse_folding.split import Split, chain_of, different, identities, split_structures
-from tests.bench.proteins import homology
+from bench.inverse_folding.__main__ import Trained, told_of_preferences, told_of_recovery, told_of_split
+from bench.inverse_folding.judged import likelihoods, preferred, recovery
+from bench.inverse_folding.split import Split, chain_of, different, identities, split_structures
+from bench.proteins import homology
 from trainers.dpo.make_pairs import main as make_pairs
 from trainers.dpo.network import weights
 from trainers.dpo.network.model import InverseFolding
@@ -116,7 +116,7 @@ def test_chains_that_are_too_near_are_dropped(
         Path(words[3]).write_text("1\t0.25\n0\t0.2\n0\t0.31\n")
         return ""
 
-    module = "tests.bench.inverse_folding.split"
+    module = "bench.inverse_folding.split"
     monkeypatch.setattr(f"{module}.split_of", split_of)
     monkeypatch.setattr(f"{module}.mmseqs", mmseqs)
     found = split_structures(structures[0].parent, tmp_path / "folder", 0.5)

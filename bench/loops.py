@@ -18,9 +18,8 @@ from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from bench.relay import Turn
 from launcher.ranks import RankEnv
-from tests.bench.relay import Turn
-from tests.bench.training import RANKS
 from trainers.ddp import TrainerDDP
 from trainers.task import Loss, Splits, Task
 
@@ -34,7 +33,7 @@ class Work(NamedTuple):
     """Samples of a rank's forward pass."""
     accumulation: int = 1
     """Forward passes of an optimizer step."""
-    ranks: int = RANKS
+    ranks: int = 1
 
     def model(self) -> nn.Module:
         """The same in all loops."""
@@ -61,15 +60,19 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
 
 def _by_hand(work: Work, turn: Turn, *, no_sync: bool) -> None:
     """What one writes without a trainer: no log, no seeds, nothing is checked, and nothing can stop it."""
-    model = DistributedDataParallel(work.model(), gradient_as_bucket_view=True)
-    optimizer = optimizer_of(model)
+    model = work.model()
     data = work.data()
-    sampler: DistributedSampler[Any] = DistributedSampler(data)
+    loader: DataLoader[Any] = DataLoader(data, work.batch_size, shuffle=True)
+    if work.ranks > 1:
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+        loader = DataLoader(data, work.batch_size, sampler=DistributedSampler(data))
+    optimizer = optimizer_of(model)
     model.train()
-    for number, (given, wanted) in enumerate(DataLoader(data, work.batch_size, sampler=sampler), 1):
+    for number, (given, wanted) in enumerate(loader, 1):
         turn()
         last = number % work.accumulation == 0
-        with model.no_sync() if no_sync and not last else nullcontext():
+        alone = no_sync and not last
+        with model.no_sync() if alone and isinstance(model, DistributedDataParallel) else nullcontext():
             loss = mse_loss(model(given), wanted) / work.accumulation
             loss.backward()
         if last:
@@ -114,7 +117,9 @@ def castoff(work: Work, folder: Path, turn: Turn) -> None:
     train_with_castoff(Layers(work, turn), folder)
 
 
-def train_with_castoff(task: Layers, folder: Path, **training: Any) -> None:
+def train_with_castoff(
+    task: Layers, folder: Path, trainer: type[TrainerDDP] = TrainerDDP, **training: Any
+) -> None:
     """Train a task once through its data."""
     work, me = task.work, RankEnv.detect()
     config = {
@@ -130,9 +135,9 @@ def train_with_castoff(task: Layers, folder: Path, **training: Any) -> None:
             **training,
         },
     }
-    trainer = TrainerDDP(me.rank, config, task)
-    train, _, _ = trainer.prepare_dataloaders()
-    trainer.run_training(train, None)
+    made = trainer(me.rank, config, task)
+    train, _, _ = made.prepare_dataloaders()
+    made.run_training(train, None)
 
 
 def fabric(work: Work, folder: Path, turn: Turn) -> None:
@@ -140,7 +145,8 @@ def fabric(work: Work, folder: Path, turn: Turn) -> None:
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    made = Fabric(accelerator="cpu", devices=RANKS, strategy=DDPStrategy(gradient_as_bucket_view=True))
+    strategy = DDPStrategy(gradient_as_bucket_view=True) if work.ranks > 1 else "auto"
+    made = Fabric(accelerator="cpu", devices=work.ranks, strategy=strategy)
     made.launch()
     bare = work.model()
     model, optimizer = made.setup(bare, optimizer_of(bare))
@@ -193,8 +199,8 @@ def lightning(work: Work, folder: Path, turn: Turn) -> None:
     trainer = pytorch_lightning.Trainer(
         max_epochs=1,
         accelerator="cpu",
-        devices=RANKS,
-        strategy=DDPStrategy(gradient_as_bucket_view=True),
+        devices=work.ranks,
+        strategy=DDPStrategy(gradient_as_bucket_view=True) if work.ranks > 1 else "auto",
         default_root_dir=folder,
         logger=False,
         enable_checkpointing=False,

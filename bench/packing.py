@@ -1,4 +1,4 @@
-"""What it takes to pack proteins, and to read 60 million: `python -m tests.bench.packing [MILLIONS]`.
+"""What it takes to pack proteins, and to read 60 million: `python -m bench.packing [MILLIONS]`.
 
 A measurement, not a test; tests/trainers/sedd/store/test_memory.py holds what it shows about memory. The
 stores are made up: hashes are random with some repeated, tokens are a file of holes, proteins are random

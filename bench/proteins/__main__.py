@@ -1,6 +1,6 @@
 """What a tiny diffusion learns of real proteins that are related to none it has seen.
 
-    python -m tests.bench.proteins [--folder DIR] [--proteins FASTA] [--set FIELD=VALUE …]
+    python -m bench.proteins [--folder DIR] [--proteins FASTA] [--set FIELD=VALUE …]
 
 It needs mmseqs2, and proteins: Debian's packages mmseqs2 and mmseqs2-examples. The split is made once in
 DIR. It exits with 1 where the model is not surely below the unigram, or its samples are far from the data.
@@ -18,11 +18,11 @@ from typing import Any
 import numpy
 import torch
 
-from tests.bench.proteins.baselines import trigrams, unigram
-from tests.bench.proteins.comparison import Mean, compared, parts_of
-from tests.bench.proteins.homology import EXAMPLES, INSTALL, Split, read_fasta, split_of
-from tests.bench.proteins.training import RANKS, Trained, trained
-from tests.bench.training import machine, versions
+from bench.proteins.baselines import trigrams, unigram
+from bench.proteins.comparison import Mean, compared, parts_of
+from bench.proteins.homology import EXAMPLES, INSTALL, Split, read_fasta, split_of
+from bench.proteins.training import RANKS, Trained, trained
+from bench.training import machine, versions
 from trainers.sedd.alphabet import Tokens, encode
 from trainers.sedd.statistics import (
     expected_distance,
@@ -176,7 +176,7 @@ def _met(condition: bool) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.proteins", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.proteins", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("trained/proteins"))
     parser.add_argument("--proteins", type=Path, default=EXAMPLES)
     parser.add_argument("--draws", type=int, default=8, help="times and noises for each held-out protein")

@@ -1,4 +1,4 @@
-"""How long commands, submissions and training take: `make bench`, or `python -m tests.bench [ROUNDS]`.
+"""How long commands, submissions and training take: `make bench`, or `python -m bench [ROUNDS]`.
 
 Each case runs in turn with a reference on the same interpreter, so that a machine that is busy slows
 both. A measurement, not a test: it exits with 0 whether the bars are met or not.
@@ -20,7 +20,7 @@ from launcher.runs.index import Index
 from . import functions
 from .many_runs import make_runs
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[1]
 CASTOFF = str(Path(sys.executable).with_name("castoff"))
 BARE = [sys.executable, "-c", "pass"]
 ROUNDS = 21
@@ -135,5 +135,5 @@ if __name__ == "__main__":
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     main(asked)
     functions.main(asked)
-    for module in ("training", "checkpoints", "scaling"):  # each alone: python -m tests.bench.training
-        subprocess.run([sys.executable, "-m", f"tests.bench.{module}", str(asked)], cwd=CHECKOUT, check=True)
+    for module in ("training", "checkpoints", "scaling"):  # each alone: python -m bench.training
+        subprocess.run([sys.executable, "-m", f"bench.{module}", str(asked)], cwd=CHECKOUT, check=True)

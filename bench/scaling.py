@@ -1,4 +1,4 @@
-"""How much more several ranks train than one: `python -m tests.bench.scaling [dpo|gnn|sedd] [ROUNDS]`.
+"""How much more several ranks train than one: `python -m bench.scaling [dpo|gnn|sedd] [ROUNDS]`.
 
 A training on one rank, and others on more, are alive at the same time, each rank with one thread, and take
 turns of a few steps, in an order that changes: a machine that is busy slows all. A rank's step is as large
@@ -30,8 +30,8 @@ from torch import nn
 from torch.utils.data import Dataset
 from torch_geometric.data import Data
 
+from bench.training import Ratio, machine, versions
 from launcher.ranks import RankEnv
-from tests.bench.training import Ratio, machine, versions
 from trainers.core.config import Config
 from trainers.core.distributed import Place
 from trainers.dpo.alphabet import RESIDUES
@@ -50,7 +50,7 @@ from trainers.sedd.data import Protein
 from trainers.sedd.task import SeddTask
 from trainers.task import Loss, Splits, Task
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[1]
 ROUNDS = 41
 STEPS = 3
 """Of a turn."""
@@ -273,7 +273,7 @@ def _all_stand(connections: list[Connection]) -> None:
 def _started(name: str, address: str, folder: str, steps: int) -> Iterator[list[subprocess.Popen[str]]]:
     """A training for each number of ranks; they end by themselves."""
     castoff = str(Path(sys.executable).with_name("castoff"))
-    program = [sys.executable, "-m", "tests.bench.scaling", "rank", name, address, folder, str(steps)]
+    program = [sys.executable, "-m", "bench.scaling", "rank", name, address, folder, str(steps)]
     started = [
         subprocess.Popen(
             [castoff, "launch", "-n", str(world), "--", *program],

@@ -1,6 +1,6 @@
 """What the network learns of causal sets, with several seeds, beside what it has to beat.
 
-    python -m tests.bench.causets [--folder DIR] [--seeds 1 2 3] [--set FIELD=VALUE …]
+    python -m bench.causets [--folder DIR] [--seeds 1 2 3] [--set FIELD=VALUE …]
 
 Each seed has causal sets of its own, split anew, and weights of its own; examples/causets.yaml says the rest.
 A forest that also gets the mean and the spread of every feature of the elements stands beside the report's
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from tests.bench.training import machine, versions
+from bench.training import machine, versions
 from trainers.core.config import Config
 from trainers.gnn import baselines
 from trainers.gnn.baselines import Guess, Sets, accuracy, dimension_error, macro_f1, sets_of
@@ -32,7 +32,7 @@ from trainers.gnn.graphs.dataset import Graphs
 from trainers.gnn.graphs.settings import read
 from trainers.gnn.graphs.splits import parts
 
-CONFIG = Path(__file__).resolve().parents[3] / "examples" / "causets.yaml"
+CONFIG = Path(__file__).resolve().parents[2] / "examples" / "causets.yaml"
 RANKS = 2
 POOLED = "forest on scalars, means and spreads"
 NETWORK = "the network"
@@ -168,7 +168,7 @@ def _mean_and_spread(values: Sequence[float | None]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.causets", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.causets", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("trained/causets"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--set", action="append", default=[], dest="fields", metavar="FIELD=VALUE")

@@ -1,4 +1,4 @@
-"""Writing and reading graphs, beside other ways: `python -m tests.bench.graphs [GRAPHS]`.
+"""Writing and reading graphs, beside other ways: `python -m bench.graphs [GRAPHS]`.
 
 A measurement, not a test. CPU time of one process, the least of several rounds in which all take turns. The
 others are torch_geometric's InMemoryDataset, and a file for each graph, as QuantumGrav writes them.
