@@ -1,8 +1,79 @@
-"""Text as somebody might write it who wants a script to do something else."""
+"""What may stand wherever somebody writes or prints something: text that wants a script to do something else,
+any text at all, names of files, and values of JSON. All tests draw it from here."""
 
 from __future__ import annotations
 
+from typing import Any, Literal, TypeAlias
+
 from hypothesis import strategies as st
+
+CategoryName: TypeAlias = Literal["C", "Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"]
+"""One of Unicode's."""
+
+ARGUMENTS = [
+    *("", "a b", " lead", "it's", '"', "\\", "$(touch x)", "`touch y`", "$HOME", "*", "?", "~", "!!"),
+    *("line\nbreak", "cr\r\nlf", "\t", "-n", "--", "--help", "a:b", ":", "ü€🦊", "#", "&", ";", "{a,b}"),
+    *("%s", "CASTOFF_RANK", "x\nCASTOFF_RANK\ny", "{{ plan }}", "", "a=b", "-"),
+]
+"""Words of a command, for tests that start one and draw none."""
+
+FILES_OF_A_PROJECT = [
+    b"two\nlines.py",
+    b'it\'s "quoted".py',
+    b"-leading.py",
+    b"not\xffutf8.py",
+    "ünïcode.py".encode(),
+    b"  spaces .py ",
+    b"a b/b a.py",
+    b"tab\tand\\backslash.py",
+    b"glob[*?].py",
+    b":(top)magic.py",
+]
+"""Paths that a program which lists files may write otherwise, for tests that make them all."""
+
+
+def any_text(
+    *,
+    min_size: int = 0,
+    max_size: int | None = 40,
+    without: str = "\0",
+    categories: tuple[str, ...] = ("Cs",),
+) -> st.SearchStrategy[str]:
+    """Any characters but these, and those of these categories of Unicode; nothing that UTF-8 cannot hold."""
+    characters = st.characters(exclude_characters=without, exclude_categories=categories)
+    return st.text(characters, min_size=min_size, max_size=max_size)
+
+
+ANY = any_text()
+"""What an argument of a program may be."""
+
+ANY_LINE = any_text(without="\0\n\r")
+
+PRINTED = any_text(max_size=20, categories=("C", "Zl", "Zp"))
+"""What YAML takes between quotes as it is."""
+
+QUOTES = st.text(st.sampled_from("'\"\\ #$`,=:&!*[]{}~%-a"), max_size=30)
+"""Little but what shells and directives quote."""
+
+ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
+
+
+_KEYS = st.text(max_size=5)
+
+
+def json_values(
+    scalars: st.SearchStrategy[Any], keys: st.SearchStrategy[str] = _KEYS
+) -> st.SearchStrategy[Any]:
+    """Such values, and lists and objects of them."""
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+        max_leaves=15,
+    )
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
+"""What every reader of JSON and YAML gives back as it was."""
 
 HERE = "@HERE@"
 """Stands for the case's own folder, which is not known while a case is drawn."""
