@@ -1,5 +1,6 @@
 """What may stand wherever somebody writes or prints something: text that wants a script to do something else,
-any text at all, names of files, and values of JSON. All tests draw it from here."""
+any text at all, names of files, and values of JSON. All tests draw it from here.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +36,9 @@ FILES_OF_A_PROJECT = [
 def any_text(
     *,
     min_size: int = 0,
-    max_size: int | None = 40,
+    max_size: int = 40,
     without: str = "\0",
-    categories: tuple[str, ...] = ("Cs",),
+    categories: tuple[CategoryName, ...] = ("Cs",),
 ) -> st.SearchStrategy[str]:
     """Any characters but these, and those of these categories of Unicode; nothing that UTF-8 cannot hold."""
     characters = st.characters(exclude_characters=without, exclude_categories=categories)
