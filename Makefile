@@ -97,16 +97,16 @@ check: $(READY) $(INTEL_MPI_READY) system-packages
 	wait
 
 bench: $(READY)
-	@.venv/bin/python -m tests.bench
+	@.venv/bin/python -m bench
 
 bench-proteins: $(READY)
-	@.venv/bin/python -m tests.bench.proteins
+	@.venv/bin/python -m bench.proteins
 
 bench-structures: $(READY)
-	@.venv/bin/python -m tests.bench.inverse_folding
+	@.venv/bin/python -m bench.inverse_folding
 
 bench-causets: $(READY)
-	@.venv/bin/python -m tests.bench.causets
+	@.venv/bin/python -m bench.causets
 
 docs: $(READY)
 	@.venv/bin/python -m docs.generate

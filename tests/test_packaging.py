@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -56,6 +57,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
     run(*pip, "--constraint", CHECKOUT / "constraints.txt", wheel, cwd=folder)
     return folder / "bin"
+
+
+def test_the_source_distribution_holds_no_tests_and_no_benches(wheel: Path) -> None:
+    (source,) = wheel.parent.glob("castoff-*.tar.gz")
+    with tarfile.open(source) as held:
+        folders = {name.split("/")[1] for name in held.getnames() if "/" in name}
+    assert {"launcher", "trainers", "templates"} <= folders
+    assert folders.isdisjoint({"tests", "bench", "docs", "examples"})
 
 
 def test_wheel_carries_templates_and_sites(wheel: Path) -> None:

@@ -28,5 +28,5 @@ def test_a_rank_that_has_ended_before_its_pid_is_read(
 
         threading.Thread(target=answer, daemon=True).start()
         monkeypatch.setattr(warm, "_server", lambda: address)
-        rank = warm.ForkedRank(warm.Job(tmp_path, tmp_path, tmp_path, {}, str(tmp_path)))
+        rank = warm.ForkedRank(warm.Job(tmp_path, __name__, tmp_path, tmp_path, {}, str(tmp_path)))
         assert (rank.pid, rank.wait(), rank.poll()) == (123, -9, -9)

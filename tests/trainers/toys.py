@@ -215,10 +215,11 @@ class Ranks:
             environ = {**os.environ, **{k: str(v) for k, v in given.items()}, **marks, **self.environ}
             environ["PYTHONPATH"] = str(Path(__file__).parents[2])
             answer, log = self.folder / f"answer-{rank}", self.folder / f"log-{rank}"
+            job = Job(pickled, function.__module__, answer, log, environ, str(Path.cwd()))
             if self.fresh:
                 self.processes.append(_fresh(pickled, answer, log, environ))
             else:
-                self.processes.append(ForkedRank(Job(pickled, answer, log, environ, str(Path.cwd()))))
+                self.processes.append(ForkedRank(job))
 
     def end(self) -> list[int]:
         """Their exit codes."""

@@ -1,7 +1,8 @@
 """A process that has imported torch and forks ranks from itself: a fresh interpreter takes seconds.
 
 `python -m tests.trainers.warm SOCKET` answers each connection with a new process. The connection
-brings what to run, and then tells the pid and, when it is over, the exit code.
+brings what to run, and then tells the pid and, when it is over, the exit code. What the module of a function
+imports, as torch_geometric, which takes seconds too, is imported before the first of its ranks is forked.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Job(NamedTuple):
 
     function: Path
     """Pickled, with its arguments."""
+    module: str
+    """The function's own: what it imports is imported once for all ranks that run something of it."""
     answer: Path
     log: Path
     environ: dict[str, str]
@@ -116,7 +119,8 @@ def _server() -> str:
 class _Starter(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         """Start what is asked for, and wait for it: this is a fork of the server already."""
-        job: Job = pickle.loads(self.rfile.read())
+        assert isinstance(self.server, _Server)
+        job = self.server.job
         rank = multiprocessing.get_context("fork").Process(target=_become, args=(job,))
         rank.start()
         self.wfile.write(f"{rank.pid}\n".encode())
@@ -136,9 +140,22 @@ def _become(job: Job) -> None:
 
 
 class _Server(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
+    job: Job
+    """The last that was asked for."""
+
     def __init__(self, address: Any, handler: Any):
         self._started_by = os.getppid()
         super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Import what the ranks of a test module all need, before the fork."""
+        with request.makefile("rb") as asked:
+            self.job = pickle.loads(asked.read())
+        if self.job.module not in sys.modules:
+            with suppress(BaseException):  # the rank says what is wrong with it
+                importlib.import_module(self.job.module)
+            gc.freeze()
+        super().process_request(request, client_address)
 
     def service_actions(self) -> None:
         """End with the test run, however that ends."""

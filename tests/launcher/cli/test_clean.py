@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.many_runs import make_runs
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from tests.bench.many_runs import make_runs
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 

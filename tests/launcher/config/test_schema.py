@@ -16,6 +16,7 @@ from launcher.config.job_checks import variable_problem
 from launcher.config.schema import job_schema
 from launcher.errors import InvalidInput
 from launcher.typed.document import Document
+from tests.hostile import any_text
 
 JOB = """\
 command: [python, train.py, --lr, 1e-3, --seed, 010, --amp, true, '']
@@ -41,10 +42,8 @@ requeue: {max: 3}
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(
     lambda name: variable_problem(name) is None
 )
-words = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\x00\n\r"), min_size=1, max_size=8
-)
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8)
+words = any_text(min_size=1, max_size=8, without="\0\n\r")
+texts = any_text(max_size=8)
 counts = st.integers(1, 1000)
 durations = st.sampled_from(["90s", "1h", "00:30:00", "1-00:00:00", "1d12h"])
 

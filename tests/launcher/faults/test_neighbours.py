@@ -18,7 +18,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.executors import environment as job_environment
-from launcher.runs.directory import is_draft, opened
+from launcher.runs.directory import is_draft
 from launcher.runs.drafts import new_run
 from launcher.runs.records import Submission
 from launcher.runs.run import Run
@@ -228,22 +228,3 @@ class TestUnpickling:
         run.rename(tmp_path / "gone")
         (tmp_path / "his").rename(run)
         assert pickle.loads(paths.submitted_pickle.read_bytes()) == "ours"
-
-    def test_a_directory_that_is_replaced_as_it_is_opened(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run, his = tmp_path / "run", tmp_path / "his"
-        run.mkdir(mode=0o700)
-        his.mkdir()
-        give_away(his)
-        real = os.open
-
-        def exchange_first(path: str | Path, *words: int, **more: int) -> int:
-            if path == run:
-                run.rename(tmp_path / "gone")
-                his.rename(run)
-            return real(path, *words, **more)
-
-        monkeypatch.setattr(os, "open", exchange_first)
-        with pytest.raises(CastoffError, match=f"belongs to user {STRANGER}"), opened(run):
-            pass

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
+from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory, opened
 from launcher.runs.drafts import new_run
 from launcher.runs.run import Run
 
@@ -60,6 +61,49 @@ class TestTrust:
             check_trusted(tmp_path / "file")
         with pytest.raises(CastoffError, match="cannot be looked at: No such file"):
             check_trusted(tmp_path / "none")
+
+
+class TestOpened:
+    """What was checked by its path may be another directory when it is opened."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        return make_run(tmp_path / "runs").path
+
+    @pytest.fixture
+    def exchanged(self, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+        """Puts something in the run directory's place as soon as its path has been checked."""
+
+        def exchange(other: Path) -> None:
+            def check(path: Path) -> None:
+                check_trusted(path)
+                path.rename(tmp_path / "gone")
+                other.rename(path)
+
+            monkeypatch.setattr("launcher.runs.directory.check_trusted", check)
+
+        return exchange
+
+    def test_it_stays_the_one_that_was_opened(self, run: Path, tmp_path: Path) -> None:
+        with opened(run) as descriptor:
+            run.rename(tmp_path / "gone")
+            make_run(tmp_path / "other").path.rename(run)
+            assert os.path.samestat(os.fstat(descriptor), (tmp_path / "gone").stat())
+
+    def test_one_that_others_may_write_to(
+        self, run: Path, tmp_path: Path, exchanged: Callable[[Path], None]
+    ) -> None:
+        other = make_run(tmp_path / "other").path
+        other.chmod(0o770)
+        exchanged(other)
+        with pytest.raises(CastoffError, match="others may write to it"), opened(run):
+            pass
+
+    def test_a_link(self, run: Path, tmp_path: Path, exchanged: Callable[[Path], None]) -> None:
+        (tmp_path / "link").symlink_to(make_run(tmp_path / "other").path)
+        exchanged(tmp_path / "link")
+        with pytest.raises(CastoffError, match="cannot be opened"), opened(run):
+            pass
 
 
 class TestSearch:

@@ -18,22 +18,10 @@ from launcher.runs import provenance
 from launcher.runs.provenance import Code, read, record, words
 from launcher.runs.run import Run
 from tests import patience
+from tests.hostile import FILES_OF_A_PROJECT
 
 from ..conftest import LocalJobs
 from ..repository import Repository
-
-HOSTILE = [
-    b"two\nlines.py",
-    b'it\'s "quoted".py',
-    b"-leading.py",
-    b"not\xffutf8.py",
-    "ünïcode.py".encode(),
-    b"  spaces .py ",
-    b"a b/b a.py",
-    b"tab\tand\\backslash.py",
-    b"glob[*?].py",
-    b":(top)magic.py",
-]
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +83,7 @@ class TestWhatItHolds:
         repository.write("moved.py", "x = 1\n" * 100)
         repository.write("was_a_file")
         repository.write("script.sh").chmod(0o644)
-        for name in HOSTILE:
+        for name in FILES_OF_A_PROJECT:
             repository.write(b"old/" + name, "one\n")
         repository.commit()
         repository.write("a.py", "print('b')")  # without a line break at its end
@@ -113,16 +101,16 @@ class TestWhatItHolds:
         (repository.folder / "was_a_file").unlink()
         (repository.folder / "was_a_file").symlink_to("a.py")
         (repository.folder / "link").symlink_to("no\nwhere")
-        for name in HOSTILE:
+        for name in FILES_OF_A_PROJECT:
             repository.write(b"old/" + name, "two\n")
             repository.write(b"new/" + name, "three\n")
         code, diff = recorded(repository.folder)
         assert code.left_out == {} and code.incomplete is None
         assert rebuilt(repository, code, diff, tmp_path / "again") == files(repository.folder)
-        names = {os.fsdecode(b"old/" + name) for name in HOSTILE}
+        names = {os.fsdecode(b"old/" + name) for name in FILES_OF_A_PROJECT}
         own = {"a.py", "gone.py", "moved.py", "renamed.py", "script.sh", "staged.py", "was_a_file"}
         assert set(code.changed.first) == own | names
-        assert os.fsdecode(b"new/" + HOSTILE[3]) in code.untracked.first
+        assert os.fsdecode(b"new/" + FILES_OF_A_PROJECT[3]) in code.untracked.first
 
     def test_settings_of_the_user_change_nothing(self, repository: Repository, tmp_path: Path) -> None:
         repository.write("a.py", "changed\n")

@@ -23,6 +23,7 @@ from launcher.runs.index import Index
 from launcher.runs.records import Ending, Facts, Failure, Start, read
 from launcher.runs.run import Run
 from launcher.status.watch import status
+from tests.hostile import SCALARS, json_values
 from tests.launcher.status.test_watch import Made
 
 RECORDS: dict[str, dict[str, Any] | None] = {
@@ -36,15 +37,7 @@ RECORDS: dict[str, dict[str, Any] | None] = {
     "attempts/0.0/failure.json": {"code": 3, "rank": 1, "host": "here", "signal": None, "time": 1009},
 }
 
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=20),
-    st.integers(min_value=10**300, max_value=10**301),
-)
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner))
+VALUES = json_values(SCALARS | st.floats() | st.integers(min_value=10**300, max_value=10**301))
 
 
 @st.composite

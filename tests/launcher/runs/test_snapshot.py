@@ -19,7 +19,8 @@ from launcher.runs.provenance import read
 from launcher.runs.run import Run
 from launcher.runs.snapshot import Names, Taken, take
 from tests.command_line import NO_BYTECODE
-from tests.launcher.runs.test_provenance import HOSTILE, files
+from tests.hostile import FILES_OF_A_PROJECT
+from tests.launcher.runs.test_provenance import files
 
 from ..conftest import LocalJobs
 from ..repository import Repository
@@ -45,11 +46,11 @@ def taken(folder: Path, run: Path | None = None, **fields: Any) -> tuple[Path, T
 class TestInARepository:
     def test_what_is_copied(self, repository: Repository) -> None:
         repository.write(".gitignore", "data/\n*.log\n.venv\n__pycache__\n")
-        for odd in HOSTILE:
+        for odd in FILES_OF_A_PROJECT:
             repository.write(b"known/" + odd, b"\0" + odd)
         repository.write("gone.py")
         repository.commit()
-        for odd in HOSTILE:
+        for odd in FILES_OF_A_PROJECT:
             repository.write(b"new/" + odd, b"\1" + odd)
         repository.write("a.py", "changed\n")
         repository.write("run.sh", "#!/bin/sh\n").chmod(0o755)
@@ -186,7 +187,7 @@ def test_odd_names_in_one_line() -> None:
 class TestWithoutGit:
     def test_what_is_copied(self, tmp_path: Path) -> None:
         folder = tmp_path / "project"
-        for odd in HOSTILE:
+        for odd in FILES_OF_A_PROJECT:
             path = folder / os.fsdecode(odd)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("text\n")

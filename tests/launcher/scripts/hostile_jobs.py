@@ -18,9 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import yaml
 from hypothesis import strategies as st
 
-from . import hostile_surroundings as surroundings
-from .hostile_poison import poisoned
-from .hostile_text import (
+from tests.hostile import (
     BYTES,
     FILE_NAMES,
     HERE,
@@ -32,6 +30,9 @@ from .hostile_text import (
     TEXTS,
     WORDS,
 )
+
+from . import hostile_surroundings as surroundings
+from .hostile_poison import poisoned
 
 Kind: TypeAlias = Literal["slurm", "pbs", "flux", "local"]
 Fields: TypeAlias = "dict[str, Any]"

@@ -21,11 +21,11 @@ from launcher.runs.run import Run
 from launcher.schedulers.local import control as local
 from launcher.submission import submit as submission
 from tests import patience
+from tests.hostile import HERE
 
 from .hostile_cluster import write_stand_ins, write_starter, write_the_program, write_torchrun
 from .hostile_jobs import FLAGS, STARTERS, WRITERS, Case, Fields
 from .hostile_surroundings import write_source
-from .hostile_text import HERE
 from .machine import FOLDER
 
 RUN_DIR = "/runs/it's $(canary)"

@@ -13,8 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from launcher.planning.containers import RUNTIMES
-
-from .hostile_text import FILE_NAMES, HERE, LINE_FILE_NAMES, LINES
+from tests.hostile import FILE_NAMES, HERE, LINE_FILE_NAMES, LINES
 
 Fields = dict[str, Any]
 

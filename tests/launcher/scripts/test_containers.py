@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from tests.cases import others_long
+from tests.hostile import ARGUMENTS
 
 from .conftest import Benches
 from .harness import HERE, PROBE, STALE, Bench
-from .test_placement import HOSTILE
 
 CHECKOUT = str(HERE.parents[2])
 
@@ -36,7 +36,7 @@ IMAGE_SAYS = {
 }
 """What an image that somebody made of a running container may set."""
 
-WORDS = [word for word in HOSTILE if word != ":"]
+WORDS = [word for word in ARGUMENTS if word != ":"]
 """Without the word for which a shell is put round the others."""
 
 SECRET = "it's $secret\nof 'two' lines"

@@ -13,15 +13,10 @@ import msgspec
 import pytest
 
 from tests.cases import others_long
+from tests.hostile import ARGUMENTS
 
 from .conftest import Benches
 from .harness import CASTOFF, PROBE, STALE, STALE_SLURM, STARTER, Bench
-
-HOSTILE = [
-    *("", "a b", " lead", "it's", '"', "\\", "$(touch x)", "`touch y`", "$HOME", "*", "?", "~", "!!"),
-    *("line\nbreak", "cr\r\nlf", "\t", "-n", "--", "--help", "a:b", ":", "ü€🦊", "#", "&", ";", "{a,b}"),
-    *("%s", "CASTOFF_RANK", "x\nCASTOFF_RANK\ny", "{{ plan }}", "", "a=b", "-"),
-]
 
 KINDS: dict[str, dict[str, Any]] = {
     "local": {"ranks_per_node": 3},
@@ -46,15 +41,15 @@ def local_ranks(kind: str) -> list[tuple[int, int, int]]:
 def test_each_rank_knows_who_it_is_and_gets_the_words(kind: str, bench: Benches) -> None:
     stale = STALE if kind in ("srun", "local") else {**STALE, **STALE_SLURM}
     here = bench(kind, folder='it\'s a "folder", $HOME')
-    variables = {f"HOSTILE_{number}": word for number, word in enumerate(HOSTILE)}
-    decided = here.plan_of(command=[*PROBE, *HOSTILE], **KINDS[kind], env=variables)
+    variables = {f"HOSTILE_{number}": word for number, word in enumerate(ARGUMENTS)}
+    decided = here.plan_of(command=[*PROBE, *ARGUMENTS], **KINDS[kind], env=variables)
     ended = here.start_plan(decided, env=stale).end()
     assert ended.code == 0, ended.output
     assert ended.ending == ("done", 0)
     ranks, expected = here.ranks(), local_ranks(kind)
     assert len(ranks) == len(expected)
     for number, (seen, (node, local, size)) in enumerate(zip(ranks, expected, strict=True)):
-        assert seen["argv"] == HOSTILE
+        assert seen["argv"] == ARGUMENTS
         assert {name: seen["environ"].get(name) for name in variables} == variables
         assert seen["cwd"] == str(here.folder)
         told = {"RANK": number, "WORLD_SIZE": len(ranks), "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": size}

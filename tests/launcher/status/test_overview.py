@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.many_runs import make_runs
 from launcher.errors import CastoffError
 from launcher.runs import journal
 from launcher.runs.index import Index
@@ -18,7 +19,6 @@ from launcher.runs.run import Run
 from launcher.status import overview
 from launcher.status.overview import Overview, rebuild
 from launcher.status.survey import Scene
-from tests.bench.many_runs import make_runs
 from tests.launcher.status.test_watch import Made
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from launcher.errors import CastoffError, InvalidInput, printable
 from launcher.typed.document import Document, dotted
 from tests import patience
+from tests.hostile import PRINTED, json_values
 
 
 def read(text: str) -> Any:
@@ -112,16 +113,13 @@ class TestCoreRules:
         assert read("\ufeffa: 1") == {"a": 1}
 
     @given(
-        st.recursive(
+        json_values(
             st.none()
             | st.booleans()
             | st.integers(-(10**17), 10**17)
             | st.floats(allow_nan=False, allow_infinity=False)
-            | st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=20),
-            lambda inner: (
-                st.lists(inner, max_size=4) | st.dictionaries(st.text("abcno1:", max_size=5), inner)
-            ),
-            max_leaves=15,
+            | PRINTED,
+            keys=PRINTED,
         )
     )
     def test_what_a_yaml_1_2_writer_quotes_reads_back(self, data: object) -> None:

@@ -21,6 +21,7 @@ import torch
 
 from tests import patience
 from tests.mounts import mount_read_only, mount_small, with_mounts
+from tests.trainers.disk_order import recorded_order
 from tests.trainers.toys import die_at_effect, run
 from trainers.checkpointing.checkpoints import (
     CheckpointError,
@@ -33,6 +34,7 @@ from trainers.checkpointing.writer import Writer
 from trainers.distributed.explanations import explained
 
 BETTER = {"better": True, "measures": {"loss": 0.5}}
+PARTS = ("model.pt", "training.pt")
 
 
 def parts(number: int) -> dict[str, dict[str, Any]]:
@@ -123,6 +125,42 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
     assert step_of(kept.newest()) == 7
     assert kept.best() is None
     assert names(tmp_path) == ["latest", "step-0000000001"]
+
+
+def test_one_is_on_the_disk_before_the_one_in_its_place_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a node that loses its power may have neither."""
+    kept = Checkpoints(tmp_path)
+    saved(kept, 1, BETTER)
+    order = recorded_order(tmp_path, monkeypatch)
+    saved(kept, 1)
+    draft, files = ".step-0000000001", (*PARTS, "manifest.json", "record.json")
+    written = [
+        *(f"flush {draft}/{name}" for name in files),
+        f"flush {draft}",
+        f"rename step-0000000001 to {draft}.before",
+        f"rename {draft} to step-0000000001",
+        "flush .",
+    ]
+    assert order[: len(written)] == written
+    removed = {line for line in order[len(written) :] if "before" in line}
+    assert removed == {f"remove {draft}.before/{name}" for name in files}
+
+
+def test_one_that_goes_has_lost_its_name_on_the_disk_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a node that loses its power may find one with its name, and half of its files."""
+    kept = Checkpoints(tmp_path)
+    for step in (1, 2):
+        saved(kept, step)
+    order = recorded_order(tmp_path, monkeypatch)
+    saved(kept, 3)
+    renamed = order.index("rename step-0000000001 to .step-0000000001")
+    assert order[renamed + 1] == "flush ."
+    removed = {line for line in order[renamed + 2 :] if line.startswith("remove ")}
+    assert removed == {f"remove .step-0000000001/{name}" for name in (*PARTS, "manifest.json")}
 
 
 def test_links_are_for_people_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,12 @@ from typing import IO, Any, cast
 import pytest
 import torch
 
+from tests.trainers.disk_order import recorded_order
 from trainers.checkpointing.durable import (
     SummedFile,
     checksummed,
     read_checksummed,
+    replace_checksummed,
     sum_of,
     write_checksummed,
 )
@@ -27,6 +29,17 @@ def test_what_is_sealed_is_read(tmp_path: Path) -> None:
     assert read_checksummed(tmp_path / "file") == content
     write_checksummed(tmp_path / "other", checksummed({"x": float("nan")}))
     assert math.isnan(read_checksummed(tmp_path / "other")["x"])
+
+
+def test_a_replaced_file_is_on_the_disk_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the folder's flush, a node that loses its power may come back with the old one."""
+    write_checksummed(tmp_path / "file", checksummed({"a": 1}))
+    order = recorded_order(tmp_path, monkeypatch)
+    replace_checksummed(tmp_path / "file", checksummed({"a": 2}))
+    assert order == ["flush .file", "rename .file to file", "flush ."]
+    assert read_checksummed(tmp_path / "file") == {"a": 2}
 
 
 def test_every_byte_is_sealed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hostile import SCALARS, json_values
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
 from trainers.configuration.config import Config, without_effect
@@ -208,13 +209,7 @@ def test_objects_of_python_code_are_written_by_their_import_path() -> None:
     assert "criterion: <object object at" in text
 
 
-ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(ANY)
+@given(json_values(SCALARS))
 def test_no_data_makes_it_fail_otherwise(data: object) -> None:
     with pytest.raises(ConfigError) as error:  # there is no valid one among these
         Config.of(data)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.hostile import SCALARS, json_values
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject
 from trainers.gnn import models, names
@@ -109,13 +110,7 @@ def test_any_text_is_a_name_or_told(name: str, kind: str) -> None:
     assert stated or callable(thing)
 
 
-_PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
-_NESTED = st.recursive(
-    _PLAIN, lambda each: st.lists(each) | st.dictionaries(st.text(max_size=3), each), max_leaves=9
-)
-
-
-@given(_NESTED)
+@given(json_values(SCALARS))
 def test_arguments_without_objects_stay_as_they_are(value: Any) -> None:
     problems: list[str] = []
     assert arguments(value, "args", problems) == value

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy
 import torch
 
-from tests.bench.proteins.baselines import trigrams, unigram
-from tests.bench.proteins.comparison import compared, parts_of
+from bench.proteins.baselines import trigrams, unigram
+from bench.proteins.comparison import compared, parts_of
 from trainers.ddp import TrainerDDP
 from trainers.sedd.alphabet import Tokens, decode
 from trainers.sedd.task import SeddTask

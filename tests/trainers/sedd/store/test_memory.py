@@ -12,7 +12,7 @@ import numpy
 import pytest
 import torch
 
-from tests.bench.packing import Taken, deduplicate, pack_short, read, sparse_store
+from bench.packing import Taken, deduplicate, pack_short, read, sparse_store
 from tests.trainers.sedd.stores import write_fasta
 from trainers.checkpointing.durable import checksummed, write_checksummed
 from trainers.sedd.store import building, fasta, packing

@@ -1,0 +1,1 @@
+"""What the network is worth on causal sets: `python -m bench.causets`."""

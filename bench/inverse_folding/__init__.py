@@ -1,0 +1,1 @@
+"""Inverse folding on real structures: `python -m bench.inverse_folding`."""

@@ -1,0 +1,1 @@
+"""Score-entropy diffusion on real proteins: `python -m bench.proteins`."""

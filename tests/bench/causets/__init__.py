@@ -1,1 +1,0 @@
-"""What the network is worth on causal sets: `python -m tests.bench.causets`."""

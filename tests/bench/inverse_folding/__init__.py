@@ -1,1 +1,0 @@
-"""Inverse folding on real structures: `python -m tests.bench.inverse_folding`."""

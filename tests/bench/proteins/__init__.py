@@ -1,1 +1,0 @@
-"""Score-entropy diffusion on real proteins: `python -m tests.bench.proteins`."""

@@ -1,0 +1,21 @@
+"""What a queue's answers say together."""
+
+from __future__ import annotations
+
+from launcher.schedulers.queue import Answer
+
+
+def test_what_one_answer_left_out_stays_open_when_another_follows() -> None:
+    """Else a job of which nothing is known would count as one that the queue no longer has."""
+    first = Answer({}, frozenset({"7"}), unheard={"8": "qstat's answer leaves out job 8"})
+    second = Answer({}, frozenset({"9"}), unheard={"10": "qstat's answer leaves out job 10"})
+    both = first.joined(second)
+    assert both.ids == {"7", "9"}
+    assert both.silence_on(["7", "8"]) == "qstat's answer leaves out job 8"
+    assert both.silence_on(["10"]) == "qstat's answer leaves out job 10"
+    assert both.silence_on(["7", "9", None]) is None
+
+
+def test_a_scheduler_that_has_fallen_silent_has_the_last_word() -> None:
+    first = Answer({}, frozenset({"7"}))
+    assert first.joined(Answer({}, frozenset(), "no answer")).silence_on(["7"]) == "no answer"
