@@ -60,7 +60,7 @@ def make(case: Case, folder: Path, size: int) -> tuple[Run, Path]:
     log = script if case.merged else rank
     if not case.merged:
         plan = json.loads((run.path / "plan.json").read_text())
-        (run.path / "plan.json").write_text(json.dumps({**plan, "starter": "pals"}))
+        (run.path / "plan.json").write_text(json.dumps({**plan, "launcher": "pals"}))
         script.write_bytes(b"")
         (run.log_folder / "0.0" / "rank-00001.log").write_bytes(b"")
     block = b"".join(line + b"\n" for line in case.lines)

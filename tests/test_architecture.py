@@ -194,7 +194,7 @@ FLOORS = {
         ("logs", "submission"),
         ("status", "planning"),
         ("schedulers",),
-        ("runs", "starters"),
+        ("runs", "launchers"),
         ("config", "ranks"),
         ("trust", "typed"),
         ("locks", "quoting"),
@@ -247,8 +247,8 @@ def test_arrows_point_down(package: str) -> None:
 SCHEDULERS = tuple(
     sorted(path.name for path in (CHECKOUT / "launcher/schedulers").iterdir() if path.is_dir())
 )
-MAY_NAME_THEM = ("launcher.schedulers.registry", "launcher.starters", "launcher.ranks")
-"""The one table of schedulers; one starter is called as castoff's own scheduler is."""
+MAY_NAME_THEM = ("launcher.schedulers.registry", "launcher.launchers", "launcher.ranks")
+"""The one table of schedulers; one launcher is called as castoff's own scheduler is."""
 
 OF_OUR_OWN = {"local"}
 """castoff's own scheduler is no stranger to those who watch and end what runs here."""
@@ -280,29 +280,29 @@ def test_a_scheduler_is_known_in_its_folder_alone() -> None:
     assert wrong == []
 
 
-STARTERS_MAY_BE_NAMED = ("launcher.starters", "launcher.ranks")
+LAUNCHERS_MAY_BE_NAMED = ("launcher.launchers", "launcher.ranks")
 """Their room, and where the variables are known by which each of them tells ranks who they are."""
 
 
-def test_a_starter_is_known_in_its_room_alone() -> None:
+def test_a_launcher_is_known_in_its_room_alone() -> None:
     """Elsewhere none compares with its name; a scheduler lists those that start ranks inside its jobs."""
-    from launcher.starters.registry import STARTERS
+    from launcher.launchers.commands import LAUNCHERS
 
-    names: set[str] = {name for name in STARTERS if name not in scheduler_names()}
+    names: set[str] = {name for name in LAUNCHERS if name not in scheduler_names()}
     assert names >= {"srun", "openmpi"}
     wrong: list[str] = []
     for name, path in LAUNCHER.items():
-        if not name.startswith(STARTERS_MAY_BE_NAMED):
+        if not name.startswith(LAUNCHERS_MAY_BE_NAMED):
             wrong += says(path, names)
     assert wrong == []
 
 
 def says(path: Path, names: set[str]) -> Iterator[str]:
-    """Where a module holds one of these names as a text, except where it lists starters."""
+    """Where a module holds one of these names as a text, except where it lists launchers."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     wanted = names | {one.encode() for one in names}
     lists = (one for one in ast.walk(tree) if isinstance(one, ast.Assign))
-    listing = [one for one in lists if ast.unparse(one.targets[0]) in ("StarterName", "starters")]
+    listing = [one for one in lists if ast.unparse(one.targets[0]) in ("LauncherName", "launchers")]
     listed = {node for assigned in listing for node in ast.walk(assigned)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in wanted and node not in listed:

@@ -10,7 +10,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MACHINERY = "templates/machinery"
-"""There each scheduler and each starter has what is under its name."""
+"""There each scheduler and each launcher has what is under its name."""
 
 
 def recipe(what: str) -> str:
@@ -39,7 +39,7 @@ def is_named(path: Path, name: str) -> bool:
 
 
 def owned(name: str) -> set[str]:
-    """The files of launcher and templates under a scheduler's or a starter's name."""
+    """The files of launcher and templates under a scheduler's or a launcher's name."""
     folders = (CHECKOUT / "launcher", CHECKOUT / "templates")
     found = (path for folder in folders for path in folder.rglob("*") if path.is_file())
     return {
@@ -73,7 +73,7 @@ def test_a_job_field_takes_two_or_three() -> None:
         assert f"`{name}`" in recipe("job field")
 
 
-@pytest.mark.parametrize("what", ["scheduler", "starter", "job field", "directive", "site"])
+@pytest.mark.parametrize("what", ["scheduler", "launcher", "job field", "directive", "site"])
 def test_what_a_recipe_names_is_there(what: str) -> None:
     for file in files_of(recipe(what)):
         found = [*CHECKOUT.glob(file.replace("NAME", "slurm"))]

@@ -86,15 +86,15 @@ class Run(RunDirectory):
             raise CastoffError(wish.problem)
         return self._anew()
 
-    def resubmit(self, *, members: Collection[int] = (), done_too: bool = False) -> dict[int, int]:
+    def resubmit(self, *, members: Collection[int] = (), include_done: bool = False) -> dict[int, int]:
         """Start its members that are not done again, in its directory: the attempt of each that begins.
 
-        `members`: these alone. `done_too`: also those that are done.
+        `members`: these alone. `include_done`: also those that are done.
 
         Raises:
             CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
         """
-        begun = resubmit.resubmit(self, members=members, done_too=done_too)
+        begun = resubmit.resubmit(self, members=members, include_done=include_done)
         self._asking = Asking()
         return begun
 

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from launcher.runs.run import AGAIN, inherited_lock, said_again
-from launcher.starters.local.starter import StartRequest, start_ranks
+from launcher.launchers.local.start import StartRequest, start_ranks
+from launcher.runs.run import RESUME, asked_to_resume, inherited_lock
 
 TYPE_CHECKING = False  # `typing` is not needed otherwise
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run(request: StartRequest) -> int:
         ours = Path(folder, "outcome")
         request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": str(ours)})
         code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
-        if code == 0 and said_again(ours):
+        if code == 0 and asked_to_resume(ours):
             say("the program has stopped early, and said that it can go on: the same command again does that")
-            return AGAIN
+            return RESUME
     return code

@@ -87,11 +87,11 @@ def _last_word(end: End) -> str:
 
 def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
     """Where the logs of attempts are, and what they say of failures."""
-    told = []
+    report = []
     for member, attempt in attempts:
         logs = rank_logs(run, member, attempt.attempt)
         failed = failed_rank(run, member, attempt)
-        told.append(
+        report.append(
             {
                 "member": member,
                 "attempt": attempt.attempt,
@@ -103,7 +103,7 @@ def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, An
                 "failure": None if failed is None else failure_facts(failed, failed.excerpt()),
             }
         )
-    return {"id": run.id, "attempts": told}
+    return {"id": run.id, "attempts": report}
 
 
 def _text(*, several: bool, labels: bool) -> Text:

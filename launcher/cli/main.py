@@ -96,13 +96,13 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
         return code
     import json
 
-    told: dict[str, object] = {"error": message, "exit_code": code}
+    report: dict[str, object] = {"error": message, "exit_code": code}
     if problems:
-        told["problems"] = [
+        report["problems"] = [
             {"where": one.where, "field": one.path, "message": one.message} for one in problems
         ]
     if sys.stderr is not None:
-        print(json.dumps(told), file=sys.stderr)
+        print(json.dumps(report), file=sys.stderr)
     return code
 
 

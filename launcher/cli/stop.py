@@ -9,7 +9,7 @@ from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import StillRunning
 from launcher.runs.states import RunStatus
 from launcher.schedulers.registry import is_own
-from launcher.status.watch import looks, statuses
+from launcher.status.watch import poll, statuses
 from launcher.submission.stop import stop
 
 
@@ -34,7 +34,7 @@ def command(
     asked = stop(found)
     states: list[RunStatus] = []
     if until_over or timeout is not None:
-        for states in looks(found, timeout):  # noqa: B007 - the last of them counts
+        for states in poll(found, timeout):  # noqa: B007 - the last of them counts
             pass
     else:
         states = statuses(found)

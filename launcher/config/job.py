@@ -66,7 +66,7 @@ Directives = Annotated[
     takes("names, each with text, true, false or null, and under a scheduler's name those for it alone"),
 ]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
-StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
+LauncherName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
 OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
 Gpus = Literal["nvidia", "amd", "intel", "none"]
@@ -74,16 +74,16 @@ Condition = Literal["after", "afterok", "afternotok", "afterany"]
 RequeueWay = Literal["copy", "chain"]
 
 
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """How the ranks start."""
 
-    starter: Annotated[StarterName | None, meaning("The starter, where it is not to be the site's.")] = None
+    name: Annotated[LauncherName | None, meaning("The launcher, where it is not the site's.")] = None
     torchrun: Annotated[bool, meaning("Start torchrun once on each node, and let it start ranks.")] = False
     """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
     failed once no restart is left."""
     args: Annotated[
         list[Word],
-        meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
+        meaning("Further flags, each one word, for the launcher of the site that the job is meant for."),
     ] = []
     """One that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
     `--distribution` decides where each rank goes: `cyclic` deals them out node by node, and `arbitrary`
@@ -138,7 +138,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
 
     count: Annotated[Count, meaning("How many members.")]
-    at_most: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
+    max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
     """On one machine never more than its cores have room for."""
 
 
@@ -147,7 +147,7 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
 
     max: Annotated[
         CountOrNone | None,
-        meaning("How often a run that ended with the outcome `again` is started once more; default 0."),
+        meaning("How often a run that ended with the outcome `resume` is started once more; default 0."),
     ] = None
     how: Annotated[
         RequeueWay | None,
@@ -219,7 +219,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     ] = None
     binding: Annotated[
         CpuLists | None,
-        meaning("The cores of each rank of a node, by hand; default: the site's and the starter's choice."),
+        meaning("The cores of each rank of a node, by hand; default: the site's and the launcher's choice."),
     ] = None
     """One list for each rank, as in `4-7:8-11`, of cores that the node has and no other rank has. The job
     must have its nodes whole (`exclusive: true`, where the site does not see to it). srun, PALS and the
@@ -284,7 +284,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     """For example `filesystems: "home:flare"`. Null also removes a directive of castoff's or of the
     site's. One that a field covers, such as `partition` or `mem`, is refused with the field's name, also
     where it is shortened (`p`, `parti`): nothing gets past the site's limits."""
-    start: Annotated[Start, meaning("How the ranks start.")] = Start()
+    launcher: Annotated[LauncherOptions, meaning("How the ranks start.")] = LauncherOptions()
     container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
     """Without an image there is no container."""
     stage: Annotated[list[Stage], meaning("What is copied to each node's own disk before ranks start.")] = []

@@ -18,9 +18,9 @@ from launcher.config.job import (
     Duration,
     EnvName,
     JobSpec,
+    LauncherName,
     Memory,
     ShellLine,
-    StarterName,
     Text,
     Word,
 )
@@ -133,8 +133,8 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     limit."""
     max_jobs: Count | None = None
     """How many jobs of one user may be queued or running."""
-    array_at_most: Count | None = None
-    """How many members of an array may run at a time; a job with a larger array must set `array.at_most`."""
+    array_max_concurrent: Count | None = None
+    """How many members of an array may run at a time; a job with a larger array must set `array.max_concurrent`."""
     max_devices: Count | None = None
     """How many devices of a node a job may have. Where this is set, jobs share nodes."""
     listed_as: Word | None = None
@@ -188,8 +188,8 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Shell lines after the ranks have ended."""
     env: dict[EnvName, Text] = {}
     """Variables, where the job itself does not set them."""
-    start_args: list[Word] = []
-    """Further flags of the starter."""
+    launcher_args: list[Word] = []
+    """Further flags of the launcher."""
     reserved_cores: CpuList | None = None
     """Cores that no rank may use then."""
     gpu_type: GpuType | None = None
@@ -210,16 +210,16 @@ class Site(Checked, frozen=True, kw_only=True):
     """The machine in one line."""
     scheduler: Word
     """`slurm`, `pbs`, `flux` or `local`."""
-    starter: StarterName
+    launcher: LauncherName
     """What starts processes inside a job; `flux` is flux run."""
     extends: Word | None = None
     """The profile that this one changes."""
     shell: Word = "/bin/bash"
     """The interpreter in the script's first line."""
     mpiexec: Program = "mpiexec"
-    """The mpiexec program, where the starter is one."""
-    start_args: list[Word] = []
-    """Further flags of the starter, for every job."""
+    """The mpiexec program, where the launcher is one."""
+    launcher_args: list[Word] = []
+    """Further flags of the launcher, for every job."""
     master_suffix: HostSuffix = ""
     """What follows the short name of rank 0's host in MASTER_ADDR, such as the domain of the fast
     network. A host that does not resolve that name tries others."""

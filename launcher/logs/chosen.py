@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from launcher.errors import CastoffError
+from launcher.launchers.commands import MERGING
 from launcher.logs.sources import Selection
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
-from launcher.starters.registry import MERGING
 
 
 def members_of(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatus]:
@@ -33,7 +33,7 @@ def check_ranks(run: Run, selection: Selection) -> str | None:
     count = plan.ranks
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
         raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
-    if selection.ranks and plan.starter not in MERGING and not plan.per_rank_logs:
+    if selection.ranks and plan.launcher not in MERGING and not plan.per_rank_logs:
         return f"{run.id}: its ranks share one log a node; one has its own only where it fails first"
     return None
 

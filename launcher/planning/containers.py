@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from launcher.config.job import Container, Gpus, JobSpec, RuntimeName, StarterName
+from launcher.config.job import Container, Gpus, JobSpec, LauncherName, RuntimeName
 from launcher.config.site import Site
+from launcher.launchers.commands import LAUNCHERS
 from launcher.runs.plan import ContainerPlan
-from launcher.starters.registry import STARTERS
 
 STAGED = "stage/"
 """An image that begins so lies in CASTOFF_STAGE_DIR."""
@@ -35,8 +35,8 @@ class Runtime(NamedTuple):
     """Whether an absolute path as an image is one of a file."""
     binds_run: bool = True
     """Whether it has to be told the folders of the run."""
-    of_starter: bool = False
-    """Whether it is a part of the starter, which then starts the ranks inside."""
+    of_launcher: bool = False
+    """Whether it is a part of the launcher, which then starts the ranks inside."""
     hides_libraries: bool = False
     """Whether a job's own LD_LIBRARY_PATH would hide the GPUs' libraries."""
 
@@ -70,7 +70,7 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
         *([], ':,"\\$`', {}),
         {"amd": ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"], "intel": ["/dev/dri:/dev/dri"]},
         image_is_file=True,
-        of_starter=True,
+        of_launcher=True,
     ),
 }
 """The runtimes by name."""
@@ -126,7 +126,7 @@ def decide(container: Container, site: Site, devices: int) -> ContainerPlan | No
     )
 
 
-def container_problems(spec: JobSpec, starter: StarterName, staged: list[str]) -> Iterator[tuple[str, str]]:
+def container_problems(spec: JobSpec, launcher: LauncherName, staged: list[str]) -> Iterator[tuple[str, str]]:
     """Why a job's container cannot be; `staged`: the places that `stage` fills."""
     container = spec.container
     if container == Container():
@@ -138,9 +138,9 @@ def container_problems(spec: JobSpec, starter: StarterName, staged: list[str]) -
         known = ", ".join(RUNTIMES)
         yield "container.runtime", f"is missing, and the site names none: use one of {known}"
         return
-    if RUNTIMES[container.runtime].of_starter and not STARTERS[starter].runs_containers:
+    if RUNTIMES[container.runtime].of_launcher and not LAUNCHERS[launcher].runs_containers:
         runtime = f"is {container.runtime}, a part of srun"
-        yield "container.runtime", f"{runtime}, but {starter} starts this job's ranks"
+        yield "container.runtime", f"{runtime}, but {launcher} starts this job's ranks"
     if message := _image_problem(container.runtime, container.image, staged):
         yield "container.image", message
     for number, text in enumerate(container.binds):

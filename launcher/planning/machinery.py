@@ -1,6 +1,6 @@
 """The lower half of a script: the files of templates/machinery that a plan needs, one below the other.
 
-There is one for each scheduler, starter and container runtime, and some that all have in common. They are
+There is one for each scheduler, launcher and container runtime, and some that all have in common. They are
 plain shell, and nearly all of it functions; what they work on are the values that the head sets. Which of
 their lines a script has follows from its features (`launcher.planning.conditions`).
 """
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
+from launcher.launchers.commands import LAUNCHERS
 from launcher.planning.conditions import Conditions, chosen, functions_of
 from launcher.planning.containers import RUNTIMES
 from launcher.runs.plan import Plan
 from launcher.runs.script import MARK
 from launcher.schedulers.registry import scheduler_of
-from launcher.starters.registry import STARTERS
 
 _FEW_NODES = 32
 """Up to so many, staging tells of each."""
@@ -34,12 +34,12 @@ castoff_loaded=1
 
 FEATURES = {
     "node": "the lines go into a program of the nodes: in a file that one includes",
-    # what follows from the starter or the scheduler
+    # what follows from the launcher or the scheduler
     "here": "castoff itself starts the ranks, on this host",
-    "survives": "the starter lets the other ranks run on when one exits non-zero",
-    "usr1": "the starter hands on USR1, and on TERM kills its ranks",
-    "mpiexec": "another starter may go by the same name",
-    "fills_nodes": "the starter says of no rank on which node it is, and fills node after node",
+    "survives": "the launcher lets the other ranks run on when one exits non-zero",
+    "usr1": "the launcher hands on USR1, and on TERM kills its ranks",
+    "mpiexec": "another launcher may go by the same name",
+    "fills_nodes": "the launcher says of no rank on which node it is, and fills node after node",
     "deadline": "when the job will be ended is known in the job",
     "timer": "there is a deadline, and the scheduler sends no signal before it",
     # what follows from the job
@@ -67,7 +67,7 @@ FEATURES = {
     "many_nodes": f"more than {_FEW_NODES} nodes",
     "activate": "an environment among those copies is activated",
     "container": "a container round each rank",
-    "starter_enters": "the starter itself starts each rank in its container",
+    "launcher_enters": "the launcher itself starts each rank in its container",
     "image_file": "the container's image is a file",
     "binds": "the runtime has to be told the folders of the run",
     "nvidia": "the container has the GPUs of NVIDIA",
@@ -81,7 +81,7 @@ class Machinery(NamedTuple):
     """What a script does beside being a job."""
 
     scheduler: str
-    starter: str
+    launcher: str
     runtime: str | None
     features: frozenset[str]
     parts: list[str]
@@ -96,10 +96,10 @@ class Machinery(NamedTuple):
     def marker(self, replaced: Iterable[str]) -> str:
         """The lines above it, which say what it is for; `replaced`: the files that the user has replaced."""
         words = [self.runtime] if self.runtime else []
-        words += [name for name in FEATURES if name in self.features - _of_starter(self.starter).keys()]
+        words += [name for name in FEATURES if name in self.features - _of_launcher(self.launcher).keys()]
         own = sorted(set(self.names).intersection(replaced))
         return (
-            f"{MARK}for {self.scheduler} and {self.starter}: nothing below is about this job ===\n"
+            f"{MARK}for {self.scheduler} and {self.launcher}: nothing below is about this job ===\n"
             f"{_comment('Features', words)}{_comment('Your own', own)}"
         )
 
@@ -109,7 +109,7 @@ class Machinery(NamedTuple):
         Raises:
             CastoffError: a file's conditions are wrong, or it holds a line that would cut the script.
         """
-        included = {"starter": f"starters/{self.starter}", "runtime": f"runtimes/{self.runtime}"}
+        included = {"launcher": f"launchers/{self.launcher}", "runtime": f"runtimes/{self.runtime}"}
         included |= {name: name for name in _INCLUDED}
 
         def include(what: str) -> tuple[str, str]:
@@ -130,10 +130,10 @@ class Machinery(NamedTuple):
 
 def machinery(plan: Plan) -> Machinery:
     """What a plan needs."""
-    features = _of_starter(plan.starter) | _of_scheduler(plan) | _of_job(plan) | _of_container(plan)
+    features = _of_launcher(plan.launcher) | _of_scheduler(plan) | _of_job(plan) | _of_container(plan)
     used = frozenset(name for name, applies in features.items() if applies)
     runtime = plan.container.runtime if plan.container else None
-    return Machinery(plan.scheduler, plan.starter, runtime, used, _parts(plan, used))
+    return Machinery(plan.scheduler, plan.launcher, runtime, used, _parts(plan, used))
 
 
 def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
@@ -148,7 +148,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         f"runtimes/{plan.container and plan.container.runtime}": plan.container,
         "stage": plan.stage,
         "rendezvous": not here,
-        f"starters/{plan.starter}": True,
+        f"launchers/{plan.launcher}": True,
         "start": not here,
         "unstarted": "nodes" in features,
         "rank": not here or plan.torchrun,
@@ -157,25 +157,25 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
     return [name for name, applies in parts.items() if applies]
 
 
-def _of_starter(name: str) -> dict[str, object]:
-    starter = STARTERS[name]  # type: ignore[index]
+def _of_launcher(name: str) -> dict[str, object]:
+    launcher = LAUNCHERS[name]  # type: ignore[index]
     return {
-        "here": starter.here,
-        "survives": starter.goes_on,
-        "usr1": starter.ends_by_usr1,
-        "mpiexec": starter.is_mpiexec,
-        "fills_nodes": not starter.tells_node,
+        "here": launcher.here,
+        "survives": launcher.survives_rank_failure,
+        "usr1": launcher.ends_by_usr1,
+        "mpiexec": launcher.is_mpiexec,
+        "fills_nodes": not launcher.tells_node,
     }
 
 
 def _of_scheduler(plan: Plan) -> dict[str, object]:
     scheduler = scheduler_of(plan.scheduler)
     deadline = bool(plan.walltime) or scheduler.tells_end_time
-    return {"deadline": deadline, "timer": deadline and not scheduler.warns}
+    return {"deadline": deadline, "timer": deadline and not scheduler.signals_before_walltime}
 
 
 def _of_job(plan: Plan) -> dict[str, object]:
-    here, devices = STARTERS[plan.starter].here, plan.devices
+    here, devices = LAUNCHERS[plan.launcher].here, plan.devices
     return {
         "array": plan.array_count,
         "members": (plan.array_count or 1) > 1,
@@ -208,10 +208,10 @@ def _of_container(plan: Plan) -> dict[str, object]:
     own_libraries = "LD_LIBRARY_PATH" in {*plan.env, *container.env}
     return {
         "container": True,
-        "starter_enters": runtime.of_starter,
+        "launcher_enters": runtime.of_launcher,
         "image_file": runtime.image_is_file and not container.staged and container.image.startswith("/"),
         "binds": runtime.binds_run,
-        "nvidia": runtime.of_starter and container.gpus == "nvidia",
+        "nvidia": runtime.of_launcher and container.gpus == "nvidia",
         "libraries": own_libraries and runtime.hides_libraries,
         "python": plan.python,
     }

@@ -10,34 +10,36 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from launcher.config.job import JobSpec, StarterName
+from launcher.config.job import JobSpec, LauncherName
 from launcher.config.quantities import cpulist, cpus
 from launcher.config.site import Node
+from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import binding
 from launcher.runs.plan import Devices
-from launcher.starters.registry import STARTERS
 
 
-class ByHand(NamedTuple):
+class ExplicitBinding(NamedTuple):
     """What binds the ranks of a node in the place of castoff."""
 
     field: str
     """Where it is said."""
     words: list[str]
-    """The starter's flags; for the job's `binding`, its lists."""
+    """The launcher's flags; for the job's `binding`, its lists."""
 
 
-def by_hand(spec: JobSpec, starter: StarterName, site_args: list[str]) -> ByHand | None:
+def explicit_binding(spec: JobSpec, launcher: LauncherName, site_args: list[str]) -> ExplicitBinding | None:
     """The job's own binding, else its flags, else the site's."""
     if spec.binding is not None:
-        return ByHand("binding", binding.lists_of(spec))
-    for field, words in (("start.args", spec.start.args), ("start_args", site_args)):
-        if STARTERS[starter].binds(words):
-            return ByHand(field, words)
+        return ExplicitBinding("binding", binding.lists_of(spec))
+    for field, words in (("launcher.args", spec.launcher.args), ("launcher_args", site_args)):
+        if LAUNCHERS[launcher].binds(words):
+            return ExplicitBinding(field, words)
     return None
 
 
-def problems(node: Node, devices: Devices, ranks: int, starter: StarterName, said: ByHand) -> Iterator[str]:
+def problems(
+    node: Node, devices: Devices, ranks: int, launcher: LauncherName, said: ExplicitBinding
+) -> Iterator[str]:
     """Why such a binding cannot be, read after the field's name.
 
     A rank that has one core beside a device of its own has it near enough: castoff itself gives the only
@@ -49,7 +51,7 @@ def problems(node: Node, devices: Devices, ranks: int, starter: StarterName, sai
         text = ":".join(said.words)
         bound: list[set[int]] | None = [set(cpus(one)) for one in said.words]
     else:
-        own = STARTERS[starter]
+        own = LAUNCHERS[launcher]
         text, bound = own.binding(said.words), own.bound(said.words, ranks)
     if bound is None:
         unknown = f"binds ranks by {text}, which does not tell castoff their cores"

@@ -10,10 +10,10 @@ from launcher.config import job
 from launcher.config.job import JobSpec
 from launcher.config.site import Site, Values
 from launcher.errors import shown
+from launcher.launchers.base import Request
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import Dialect, Given, of_scheduler
 from launcher.schedulers.registry import with_directives
-from launcher.starters.base import Request
 from launcher.typed.suggestion import did_you_mean
 
 

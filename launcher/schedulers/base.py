@@ -15,13 +15,13 @@ from launcher.errors import CastoffError, printable
 from launcher.schedulers.command import PATIENCE
 
 if TYPE_CHECKING:
-    from launcher.config.job import JobSpec, StarterName
+    from launcher.config.job import JobSpec, LauncherName
     from launcher.config.site import Site
-    from launcher.schedulers.allocation import Allocation
+    from launcher.launchers.base import Request
+    from launcher.schedulers.base_allocation import Allocation
+    from launcher.schedulers.base_queue import Queue
     from launcher.schedulers.directives import Dialect, Directives
-    from launcher.schedulers.orders import Order, Sending
-    from launcher.schedulers.queue import Queue
-    from launcher.starters.base import Request
+    from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 
 class Scheduler(ABC):
@@ -31,7 +31,7 @@ class Scheduler(ABC):
     """As profiles call it."""
     title: ClassVar[str]
     """As people call it."""
-    starters: ClassVar[tuple[StarterName, ...]]
+    launchers: ClassVar[tuple[LauncherName, ...]]
     """What starts ranks inside its allocations, the usual one first."""
     dialect: ClassVar[Dialect | None] = None
     """What its directives may be; None: it has none."""
@@ -47,9 +47,9 @@ class Scheduler(ABC):
     """Seconds before the walltime in which it can send a signal at the most; None: any."""
     splits_arrays: ClassVar[bool] = False
     """Whether an array that is too large for it is sent in parts."""
-    starts_again: ClassVar[bool] = True
+    requeues_in_place: ClassVar[bool] = True
     """Whether it starts the same job a second time; otherwise further jobs go on, with ids of their own."""
-    warns: ClassVar[bool] = False
+    signals_before_walltime: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     tells_end_time: ClassVar[bool] = False
     """Whether it says in the job when that will be ended, also where the job asks for no walltime."""
@@ -96,7 +96,7 @@ class QueuedScheduler(Scheduler):
     has_queue = True
     interactive: ClassVar[str]
     """The command that gets a shell an allocation."""
-    submits_with: ClassVar[Sequence[str]]
+    submit_command: ClassVar[Sequence[str]]
     """The command that submits."""
     plain_ids: ClassVar[bool] = False
     """Whether its ids are mere numbers, which something round its submit command may print as well."""
@@ -104,7 +104,7 @@ class QueuedScheduler(Scheduler):
     """What the submit command says where it has reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
-    unfit: ClassVar[Mapping[str, str]]
+    forbidden_path_patterns: ClassVar[Mapping[str, str]]
     """Patterns of what no run directory's path may hold that it is to be told, each with why."""
 
     # Submission
@@ -115,14 +115,14 @@ class QueuedScheduler(Scheduler):
         Raises:
             CastoffError: they are not.
         """
-        program = self.submits_with[0]
+        program = self.submit_command[0]
         import shutil
 
         if shutil.which(program, path=environ.get("PATH")) is None:
             raise CastoffError(
                 f"{program} is not on PATH here: submit where the scheduler's commands are, as on a login "
                 "node; `castoff render` needs none; `castoff render JOB.yaml | ssh LOGIN_NODE "
-                f"{' '.join(self.submits_with)}` sends it there"
+                f"{' '.join(self.submit_command)}` sends it there"
             )
 
     def check_run_dir(self, run_dir: str) -> None:
@@ -131,14 +131,14 @@ class QueuedScheduler(Scheduler):
         Raises:
             CastoffError: it cannot.
         """
-        for pattern, why in self.unfit.items():
+        for pattern, why in self.forbidden_path_patterns.items():
             if re.search(pattern, run_dir):
                 raise CastoffError(
                     f"{printable(run_dir)}: {why}; choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
                 )
 
     @abstractmethod
-    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+    def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """What submits a run: one command, or one for each part of it, with those of each attempt together.
 
         `largest`: how many members an array may have; None: any number.

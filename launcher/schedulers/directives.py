@@ -96,7 +96,7 @@ def array_words(spec: JobSpec) -> str | None:
     if spec.array is None:
         return None
     span = cpulist(range(spec.array.count))
-    return f"{span}%{spec.array.at_most}" if spec.array.at_most else span
+    return f"{span}%{spec.array.max_concurrent}" if spec.array.max_concurrent else span
 
 
 def merged(default: Given, given: Given, scheduler: str) -> job.Directives:

@@ -20,13 +20,13 @@ from launcher.typed.structure import fields_of
 
 OF_SITES = frozenset(
     {
-        *("name", "description", "scheduler", "starter", "extends", "shell", "mpiexec", "master_suffix"),
+        *("name", "description", "scheduler", "launcher", "extends", "shell", "mpiexec", "master_suffix"),
         *("env", "setup", "setup_last", "teardown", "example_setup", "local_storage", "defaults"),
         *("node.source", "node.date", "node.sockets", "node.reserved_cores", "node.devices", "node.memory"),
         *("node.device_variable", "node.device_cores", "node.ranks_per_device", "node.exclusive"),
         *("required.source", "required.date", "required.field", "required.because", "required.example"),
         *("options.source", "options.date", "options.description", "options.setup", "options.setup_last"),
-        *("options.teardown", "options.env", "options.start_args", "options.reserved_cores"),
+        *("options.teardown", "options.env", "options.launcher_args", "options.reserved_cores"),
         "options.ranks_per_node",
     }
 )
@@ -37,7 +37,13 @@ OF_QUEUED_SITES = frozenset(
         *("queues.source", "queues.date", "queues.ranges.min_nodes", "queues.ranges.max_nodes"),
         *("queues.ranges.min_walltime", "queues.ranges.max_walltime", "queues.max_jobs"),
         *("queues.max_devices", "queues.listed_as", "queues.submit_to", "other_queues", "default_queue"),
-        *("start_args", "submit_timeout", "directives", "directive_values.source", "directive_values.date"),
+        *(
+            "launcher_args",
+            "submit_timeout",
+            "directives",
+            "directive_values.source",
+            "directive_values.date",
+        ),
         *("directive_values.among", "directive_values.separator"),
     }
 )

@@ -15,12 +15,12 @@ from launcher.runs.directory import check_trusted
 from launcher.runs.records import write
 from launcher.runs.run import Run
 from launcher.schedulers.base import QueuedScheduler
+from launcher.schedulers.base_queue import NOT_ASKED, Answer
 from launcher.schedulers.command import PATIENCE
-from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import NOT_ASKED, Answer
-from launcher.status import queued
+from launcher.schedulers.job_info import JobInfo
+from launcher.status import scheduler_view
 from launcher.status.settle import decide
-from launcher.status.survey import LAST_WORD, Scene
+from launcher.status.survey import LAST_WORD, RunRecords
 
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""
@@ -42,10 +42,10 @@ class Asking:
         """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
-    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+    def query(self, scenes: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         """What is known of runs on Slurm or PBS, by directory, each with its scene as it is by now."""
-        found: dict[Path, queued.Told] = {}
-        theirs: dict[str, list[Scene]] = {}
+        found: dict[Path, scheduler_view.SchedulerView] = {}
+        theirs: dict[str, list[RunRecords]] = {}
         for scene in scenes:
             if scene.scheduler is not None and scene.queued:
                 own = theirs.setdefault(scene.scheduler.name, [])
@@ -53,7 +53,7 @@ class Asking:
                 if scene.scheduler.name not in self._sides:
                     self._sides[scene.scheduler.name] = _Side(scene.scheduler, self._patience)
         for name, own in sorted(theirs.items()):
-            found |= self._sides[name].told(own)
+            found |= self._sides[name].query(own)
         return found
 
 
@@ -64,7 +64,7 @@ class _Side:
         self._queue = scheduler.queue(patience=patience or PATIENCE)
         self._answer = NOT_ASKED
         self._elsewhere: dict[Path, str] = {}
-        self._history: Mapping[str, list[JobTold]] | None = None
+        self._history: Mapping[str, list[JobInfo]] | None = None
         self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
         self._jobs: set[str] = set()
         self._asked: float | None = None
@@ -74,7 +74,7 @@ class _Side:
         """Why it could not tell of a run the last time; None where it did, or was not asked about it."""
         return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 
-    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+    def query(self, scenes: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         """What is known of its runs."""
         doubtful = [scene for scene in scenes if scene.needs_queue()]
         if doubtful and self._is_due(doubtful):
@@ -86,7 +86,7 @@ class _Side:
                 further = self._ask_further([scene for scene in scenes if scene.run.path in asked])
         return self._judge(scenes)
 
-    def _is_due(self, runs: list[Scene]) -> bool:
+    def _is_due(self, runs: list[RunRecords]) -> bool:
         new = any(run.run.path not in self._records or run.jobs - self._jobs for run in runs)
         if self._asked is None or new:
             return True  # its jobs may be newer than the answer
@@ -94,7 +94,7 @@ class _Side:
         pause = _ASK if changed else min(_SLOWEST_ASK, max(_ASK, (self._asked - self._changed) / 4))
         return time.monotonic() - self._asked >= pause
 
-    def _ask(self, runs: list[Scene]) -> None:
+    def _ask(self, runs: list[RunRecords]) -> None:
         told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
         self._elsewhere = {run.run.path: why for run, why in told if why}
         here = {job for run, why in told if not why for job in run.jobs}
@@ -106,7 +106,7 @@ class _Side:
         if records != self._records:
             self._records, self._changed = records, self._asked
 
-    def _ask_further(self, runs: list[Scene]) -> bool:
+    def _ask_further(self, runs: list[RunRecords]) -> bool:
         """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
@@ -116,16 +116,16 @@ class _Side:
         self._answer = self._answer.joined(self._queue.ask(further))
         return True
 
-    def _again(self, scene: Scene) -> Scene:
+    def _again(self, scene: RunRecords) -> RunRecords:
         """A run's records as they are after the answer, which may decide whether it was submitted."""
         try:
             if scene.unclear and not scene.held and scene.run.path not in self._elsewhere:
                 decide(scene.run, self._queue, self._answer, scene.unclear)
-            return Scene(scene.run, held=scene.held)
+            return RunRecords(scene.run, held=scene.held)
         except (CastoffError, OSError):
             return scene  # what cannot be written stays as unclear as it was; what was read still counts
 
-    def _judge(self, runs: list[Scene]) -> dict[Path, queued.Told]:
+    def _judge(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         told = {run.run.path: self._told_of(run) for run in runs}
         doubtful = {job for one in told.values() for job in one.doubtful}
         if doubtful and self._asked is not None:
@@ -141,8 +141,10 @@ class _Side:
                     write(folder / LAST_WORD, last)
         return told
 
-    def _told_of(self, run: Scene) -> queued.Told:
+    def _told_of(self, run: RunRecords) -> scheduler_view.SchedulerView:
         seen = {one[:2] for one in self._records.get(run.run.path, ())}
         if elsewhere := self._elsewhere.get(run.run.path):
-            return queued.Told(run, self._queue, Answer({}, frozenset(), elsewhere), {}, seen)
-        return queued.Told(run, self._queue, self._answer, self._history, seen)
+            return scheduler_view.SchedulerView(
+                run, self._queue, Answer({}, frozenset(), elsewhere), {}, seen
+            )
+        return scheduler_view.SchedulerView(run, self._queue, self._answer, self._history, seen)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import time
 
-from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
+from launcher.runs.states import MemberStatus, RunStatus, aggregate_state, code_of, worst
 from launcher.schedulers.local.control import is_abandoned
 from launcher.schedulers.registry import is_own
-from launcher.status import queued
-from launcher.status.survey import REQUEUE_MEMORY, Scene
+from launcher.status import scheduler_view
+from launcher.status.survey import REQUEUE_MEMORY, RunRecords
 
 
 def assembled(
-    scene: Scene,
+    scene: RunRecords,
     members: list[MemberStatus],
     elsewhere: str | None = None,
-    told: queued.Told | None = None,
+    told: scheduler_view.SchedulerView | None = None,
 ) -> RunStatus:
     """The status of a run. `elsewhere`: the host to ask whether castoff's own scheduler of it lives.
 
     `told`: what its scheduler says of it, where that is another one.
     """
-    state = joint_state(members)
+    state = aggregate_state(members)
     over = state in ("ended", "unknown")
     submission, plan = scene.submission, scene.plan
     return RunStatus(
@@ -44,27 +44,30 @@ def assembled(
     )
 
 
-def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
+def _is_final(scene: RunRecords, members: list[MemberStatus]) -> bool:
     """Whether an ended run will stay as it is: what its scheduler might start again will not."""
     if scene.submission is not None and is_own(scene.plan.scheduler):
         return not scene.alive
     last = [member.attempts[-1] for member in members if member.attempts]
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
     submitted = scene.queued and scene.submission is not None
-    may_go_on = not submitted and any(one.ending == "again" for one in last)
+    may_go_on = not submitted and any(one.ending == "resume" for one in last)
     return time.time() - ended > REQUEUE_MEMORY and not may_go_on
 
 
 def _reason(
-    scene: Scene, members: list[MemberStatus], elsewhere: str | None, told: queued.Told | None
+    scene: RunRecords,
+    members: list[MemberStatus],
+    elsewhere: str | None,
+    told: scheduler_view.SchedulerView | None,
 ) -> str | None:
     """Why it was never submitted, why it waits, why nobody knows how it ended, or how it can go on."""
-    run, submission, state = scene.run, scene.submission, joint_state(members)
+    run, submission, state = scene.run, scene.submission, aggregate_state(members)
     refused = [send.error for send in scene.sends if send.error]
     if submission and (submission.error is not None or refused):
         return f"it could not be submitted: {submission.error or refused[0]}"
     if state == "ended":
-        if worst(member.ending for member in members) != "again":
+        if worst(member.ending for member in members) != "resume":
             return None
         return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(scene.job)
     if told is not None:

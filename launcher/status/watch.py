@@ -17,7 +17,7 @@ from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import mark_of, marked, other_host
 from launcher.status import local
 from launcher.status.asking import Asking
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 from launcher.status.verdict import assembled, needs_no_secrets
 
 _POLL = 0.2
@@ -42,41 +42,41 @@ def statuses(runs: Iterable[Run], asking: Asking | None = None) -> list[RunStatu
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    return judge([Scene(run) for run in runs], asking)
+    return judge([RunRecords(run) for run in runs], asking)
 
 
-def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
+def judge(runs: list[RunRecords], asking: Asking | None = None) -> list[RunStatus]:
     """The statuses of runs whose directories have just been read; `asking` asks their schedulers.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    told = (asking or Asking()).told(scenes)
+    views = (asking or Asking()).query(runs)
     marks = functools.cache(marked)
     found = [
-        assembled(one.run, one.members, told=one)
-        if (one := told.get(scene.run.path))
-        else _local_status(scene, marks)
-        for scene in scenes
+        assembled(one.run, one.members, view=one)
+        if (one := views.get(records.run.path))
+        else _local_status(records, marks)
+        for records in runs
     ]
-    for scene, now in zip(scenes, found, strict=True):
+    for records, now in zip(runs, found, strict=True):
         if needs_no_secrets(now):
-            remove_secrets(scene.run, now.submitted)
+            remove_secrets(records.run, now.submitted)
     return found
 
 
-def _local_status(scene: Scene, marks: Callable[[], Container[str]]) -> RunStatus:
+def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
-    if not scene.alive and any(not found[-1].settled for found in scene.attempts.values()):
-        mark = mark_of(scene.run)
+    if not records.alive and any(not found[-1].settled for found in records.attempts.values()):
+        mark = mark_of(records.run)
         alive = mark is not None and mark in marks()
-        scene = Scene(scene.run, held=scene.held)  # it may have ended before that look
-        scene.alive = alive
-    elsewhere = None if scene.alive else other_host(scene.run)
-    return assembled(scene, local.judge(scene, elsewhere), elsewhere)
+        records = RunRecords(records.run, held=records.held)  # it may have ended before that look
+        records.alive = alive
+    elsewhere = None if records.alive else other_host(records.run)
+    return assembled(records, local.judge(records, elsewhere), elsewhere)
 
 
-def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
+def poll(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
     """The statuses of runs, looked at again and again until nothing more will happen to any of them.
 
     Or until `timeout` seconds have passed.
@@ -98,7 +98,7 @@ def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunSta
 
 def wait(run: Run, timeout: float | None = None) -> RunStatus:
     """The status of a run as soon as it is over or can never begin, or when `timeout` seconds have passed."""
-    for (now,) in looks([run], timeout):
+    for (now,) in poll([run], timeout):
         last = now
     return last
 

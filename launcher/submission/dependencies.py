@@ -13,7 +13,7 @@ from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.directives import dependency_words, is_job_id
 from launcher.schedulers.registry import title_of
 from launcher.status.asking import Asking
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 from launcher.status.watch import status
 
 
@@ -61,7 +61,7 @@ def _jobs(scheduler: QueuedScheduler, condition: str, run: Run, environ: Mapping
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
     if holds:
         return []
-    planned, submission, theirs = run.facts(), run.submission(), Scene(run)
+    planned, submission, theirs = run.facts(), run.submission(), RunRecords(run)
     why = None
     if planned.scheduler != scheduler.name:
         why = f"it is a run of {title_of(planned.scheduler)}"

@@ -2,7 +2,7 @@
 
 Before a command runs, its submission stands in submission.json without a job; afterwards with it. A
 command that gives no clear answer, or a process that is killed in between, leaves it without one: then
-only the queue knows (`launcher.schedulers.queue`), and nothing is sent again before it was asked.
+only the queue knows (`launcher.schedulers.base_queue`), and nothing is sent again before it was asked.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from launcher.errors import CastoffError, say
+from launcher.launchers.local.processes import GUARDED
 from launcher.runs.records import Send, Submission
 from launcher.runs.run import Run
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import control as local
-from launcher.schedulers.orders import Sending
-from launcher.starters.local.processes import GUARDED
+from launcher.schedulers.submit_request import SubmitCommand
 from launcher.status.settle import settle
 
 _PATIENCE = 5.0
@@ -85,13 +85,13 @@ def send(
     run: Run,
     record: Submission,
     scheduler: QueuedScheduler | None,
-    sendings: Sequence[Sending],
+    submit_commands: Sequence[SubmitCommand],
     lock: IO[str],
     environ: Mapping[str, str],
 ) -> None:
     """Run each command once, from the submission's directory, and write its job down.
 
-    Without a `scheduler` castoff's own takes the run, and `sendings` is empty.
+    Without a `scheduler` castoff's own takes the run, and `submit_commands` is empty.
 
     Raises:
         NotSent: a scheduler refuses one; those before it are cancelled, and the refusal is written down.
@@ -103,7 +103,7 @@ def send(
         if scheduler is None:
             _send_to_local(run, lock, environ)
         else:
-            _send_all(run, record, scheduler, sendings, lock, environ)
+            _send_all(run, record, scheduler, submit_commands, lock, environ)
     except NotSent as refusal:
         record.sends, record.job, record.error = [], None, refusal.said
         run.write_submission(record)
@@ -124,21 +124,21 @@ def _send_all(
     run: Run,
     record: Submission,
     scheduler: QueuedScheduler,
-    sendings: Sequence[Sending],
+    submit_commands: Sequence[SubmitCommand],
     lock: IO[str],
     environ: Mapping[str, str],
 ) -> None:
     cleaned = command_environment(environ)
     sends = record.sends
-    for number, sending in enumerate(sendings, 1):
-        command = sending.command(sends[-1].job if sends else None)
-        sends.append(_send_of(sending))
+    for number, part_of_run in enumerate(submit_commands, 1):
+        command = part_of_run.argv(sends[-1].job if sends else None)
+        sends.append(_send_of(part_of_run))
         try:
             run.write_submission(record)
         except OSError:
             sends.pop()  # nor is it sent
             raise
-        variables = {**cleaned, **sending.environment}
+        variables = {**cleaned, **part_of_run.environment}
         try:
             answer = _answer(
                 *(run, command, variables, record.directory, [lock.fileno()]),
@@ -153,7 +153,9 @@ def _send_all(
         record.job = record.job or sends[-1].job
         run.write_submission(record)
         if answer.interrupted:
-            parts = "" if number == len(sendings) else f", {number} of its {len(sendings)} parts"
+            parts = (
+                "" if number == len(submit_commands) else f", {number} of its {len(submit_commands)} parts"
+            )
             raise CastoffError(_interrupted(run, parts))
 
 
@@ -189,10 +191,10 @@ def _interrupted(run: Run, parts: str = "") -> str:
     return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
-def _send_of(sending: Sending) -> Send:
-    part = sending.part
+def _send_of(part_of_run: SubmitCommand) -> Send:
+    part = part_of_run.part
     if part is None:
-        return Send(time=time.time(), link=sending.link)
+        return Send(time=time.time(), link=part_of_run.link)
     gaps = part.members[-1] - part.offset + 1 != len(part.members)
     members = list(part.members) if gaps else None
     return Send(time=time.time(), offset=part.offset, count=len(part.members), members=members)

@@ -26,7 +26,7 @@ def stop(runs: Sequence[Run]) -> set[str]:
 def _is_over(run: Run, now: RunStatus) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
     if not is_own(now.scheduler):  # which was asked
-        return now.state == "ended" and (run.submission() is not None or now.ending != "again")
+        return now.state == "ended" and (run.submission() is not None or now.ending != "resume")
     if run.submission() is None:  # a script at work by hand may run anywhere
-        return now.state == "ended" and all(member.ending != "again" for member in now.members)
+        return now.state == "ended" and all(member.ending != "resume" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)

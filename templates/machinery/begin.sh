@@ -85,7 +85,7 @@ castoff_begin_records() {
   export CASTOFF_RUN_DIR CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
-  export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
+  export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or resume
   export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
   castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # tells each rank who it is
   (
@@ -161,7 +161,7 @@ castoff_read='[ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: 
 #if here
 castoff_run_checked=(/bin/sh -c "$castoff_read")
 #elif survives
-# On an exit code alone this starter would let the other ranks run on.
+# On an exit code alone this launcher would let the other ranks run on.
 castoff_run_checked=(/bin/sh -c "${castoff_read//exit 126/kill -s KILL \$\$}")
 #else
 castoff_run_checked=(/bin/sh -c "${castoff_read//exit 126/exit 1}")

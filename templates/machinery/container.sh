@@ -33,7 +33,7 @@ castoff_bind_all() {
   for castoff_folder in "${castoff_folders[@]}"; do castoff_bind "$castoff_folder"; done
 }
 #endif
-#if !starter_enters
+#if !launcher_enters
 castoff_mounts=
 castoff_mount() { # SOURCE:TARGET[:ro]
   castoff_mounts+=$(castoff_quoted "$castoff_bind_flag" "$1")

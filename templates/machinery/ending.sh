@@ -1,11 +1,11 @@
 # --- How it ended ---------------------------------------------------------------------------------
-castoff_end() { # the first failure and the program's own word decide; a starter's exit code may be a victim's
+castoff_end() { # the first failure and the program's own word decide; a launcher's exit code may be a victim's
   set +e # a message that a full disk does not take must not become the job's code
 #if setup
   castoff_unset_user_functions
 #endif
 #if nodes
-  if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi # the starter's says only that it was ended
+  if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi # the launcher's says only that it was ended
 #endif
 #if stage
   castoff_unstage "$castoff_code"
@@ -15,7 +15,7 @@ castoff_end() { # the first failure and the program's own word decide; a starter
   if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
 #if mpiexec
   if ((castoff_code != 0)) && [[ -z $castoff_terminated && ! -e $CASTOFF_FAILURE_FILE ]]; then
-    castoff_on_starter_failure
+    castoff_on_launcher_failure
   fi
 #endif
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
@@ -25,8 +25,8 @@ castoff_end() { # the first failure and the program's own word decide; a starter
 #endif
     exit "${castoff_code:-1}"
   fi
-  if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
-    castoff_ending=again
+  if [[ $castoff_outcome == resume && (-z $castoff_terminated || -n $castoff_late) ]]; then
+    castoff_ending=resume
     if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # else castoff stop asked for it; castoff resubmit lets it go on
 #if requeue | copy
       castoff_start_again
@@ -59,13 +59,13 @@ castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_F
 # --- Started again after it stopped early ---------------------------------------------------------
 castoff_start_again() {
   if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT < castoff_requeue_max)); then
-    castoff_record_ending again "${castoff_again_code:-0}" # before anything ends this job
+    castoff_record_ending resume "${castoff_resume_code:-0}" # before anything ends this job
     if castoff_scheduler_requeue; then
-      castoff_ending=again
-      exit "${castoff_again_code:-0}"
+      castoff_ending=resume
+      exit "${castoff_resume_code:-0}"
     fi
     if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop was here meanwhile
-      castoff_ending=again
+      castoff_ending=resume
       exit 75
     fi
     echo "castoff: stopped early, but could not be started again" >&2
@@ -86,7 +86,7 @@ castoff_check_chain() {
     castoff_why="the run was asked to stop; castoff resubmit starts it again"
   elif ((CASTOFF_ATTEMPT == CASTOFF_FIRST_ATTEMPT)); then
     castoff_why="the job before it never began"
-  elif [[ ! $castoff_last =~ ^(again|walltime|)$ ]]; then # a job that was killed leaves no ending
+  elif [[ ! $castoff_last =~ ^(resume|walltime|)$ ]]; then # a job that was killed leaves no ending
     castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: $castoff_last"
   fi
   if [[ -n $castoff_why ]]; then
@@ -96,7 +96,7 @@ castoff_check_chain() {
 }
 castoff_continue_chain() {
   if ((${CASTOFF_CHAIN:-$castoff_requeue_max} < castoff_requeue_max)); then
-    castoff_ending=again
+    castoff_ending=resume
     exit 75 # not 0: then the chain's next job is due
   fi
   if [[ -n ${CASTOFF_CHAIN:-} ]]; then

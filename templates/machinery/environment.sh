@@ -6,7 +6,7 @@ castoff_clear_stale_env() { # what a launcher told a parent's ranks; not what pe
   castoff_listen # again: setup may have traps of its own
 #endif
   set +C # we write over files of ours
-  unset -v CASTOFF_{STARTER,RANK,DEVICE} MASTER_{ADDR,PORT} RANK WORLD_SIZE NODE_RANK ROLE_NAME \
+  unset -v CASTOFF_{LAUNCHER,RANK,DEVICE} MASTER_{ADDR,PORT} RANK WORLD_SIZE NODE_RANK ROLE_NAME \
     {LOCAL,GROUP,ROLE}_{RANK,WORLD_SIZE} TORCHELASTIC_{RUN_ID,RESTART_COUNT,MAX_RESTARTS,USE_AGENT_STORE} \
     TORCHELASTIC_{ERROR_FILE,SIGNALS_TO_HANDLE} PMI_{RANK,SIZE,FD,PORT,ID,JOBID,SPAWNED,HOSTNAME} "${!PMI_LOCAL_@}" \
     "${!PMI_CONTROL_@}" "${!PMI_UNIVERSE_@}" "${!PMI_SHARED_@}" "${!PMI_APP_@}" PMIX_{RANK,ID,NAMESPACE,HOSTNAME} \
@@ -84,6 +84,6 @@ castoff_is_over() { # MEMBER, since it was submitted last
     castoff_attempt=$((castoff_attempt + 1))
   done
   castoff_file=$CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt/ending.json
-  [[ $castoff_file -nt $CASTOFF_RUN_DIR/secrets.sh ]] && ! grep -q '"again"' "$castoff_file"
+  [[ $castoff_file -nt $CASTOFF_RUN_DIR/secrets.sh ]] && ! grep -q '"resume"' "$castoff_file"
 }
 #endif

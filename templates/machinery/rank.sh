@@ -1,7 +1,7 @@
 # --- Programs of the nodes: round each rank -------------------------------------------------------
 #if !here
 castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, and records the first failure
-  castoff_write rank.sh castoff_nodes castoff_ranks castoff_ranks_per_node castoff_full_nodes castoff_starter_name \
+  castoff_write rank.sh castoff_nodes castoff_ranks castoff_ranks_per_node castoff_full_nodes castoff_launcher_name \
 #if torchrun | container | stage
     castoff_read castoff_staged_path \
 #endif
@@ -14,16 +14,16 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
     <<'CASTOFF_RANK'
 castoff_refuse() { # this is not how the script laid the ranks out
   echo "castoff: $*" >&2
-  kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
+  kill -s KILL "$$" # on an exit code alone some launchers let the other ranks run on
 }
-castoff_started='' castoff_beside_it='' castoff_node='' # what not every starter says
-#include starter
+castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+#include launcher
 #if torchrun
 [ "${castoff_started:-$castoff_nodes}" -eq "$castoff_nodes" ] ||
-  castoff_refuse "$castoff_starter_name started $castoff_started processes; this script is for $castoff_nodes"
+  castoff_refuse "$castoff_launcher_name started $castoff_started processes; this script is for $castoff_nodes"
 #else
 [ "${castoff_started:-$castoff_ranks}" -eq "$castoff_ranks" ] ||
-  castoff_refuse "$castoff_starter_name started $castoff_started processes; this script is for $castoff_ranks"
+  castoff_refuse "$castoff_launcher_name started $castoff_started processes; this script is for $castoff_ranks"
 #endif
 #if fills_nodes
 # It fills node after node, and says of none which it is.
@@ -48,7 +48,7 @@ castoff_resolves() { # NAME. getent says 2 where nobody knows it; without getent
 }
 if [ "$castoff_process" -eq 0 ] && [ "${castoff_node:-$castoff_meeting_host}" != "$castoff_meeting_host" ]; then
   castoff_refuse "rank 0 runs on $castoff_node, but the ranks are to meet on $castoff_meeting_host, the job's first" \
-    "host: leave out what moves rank 0 (start.args, SLURM_HOSTFILE), or use --distribution=arbitrary"
+    "host: leave out what moves rank 0 (launcher.args, SLURM_HOSTFILE), or use --distribution=arbitrary"
 fi
 for castoff_name in "$MASTER_ADDR" $castoff_meeting_names ''; do
   if [ -z "$castoff_name" ]; then
@@ -78,7 +78,7 @@ castoff_count=1
   castoff_refuse "rank $castoff_process has local rank $castoff_local${castoff_beside_it:+ of $castoff_beside_it};" \
     "this script lays $LOCAL_WORLD_SIZE out there"
 export RANK="$castoff_process" LOCAL_RANK="$castoff_local" WORLD_SIZE="$castoff_ranks" LOCAL_WORLD_SIZE NODE_RANK
-export CASTOFF_STARTER="$castoff_starter_name" CASTOFF_RANK="$RANK/$WORLD_SIZE" # its own children count otherwise
+export CASTOFF_LAUNCHER="$castoff_launcher_name" CASTOFF_RANK="$RANK/$WORLD_SIZE" # its own children count otherwise
 #if stage
 castoff_count=$LOCAL_WORLD_SIZE
 #endif
@@ -94,7 +94,7 @@ castoff_mask $castoff_masks
 #if devices
 #include device
 #endif
-#if container !starter_enters
+#if container !launcher_enters
 set -- /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/container.sh" "$@"
 #elif container
 set -- /bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@" # this runs in the container already
@@ -114,7 +114,7 @@ if [ "$LOCAL_RANK" -eq 0 ]; then
   exec 3>>"$CASTOFF_LOG_DIR/$castoff_log" 4</dev/null
 else
   castoff_log=rank-$(printf %05d "$RANK").log
-#if starter_enters
+#if launcher_enters
   castoff_buffer=$(mktemp "/tmp/castoff-rank.XXXXXX") || exit 1
 #else
   castoff_buffer=$(mktemp "${TMPDIR:-/tmp}/castoff-rank.XXXXXX") || exit 1
@@ -140,7 +140,7 @@ castoff_exec() {
   exec "$@" # so that a program named echo is none of sh's own
 }
 #if usr1
-castoff_on_usr1() { # the script's sign to stop, if the file is there; else the program's own, and its starter told that
+castoff_on_usr1() { # the script's sign to stop, if the file is there; else the program's own, and its launcher told that
   [ -n "$castoff_ended" ] || [ ! -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || { castoff_ended=1 && castoff_pass_on TERM; }
 }
 #else
@@ -165,7 +165,7 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
   castoff_record_failure "$RANK"
 #endif
 #if survives
-  kill -s KILL "$$" # on an exit code alone this starter would let the others run on
+  kill -s KILL "$$" # on an exit code alone this launcher would let the others run on
 #endif
 fi
 #if torchrun

@@ -29,8 +29,8 @@ castoff_rendezvous() { # [SUFFIX of the hosts' names]
 #if nodes
 castoff_choose_address() { # SUFFIX. The host of rank 0, by a name that resolves here; rank.sh asks the other hosts
   local castoff_name castoff_short
-#ifdef castoff_starter_host_of_rank_0
-  castoff_meeting_host=$(castoff_starter_host_of_rank_0)
+#ifdef castoff_launcher_host_of_rank_0
+  castoff_meeting_host=$(castoff_launcher_host_of_rank_0)
 #else
   castoff_meeting_host=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/hosts")
 #endif

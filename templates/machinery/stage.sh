@@ -12,11 +12,11 @@ castoff_item() { # FROM TO unpack|copy activate|leave [SHA-256]
   castoff_items+="\"\$1\" $(castoff_quoted "$@")"$'\n'
   if [[ $4 == activate ]]; then castoff_staged_path+=$CASTOFF_STAGE_DIR/$2/bin:; fi
 }
-castoff_stage() { # STARTER of one process a node...
+castoff_stage() { # LAUNCHER of one process a node...
   castoff_command=("$@") castoff_flags=()
   castoff_write_stage
-#ifdef castoff_starter_name_hosts
-  castoff_starter_name_hosts stage-hosts 1 "$castoff_nodes"
+#ifdef castoff_launcher_name_hosts
+  castoff_launcher_name_hosts stage-hosts 1 "$castoff_nodes"
 #endif
   castoff_stage=("${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"}
     "${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh")
@@ -28,7 +28,7 @@ castoff_stage() { # STARTER of one process a node...
     castoff_staged=1
     castoff_run "${castoff_stage[@]}" copy >"$CASTOFF_LOG_DIR/stage.log" 2>&1
   fi
-  castoff_starter=
+  castoff_launcher=
   if [[ -n $castoff_terminated ]]; then castoff_leave_stage; fi
   castoff_check_stage
 #if many_nodes
@@ -41,7 +41,7 @@ castoff_stage() { # STARTER of one process a node...
 }
 castoff_run() { # COMMAND... in the background, where signals reach it; leaves its code in castoff_code
   "$@" "$CASTOFF_STAGE_DIR" "$castoff_submit_dir" &
-  castoff_starter=$!
+  castoff_launcher=$!
   castoff_wait
 }
 castoff_leave_stage() { # the job was ended meanwhile
@@ -57,7 +57,7 @@ castoff_leave_stage() { # the job was ended meanwhile
 castoff_check_stage() { # whether all nodes have it
   local castoff_count castoff_plural=s
   castoff_count=$(grep -c 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" || true)
-  if [[ -e $CASTOFF_FAILURE_FILE ]]; then # its code counts, and not the starter's
+  if [[ -e $CASTOFF_FAILURE_FILE ]]; then # its code counts, and not the launcher's
     castoff_code=$(sed -n 's/.*"code": \([0-9]*\).*/\1/p' "$CASTOFF_FAILURE_FILE")
   fi
   if ((castoff_code != 0 || castoff_count != castoff_nodes)); then
@@ -68,14 +68,14 @@ castoff_check_stage() { # whether all nodes have it
     exit $((castoff_code ? castoff_code : 1))
   fi
 }
-castoff_unstage() { # CODE, the starter's; never for long, since somebody may be about to kill this job
+castoff_unstage() { # CODE, the launcher's; never for long, since somebody may be about to kill this job
   if [[ -z $castoff_staged ]]; then return 0; fi
   castoff_staged=
   # A signal now ends the cleaning; it is too late to be the ranks' ending.
-  local castoff_code castoff_starter=none castoff_terminated=$castoff_terminated
+  local castoff_code castoff_launcher=none castoff_terminated=$castoff_terminated
   local castoff_limit=60 castoff_cleaner=("${castoff_stage[@]}")
   if [[ -n $castoff_terminated ]]; then castoff_limit=4; fi
-#if starter_enters
+#if launcher_enters
   # Slurm starts nothing more in a job that is being ended.
   if [[ -n $castoff_terminated ]]; then castoff_cleaner=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh"); fi
 #elif !here

@@ -1,5 +1,5 @@
 # --- Start of the ranks ---------------------------------------------------------------------------
-castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
+castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_check_run_dir
   castoff_command=() castoff_flags=()
   while [[ $1 != "$castoff_rank" ]]; do
@@ -7,17 +7,17 @@ castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
     shift
   done
 #if torchrun
-#ifdef castoff_starter_name_hosts
-  castoff_starter_name_hosts hostfile 1 "$castoff_nodes"
+#ifdef castoff_launcher_name_hosts
+  castoff_launcher_name_hosts hostfile 1 "$castoff_nodes"
 #endif
   castoff_write_torchrun_rank
 #else
-#ifdef castoff_starter_place
-  castoff_starter_place
+#ifdef castoff_launcher_place
+  castoff_launcher_place
 #endif
 #endif
-#ifdef castoff_starter_export
-  castoff_starter_export
+#ifdef castoff_launcher_export
+  castoff_launcher_export
 #endif
 #ifdef castoff_runtime_flags
   castoff_runtime_flags
@@ -33,8 +33,8 @@ castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
 #endif
   : >"$CASTOFF_LOG_DIR/$castoff_first_log"
   "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
-  castoff_starter=$!
-  tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it
+  castoff_launcher=$!
+  tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it
   castoff_tail=$!
 #if timer
   castoff_start_timer
@@ -58,10 +58,10 @@ castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
   builtin wait "$castoff_tail" || true
 }
 #if survives | nodes
-castoff_end_starter() { # what watches beside it does so, and never reads anything from 9
-  builtin kill -s TERM "$castoff_starter" 2>/dev/null || true
+castoff_end_launcher() { # what watches beside it does so, and never reads anything from 9
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
   read -r -t 6 -u 9 _ || true
-  builtin kill -s KILL "$castoff_starter" 2>/dev/null || true
+  builtin kill -s KILL "$castoff_launcher" 2>/dev/null || true
 }
 #endif
 #if survives
@@ -69,13 +69,13 @@ castoff_watch_failure() {
   ( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
     exec 9<> <(:) # never says anything
     until [[ -s $CASTOFF_FAILURE_FILE ]]; do
-      builtin kill -0 "$castoff_starter" 2>/dev/null || exit 0
+      builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
       read -r -t 2 -u 9 _ || true
     done
     read -r -t 4 -u 9 _ || true
-    builtin kill -0 "$castoff_starter" 2>/dev/null || exit 0
-    echo "castoff: a rank has failed and $castoff_starter_name lets the others go on, so they are ended" >&2
-    castoff_end_starter
+    builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
+    echo "castoff: a rank has failed and $castoff_launcher_name lets the others go on, so they are ended" >&2
+    castoff_end_launcher
   ) &
   castoff_watcher=$!
   disown "$castoff_watcher"
@@ -97,25 +97,25 @@ castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itse
     sleep 1
   done
 #if torchrun
-  echo "castoff: $castoff_starter_name exited with 0, but torchrun did not end: its node was lost" >&2
+  echo "castoff: $castoff_launcher_name exited with 0, but torchrun did not end: its node was lost" >&2
 #else
-  echo "castoff: $castoff_starter_name exited with 0, but rank 0 did not end: its node was lost" >&2
+  echo "castoff: $castoff_launcher_name exited with 0, but rank 0 did not end: its node was lost" >&2
 #endif
   castoff_terminated=1
 }
 #if mpiexec
-castoff_on_starter_failure() { # where it failed, and no rank did: whether it is the site's own
+castoff_on_launcher_failure() { # where it failed, and no rank did: whether it is the site's own
   local castoff_found
   case $(timeout 10 "${castoff_command[0]}" --version 2>&1 </dev/null || true) in
     *"Open MPI"* | *OpenRTE* | *PRTE*) castoff_found=openmpi ;;
     *"Intel(R) MPI"*) castoff_found=intelmpi ;;
     *HYDRA*) castoff_found=hydra ;;
-    *) castoff_found=$castoff_starter_name ;;
+    *) castoff_found=$castoff_launcher_name ;;
   esac
-  if [[ $castoff_found != "$castoff_starter_name" ]]; then
-    echo "castoff: this job's starter is $(command -v "${castoff_command[0]}"), which is $castoff_found," \
-      "and the site's is $castoff_starter_name. Have setup put the site's own first on PATH (module load)," \
-      "or set the profile's starter to $castoff_found" >&2
+  if [[ $castoff_found != "$castoff_launcher_name" ]]; then
+    echo "castoff: this job's launcher is $(command -v "${castoff_command[0]}"), which is $castoff_found," \
+      "and the site's is $castoff_launcher_name. Have setup put the site's own first on PATH (module load)," \
+      "or set the profile's launcher to $castoff_found" >&2
   fi
 }
 #endif

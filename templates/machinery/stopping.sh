@@ -1,5 +1,5 @@
 # --- What asks it to stop -------------------------------------------------------------------------
-castoff_starter='' castoff_signalled='' castoff_terminated=''
+castoff_launcher='' castoff_signalled='' castoff_terminated=''
 castoff_listen() {
   trap castoff_terminate TERM INT HUP
 #ifdef castoff_scheduler_listen
@@ -9,15 +9,15 @@ castoff_listen() {
 }
 castoff_terminate() { # somebody ends this job: the ranks may still save what they have
   castoff_signalled=1 castoff_terminated=1
-  if [[ -z $castoff_starter ]]; then
+  if [[ -z $castoff_launcher ]]; then
     castoff_ending=cancelled
     exit 143
   fi
 #if usr1
-  # On TERM this starter would kill them. The file tells ranks what USR1 means.
-  { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR1 "$castoff_starter"; } 2>/dev/null || true
+  # On TERM this launcher would kill them. The file tells ranks what USR1 means.
+  { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR1 "$castoff_launcher"; } 2>/dev/null || true
 #else
-  builtin kill -s TERM "$castoff_starter" 2>/dev/null || true
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
 #endif
 }
 #if requeue | copy | timer
@@ -40,14 +40,14 @@ castoff_end_timer() { # one that has just begun may miss a TERM
   builtin kill -s KILL "$castoff_timer" 2>/dev/null || true
 }
 #endif
-castoff_wait() { # for castoff_starter, whatever signals come; leaves its code in castoff_code
+castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code in castoff_code
   # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
-  while builtin kill -0 "$castoff_starter" 2>/dev/null; do
+  while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
     read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
   done 9<> <(:)
   castoff_signalled=1
   while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
     castoff_signalled='' castoff_code=0
-    builtin wait "$castoff_starter" || castoff_code=$?
+    builtin wait "$castoff_launcher" || castoff_code=$?
   done
 }

@@ -48,7 +48,7 @@ class Parallel(Section, frozen=True, kw_only=True):
     world_size: Positive | None = None
     """How many ranks there must be; another number is an error. May be left out."""
     rank: NotNegative | None = None
-    """No effect: the starter sets it."""
+    """No effect: the launcher sets it."""
     master_addr: str = "localhost"
     """The host where ranks meet, if nothing else says it."""
     master_port: str | int = "12355"
@@ -442,7 +442,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
             training.max_memory_per_gpu is not None and not limits_memory,
             "torch limits no process's memory on this device",
         ),
-        ("parallel.rank", config.parallel.rank is not None, "the starter says it"),
+        ("parallel.rank", config.parallel.rank is not None, "the launcher says it"),
         (
             "training.checkpoint_at",
             training.checkpoint_at and config.validation.every_steps is None,

@@ -47,7 +47,7 @@ class StoppedEarly(SystemExit):
     """Training ended early, on request, with everything saved.
 
     If nobody catches it the program exits with 0 where CASTOFF_OUTCOME_FILE names a file, in which
-    `again` stands then, and with `AGAIN` elsewhere.
+    `resume` stands then, and with `AGAIN` elsewhere.
     """
 
     def __init__(self, why: str):
@@ -72,8 +72,8 @@ class Stopping:
         grace = _number(environ.get("CASTOFF_GRACE"))
         self._grace = DEFAULT_GRACE if grace is None else grace
         self._file = environ.get("CASTOFF_STOP_FILE")
-        # castoff's own starter sees one host alone, and asks there.
-        first_here = environ.get("CASTOFF_STARTER") == "local" and environ.get("LOCAL_RANK") == "0"
+        # castoff's own launcher sees one host alone, and asks there.
+        first_here = environ.get("CASTOFF_LAUNCHER") == "local" and environ.get("LOCAL_RANK") == "0"
         self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if context.is_main or first_here else None
         self._looked = float("-inf")
         self._asked: str | None = None
@@ -216,7 +216,7 @@ class Stopping:
         self._change_pace()
 
     def say(self, outcome: str) -> None:
-        """Rank 0 tells the job script how it ended: `done`, or `again`."""
+        """Rank 0 tells the job script how it ended: `done`, or `resume`."""
         if not self._outcome:
             return
         path = Path(self._outcome)

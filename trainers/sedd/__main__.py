@@ -38,7 +38,7 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
         return read(fields, COMMAND_LINE.told(arguments), arguments.overrides, choose, origin="command line")
 
     given = settings(chosen(arguments, me, settings))
-    if me.starter == "single":
+    if me.launcher == "single":
         found = ranks.layout(arguments, partial(ranks.devices_here, given.training.device))
         if found is not None:
             ranks.become(found, sys.argv[1:])

@@ -10,8 +10,8 @@ import re
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
+from launcher.launchers.base import Request
 from launcher.schedulers.directives import Dialect, Directives, Layer, layered
-from launcher.starters.base import Request
 
 _OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""
@@ -103,7 +103,7 @@ HANDLES = frozenset(
     {
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace"),
         *("account", "queue", "constraint", "exclusive", "options", "env_from", "inherit", "directives"),
-        *("start.starter", "start.args", "after", "requeue.max", "requeue.how"),
+        *("launcher.name", "launcher.args", "after", "requeue.max", "requeue.how"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -132,7 +132,7 @@ def _slots(request: Request) -> Layer:
         return [("exclusive", True)]
     return [
         ("nslots", str(request.layout.nodes)),
-        ("cores-per-slot", str(request.layout.most * (request.cores or 1))),
+        ("cores-per-slot", str(request.layout.max_per_node * (request.cores or 1))),
         ("gpus-per-slot", str(request.node_devices) if request.node_devices else None),
     ]
 

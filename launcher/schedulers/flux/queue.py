@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from launcher.runs.run import Run
+from launcher.schedulers.base_queue import Configuration, QueueByIds
 from launcher.schedulers.flux import TITLE
 from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
-from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Configuration, QueueByIds
+from launcher.schedulers.job_info import JobInfo
 
 _JOBS = ("flux", "jobs", "--json")
 
@@ -22,8 +22,8 @@ class FluxQueue(QueueByIds):
     """Flux, as far as one process has asked it."""
 
     title = TITLE
-    cancels_with = ("flux", "cancel")
-    describes_itself: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
+    cancel_command = ("flux", "cancel")
+    config_command: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
     cluster_is = "the Flux instance "
 
     @staticmethod
@@ -31,16 +31,16 @@ class FluxQueue(QueueByIds):
         """Which instance this is, by the jobs round it: `/` is the machine's own."""
         return Configuration(answer.strip() or None)
 
-    def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
+    def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
         """What flux jobs tells."""
         done = self.run([*_JOBS, *jobs])
         return done, parse_queue(done.stdout), parse_denied(done.stderr)
 
-    def search(self, name: str, since: float) -> list[JobTold]:
+    def search(self, name: str, since: float) -> list[JobInfo]:
         """Those of a name."""
         return parse_queue(self.answer([*_JOBS, "--count=0", "-a", f"--name={name}"]))
 
-    def of_user(self) -> list[JobTold]:
+    def of_user(self) -> list[JobInfo]:
         """Whatever their names."""
         return parse_queue(self.answer([*_JOBS, "--count=0"]))
 
@@ -49,6 +49,6 @@ class FluxQueue(QueueByIds):
         theirs = {f58(job): job for job in jobs}
         return {theirs[job]: why for job, why in super().cancel(list(theirs)).items()}
 
-    def is_of(self, told: JobTold, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
-        return told.folder in (str(run.path.parent), str(run.path))
+        return info.folder in (str(run.path.parent), str(run.path))

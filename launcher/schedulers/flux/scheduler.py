@@ -15,10 +15,10 @@ from launcher.schedulers.command import PATIENCE, version_of
 from launcher.schedulers.fields import OF_QUEUED_SITES
 from launcher.schedulers.flux import NAME, TITLE, directives
 from launcher.schedulers.flux.jobs import decimal
-from launcher.schedulers.orders import Order, Sending
+from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
-    from launcher.schedulers.queue import Queue
+    from launcher.schedulers.base_queue import Queue
 
 _FROM = "CASTOFF_SUBMITTED_FROM"
 """Tells a script where it was submitted: its own working directory is the run's, which is its job's tag."""
@@ -29,13 +29,13 @@ class Flux(QueuedScheduler):
 
     name = NAME
     title = TITLE
-    starters = ("flux",)
+    launchers = ("flux",)
     dialect = directives.DIALECT
-    starts_again = False
+    requeues_in_place = False
     tells_end_time = True
     interactive = "flux alloc"
-    submits_with = ("flux", "batch")
-    unfit: ClassVar[Mapping[str, str]] = {
+    submit_command = ("flux", "batch")
+    forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         r"\{\{": "flux batch would take {{ for a template of its own",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
@@ -63,17 +63,17 @@ class Flux(QueuedScheduler):
             return None
         return f"{flux} is on PATH, and a Flux instance answers"
 
-    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+    def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """flux batch, once for each job of a chain."""
-        words = [f"--cwd={order.run_dir}"]
-        words += [f"--output={order.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
+        words = [f"--cwd={request.run_dir}"]
+        words += [f"--output={request.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
         # No job's record shall hold what the script reads in its run directory.
-        words += [f"--env-remove={name}" for name in order.needed]
+        words += [f"--env-remove={name}" for name in request.needed]
         found = []
-        for link in order.links:
-            environment = order.variables(order.begin[0], link=link)
-            told = [*words, *(f"--env={name}" for name in environment), f"--env={_FROM}=$PWD"]
-            found.append(Sending(environment, partial(_command, told, order, link), link=link))
+        for link in request.links:
+            environment = request.variables(request.begin[0], link=link)
+            options = [*words, *(f"--env={name}" for name in environment), f"--env={_FROM}=$PWD"]
+            found.append(SubmitCommand(environment, partial(_command, options, request, link), link=link))
         return found
 
     def printed_job(self, line: str) -> str | None:
@@ -87,10 +87,10 @@ class Flux(QueuedScheduler):
         return FluxQueue(environ, patience)
 
 
-def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:
-    dependency = order.dependency_of(link, before)
+def _command(words: list[str], request: SubmitRequest, link: int | None, before: str | None) -> list[str]:
+    dependency = request.dependency_of(link, before)
     waits = directives.dependencies(dependency) if dependency else []
-    return ["flux", "batch", *words, *waits, f"{order.run_dir}/job.sh"]
+    return ["flux", "batch", *words, *waits, f"{request.run_dir}/job.sh"]
 
 
 SCHEDULER = Flux()

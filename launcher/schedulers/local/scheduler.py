@@ -13,19 +13,19 @@ class Local(Scheduler):
 
     name = "local"
     title = "castoff's own scheduler"
-    starters = ("local",)
+    launchers = ("local",)
     default_inherit = "all"
     handles = frozenset(
         {
             *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
-            *("inherit", "array.count", "array.at_most", "after", "requeue.max"),
+            *("inherit", "array.count", "array.max_concurrent", "after", "requeue.max"),
         }
     )
     # So that a job file can be tried out here as it is.
     ignores = frozenset(
         {
             *("memory", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
-            *("mail.to", "mail.on", "options", "directives", "binding", "start.starter", "start.args"),
+            *("mail.to", "mail.on", "options", "directives", "binding", "launcher.name", "launcher.args"),
         }
     )
     instead: ClassVar[Mapping[str, str]] = {"requeue.how": "drop it, for it starts the same job again"}

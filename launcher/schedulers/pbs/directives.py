@@ -12,9 +12,9 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.errors import shown
+from launcher.launchers.base import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
-from launcher.starters.base import Request
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 
@@ -90,7 +90,7 @@ HANDLES = frozenset(
     {
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
         *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
-        *("inherit", "directives", "start.starter", "start.args", "array.count", "array.at_most"),
+        *("inherit", "directives", "launcher.name", "launcher.args", "array.count", "array.max_concurrent"),
         *("after", "requeue.max", "requeue.how"),
     }
 )
@@ -136,8 +136,8 @@ def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tupl
 
 def _select(spec: JobSpec, site: Site, request: Request) -> str:
     spelled = {
-        "ncpus": str(request.layout.most * (request.cores or 1)),
-        "mpiprocs": str(request.layout.most),
+        "ncpus": str(request.layout.max_per_node * (request.cores or 1)),
+        "mpiprocs": str(request.layout.max_per_node),
         "ngpus": str(request.node_devices) if request.node_devices else None,
         "mem": f"{spec.memory.lower()}b" if spec.memory else None,
     }

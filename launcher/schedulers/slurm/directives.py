@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
+from launcher.launchers.base import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered, of_scheduler
 from launcher.schedulers.slurm import NAME
-from launcher.starters.base import Request
 
 
 def directive(name: str, value: str | bool) -> str:
@@ -76,8 +76,8 @@ HANDLES = frozenset(
     {
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
         *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
-        *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "start.starter"),
-        *("start.args", "array.count", "array.at_most", "after", "requeue.max"),
+        *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "launcher.name"),
+        *("launcher.args", "array.count", "array.max_concurrent", "after", "requeue.max"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -95,7 +95,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("exclude", spec.exclude),
         ("exclusive", spec.exclusive),
         ("nodes", str(request.layout.nodes)),
-        ("ntasks-per-node", str(request.layout.most)),
+        ("ntasks-per-node", str(request.layout.max_per_node)),
         ("cpus-per-task", str(site.cpus_of(request.cores)) if request.cores else None),
         *devices(site, request.devices, request.node_devices, request.whole_nodes),
         ("mem", spec.memory),

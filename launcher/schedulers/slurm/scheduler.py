@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.fields import OF_QUEUED_SITES
-from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.slurm import NAME, TITLE, directives
+from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
-    from launcher.schedulers.allocation import Allocation
-    from launcher.schedulers.queue import Queue
+    from launcher.schedulers.base_allocation import Allocation
+    from launcher.schedulers.base_queue import Queue
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
 _SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
@@ -30,11 +30,11 @@ class Slurm(QueuedScheduler):
 
     name = NAME
     title = TITLE
-    starters = ("srun", "hydra", "intelmpi", "openmpi")
+    launchers = ("srun", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
     interactive = "salloc"
-    submits_with = ("sbatch",)
-    unfit: ClassVar[Mapping[str, str]] = {
+    submit_command = ("sbatch",)
+    forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         # sbatch(1), filename pattern: then no % means anything, and \ is left out.
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
@@ -42,15 +42,20 @@ class Slurm(QueuedScheduler):
     handles = directives.HANDLES
     handles_of_site = OF_QUEUED_SITES | {
         *("qos.source", "qos.date", "qos.ranges.min_nodes", "qos.ranges.max_nodes", "qos.max_jobs"),
-        *("qos.ranges.min_walltime", "qos.ranges.max_walltime", "qos.array_at_most", "qos.max_devices"),
-        *("qos.listed_as", "qos.submit_to", "other_qos", "default_qos", "queues.array_at_most"),
+        *(
+            "qos.ranges.min_walltime",
+            "qos.ranges.max_walltime",
+            "qos.array_max_concurrent",
+            "qos.max_devices",
+        ),
+        *("qos.listed_as", "qos.submit_to", "other_qos", "default_qos", "queues.array_max_concurrent"),
         *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_type", "gpu_bind"),
         *("options.gpu_type", "node.cpus_per_core"),
     }
     instead: ClassVar[Mapping[str, str]] = {"requeue.how": "drop it, for Slurm starts the same job again"}
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
-    warns = True
+    signals_before_walltime = True
     tells_end_time = True
     counts_cpus = True
     plain_ids = True
@@ -74,21 +79,23 @@ class Slurm(QueuedScheduler):
         found = _PARSABLE.fullmatch(line) or _SENTENCE.fullmatch(line)
         return found and found[1]
 
-    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+    def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """sbatch, once for each attempt and part of an array."""
-        array, passed = order.directive("#SBATCH --array="), order.directive("#SBATCH --export=")
-        at_most = (array or "").partition("%")[2]
+        array, passed = request.directive("#SBATCH --array="), request.directive("#SBATCH --export=")
+        max_concurrent = (array or "").partition("%")[2]
         found = []
-        for attempt in sorted({*order.begin.values()}):
-            members = (member for member in order.begin if order.begin[member] == attempt)
-            for of_it in parts(members, largest or max(order.begin) + 1):
+        for attempt in sorted({*request.begin.values()}):
+            members = (member for member in request.begin if request.begin[member] == attempt)
+            for of_it in parts(members, largest or max(request.begin) + 1):
                 part = of_it if array is not None else None
-                environment = order.variables(attempt, part)
-                words = [_output(order.run_dir, part), f"--export={order.names(passed, environment)}"]
-                indices = part and f"{part.indices}%{at_most}".rstrip("%")
+                environment = request.variables(attempt, part)
+                words = [_output(request.run_dir, part), f"--export={request.names(passed, environment)}"]
+                indices = part and f"{part.indices}%{max_concurrent}".rstrip("%")
                 if indices != array:
                     words.append(f"--array={indices}")
-                found.append(Sending(environment, partial(_command, words, order, bool(at_most)), part))
+                found.append(
+                    SubmitCommand(environment, partial(_command, words, request, bool(max_concurrent)), part)
+                )
         return found
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
@@ -121,18 +128,18 @@ def _output(run_dir: str, part: Part | None) -> str:
     return f"--output={pattern}/logs/{name}"
 
 
-def _command(words: list[str], order: Order, in_turn: bool, before: str | None) -> list[str]:
+def _command(words: list[str], request: SubmitRequest, in_turn: bool, before: str | None) -> list[str]:
     """The sbatch command. Its --output, --export and --array replace those of the script's directives.
 
     `in_turn`: whether it waits for the part before it, too, for Slurm counts those that run at once for
     each job alone.
     """
-    own = order.directive("#SBATCH --dependency=") or ""
-    dependency = own if order.dependency is None else order.dependency
+    own = request.directive("#SBATCH --dependency=") or ""
+    dependency = own if request.dependency is None else request.dependency
     if before and in_turn:
         dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
     waits = [] if dependency == own else [f"--dependency={dependency}"]
-    return ["sbatch", "--parsable", *words, *waits, f"{order.run_dir}/job.sh"]
+    return ["sbatch", "--parsable", *words, *waits, f"{request.run_dir}/job.sh"]
 
 
 SCHEDULER = Slurm()

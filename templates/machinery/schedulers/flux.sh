@@ -14,7 +14,7 @@ castoff_scheduler_locate() {
 castoff_scheduler_advice="submit with flux batch --env=NAME"
 #endif
 castoff_scheduler_hosts() { command flux hostlist --expand --delimiter=$'\n' local; }
-castoff_scheduler_clear_env() { unset -v "${!SLURM_@}" "${!PBS_@}"; } # the starter would believe them
+castoff_scheduler_clear_env() { unset -v "${!SLURM_@}" "${!PBS_@}"; } # the launcher would believe them
 # At the walltime Flux sends ALRM, with HUP; KILL follows both of them within seconds.
 castoff_scheduler_listen() { trap castoff_terminate ALRM; }
 castoff_scheduler_end_time() { # empty where there is none, or nobody knows

@@ -45,7 +45,7 @@ castoff_run_dir_for_qsub() {
   printf %s "$castoff_path"
 }
 #endif
-castoff_scheduler_clear_env() { unset -v "${!SLURM_@}"; } # the starter would believe them
+castoff_scheduler_clear_env() { unset -v "${!SLURM_@}"; } # the launcher would believe them
 #if walltime
 castoff_scheduler_end_time() { echo $(($(date +%s) + castoff_walltime)); } # nobody else tells it
 #endif
@@ -103,7 +103,7 @@ castoff_scheduler_begin() {
     castoff_why="the run was asked to stop; castoff resubmit starts it again"
   elif [[ $castoff_by != "$CASTOFF_FOLLOWS" ]]; then
     castoff_why="another job has begun attempt $((CASTOFF_ATTEMPT - 1)) in its place"
-  elif [[ $castoff_last != again ]]; then
+  elif [[ $castoff_last != resume ]]; then
     castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: ${castoff_last:-it was killed}"
   else
     (set -C && umask 077 && echo "$castoff_job" >"$castoff_before/follower") 2>/dev/null || true
@@ -117,7 +117,7 @@ castoff_scheduler_begin() {
   fi
 }
 #if !members
-castoff_again_code=75 # not 0: then the copy is due
+castoff_resume_code=75 # not 0: then the copy is due
 castoff_copy_words() { # as an array; the copy waits until this job has ended with another code than 0
   castoff_words=(-W "depend=afternotok:$PBS_JOBID" -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log")
 }
@@ -141,7 +141,7 @@ castoff_scheduler_requeue() {
 }
 castoff_scheduler_finish() { # PBS itself deletes it after a job that ends with 0
   local castoff_next
-  if [[ $castoff_ending == 'done' || ($castoff_ending == again && ! -e $CASTOFF_RUN_DIR/stop) ]]; then return 0; fi
+  if [[ $castoff_ending == 'done' || ($castoff_ending == resume && ! -e $CASTOFF_RUN_DIR/stop) ]]; then return 0; fi
   castoff_next=$(sed -n 's/.*"job": *"\([^"]*\)".*/\1/p' "$CASTOFF_ATTEMPT_DIR/next.json" 2>/dev/null || true)
   # Where this fails, it begins, sees how this attempt has ended, and ends.
   if [[ -n $castoff_next ]] && timeout -k 1 3 qdel "$castoff_next" >/dev/null 2>&1; then

@@ -22,7 +22,7 @@ castoff_scheduler_choose_log() {
 castoff_scheduler_advice="submit with sbatch --export=NAME"
 #endif
 castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
-castoff_scheduler_clear_env() { unset -v "${!PBS_@}"; } # the starter would believe them
+castoff_scheduler_clear_env() { unset -v "${!PBS_@}"; } # the launcher would believe them
 # sbatch hands on the variables of the step that it runs in, whatever --export says, and srun obeys them: all ranks
 # would be bound to the CPUs of that step (seen on 22.05.8). What a directive of this script set is this job's own.
 castoff_scheduler_begin() {

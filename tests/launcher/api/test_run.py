@@ -17,7 +17,7 @@ from ..conftest import Castoff, LocalJobs
 Until = Callable[..., None]
 
 WAITS = 'touch here.$CASTOFF_ATTEMPT; while [ ! -e "$CASTOFF_STOP_FILE" ]; do sleep 0.05; done; '
-RESUMES = WAITS + '[ "$CASTOFF_ATTEMPT" != 0 ] || echo again >"$CASTOFF_OUTCOME_FILE"'
+RESUMES = WAITS + '[ "$CASTOFF_ATTEMPT" != 0 ] || echo resume >"$CASTOFF_OUTCOME_FILE"'
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def local(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run
 def test_from_submission_to_logs(local: Callable[..., Run], capfd: pytest.CaptureFixture[str]) -> None:
     run = local("echo rank $RANK; exit $RANK", name="pair", ranks_per_node=2)
     assert run.wait(patience.SECONDS).ending == "failed"
-    told = run.status()
-    assert (told.state, told.code, told.over) == ("ended", 1, True)
+    reported = run.status()
+    assert (reported.state, reported.code, reported.over) == ("ended", 1, True)
     words = f"id='{run.id}', state='ended', ending='failed', code=1, counts={{'failed': 1}}"
-    assert (repr(run), repr(told)) == (f"Run('{run.path}')", f"RunStatus({words})")
+    assert (repr(run), repr(reported)) == (f"Run('{run.path}')", f"RunStatus({words})")
     shown = run.logs()
     assert shown.startswith("--- rank 1 on ") and "[0] rank 0\n" in shown and "[1] rank 1\n" in shown
     assert run.logs(rank=0) == run.logs(rank=0, tail=1) == "rank 0\n"
@@ -45,12 +45,12 @@ def test_what_it_says_of_logs_is_what_the_verb_prints(local: Callable[..., Run],
     run.wait(patience.SECONDS)
     assert run.logs() == castoff("logs", run.path).stdout
     assert run.logs(member=1) == castoff("logs", run.path, "--member", "1").stdout
-    for words, told in (
+    for words, reported in (
         ({"member": 2}, "no member 2"),
         ({"rank": 1}, "no rank 1"),
         ({"attempt": 1}, "no attempt 1"),
     ):
-        with pytest.raises(CastoffError, match=told):
+        with pytest.raises(CastoffError, match=reported):
             run.logs(**words)
 
 
@@ -82,8 +82,8 @@ def test_it_stops_and_resumes(local: Callable[..., Run], until: Until) -> None:
     with pytest.raises(CastoffError, match="still running"):
         run.resubmit()
     assert run.stop().stop_asked
-    assert run.wait(patience.SECONDS).ending == "again"
-    assert run.stop().ending == "again", "nothing is left to stop"
+    assert run.wait(patience.SECONDS).ending == "resume"
+    assert run.stop().ending == "resume", "nothing is left to stop"
     assert run.resubmit() == {0: 1}
     until(Path("here.1").exists)
     run.stop()
@@ -113,7 +113,7 @@ def test_who_asks_often_does_not_ask_its_scheduler_so_often(
     monkeypatch.setattr(watch, "status", lambda _run, asking: askings.append(asking))
     run.status(), run.status()
     assert askings[0] is askings[1]
-    run.resubmit(done_too=True)
+    run.resubmit(include_done=True)
     run.status()
     assert askings[2] is not askings[0], "what was heard before says nothing of a new attempt"
     monkeypatch.undo()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.cli import group, here, launch
-from launcher.starters.local.starter import StartRequest
+from launcher.launchers.local.start import StartRequest
 
 WRITTEN = [*here.WORDS, "--ranks-per-node", "3", "--job-id", "local-1.0.0"]
 

@@ -16,7 +16,12 @@ from launcher import InvalidInput, JobSpec, Site, plan
 from launcher.config import checked
 from launcher.config.job import Array, Stage
 
-FIELDS: dict[str, Any] = {"name": "mine", "description": "a machine", "scheduler": "slurm", "starter": "srun"}
+FIELDS: dict[str, Any] = {
+    "name": "mine",
+    "description": "a machine",
+    "scheduler": "slurm",
+    "launcher": "srun",
+}
 
 
 def problems(build: Any, **fields: Any) -> dict[str, str]:
@@ -68,7 +73,7 @@ def test_what_is_changed_is_checked() -> None:
 def test_a_site_is_checked() -> None:
     node = {"sockets": ["0-3"], "devices": [2], "source": "lscpu", "date": "2026-11-20"}
     assert problems(Site, **FIELDS, node=node).keys() == {"node.device_variable"}
-    assert problems(Site, **{**FIELDS, "starter": "slurm"}).keys() == {"starter"}
+    assert problems(Site, **{**FIELDS, "launcher": "slurm"}).keys() == {"launcher"}
     assert problems(Site, **FIELDS, defaults={"nodes": 0}).keys() == {"defaults.nodes"}
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from launcher.launchers.local.streams import for_terminal
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source
 from launcher.logs.show import End, Json, Show, Text
 from launcher.runs.records import Failure
-from launcher.starters.local.streams import for_terminal
 
 FAILED = FailedRank(Failure(code=9, rank=2, host="n1", time=5.0), Path("/logs/rank-00002.log"))
 
@@ -105,9 +105,9 @@ class TestJson:
         return [json.loads(line) for line in shown.splitlines()]
 
     def test_lines(self) -> None:
-        told = self.events(Json().merged(Source(3, 1), b"castoff: hello\n[2] \xff a\n"))
+        reported = self.events(Json().merged(Source(3, 1), b"castoff: hello\n[2] \xff a\n"))
         place = {"event": "line", "member": 3, "attempt": 1}
-        assert told == [
+        assert reported == [
             {**place, "rank": None, "node": None, "text": "castoff: hello"},
             {**place, "rank": 2, "node": None, "text": "\ufffd a"},
         ]
@@ -115,9 +115,14 @@ class TestJson:
         assert (of_node["node"], of_node["rank"]) == (4, None)
 
     def test_failure_and_end(self) -> None:
-        (told,) = self.events(Json().failure(Source(3, 1), FAILED, [b"one", b"two"]))
-        assert (told["event"], told["member"], told["rank"], told["code"]) == ("failure", 3, 2, 9)
-        assert (told["log"], told["excerpt"]) == ("/logs/rank-00002.log", "one\ntwo\n")
+        (reported,) = self.events(Json().failure(Source(3, 1), FAILED, [b"one", b"two"]))
+        assert (reported["event"], reported["member"], reported["rank"], reported["code"]) == (
+            "failure",
+            3,
+            2,
+            9,
+        )
+        assert (reported["log"], reported["excerpt"]) == ("/logs/rank-00002.log", "one\ntwo\n")
         assert self.events(Json().end(End("x", "failed", 9, None, FAILED))) == [
             {"event": "end", "id": "x", "ending": "failed", "code": 9, "reason": None}
         ]

@@ -25,7 +25,7 @@ from launcher.typed.structure import bare, fields_of, is_struct, members
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-STARTERS = {"slurm": "hydra", "pbs": "openmpi"}
+LAUNCHERS = {"slurm": "hydra", "pbs": "openmpi"}
 
 VALUES: dict[str, Any] = {
     "name": "other",
@@ -60,9 +60,9 @@ VALUES: dict[str, Any] = {
     "snapshot.paths": ["src"],
     "snapshot.link": ["data"],
     "snapshot.limit": "1G",
-    "start.torchrun": True,
-    "start.args": ["--label"],
-    "start.timeout": "3m",
+    "launcher.torchrun": True,
+    "launcher.args": ["--label"],
+    "launcher.timeout": "3m",
     "container.image": "/images/other.sif",
     "container.runtime": "apptainer",
     "container.binds": ["/data"],
@@ -75,7 +75,7 @@ VALUES: dict[str, Any] = {
     "stage.sha256": "ab" * 32,
     "stage.activate": True,
     "array.count": 5,
-    "array.at_most": 2,
+    "array.max_concurrent": 2,
     "after": {"afterok": ["123"]},
     "requeue.max": 3,
     "requeue.how": "chain",
@@ -144,8 +144,8 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
     plain: dict[str, Any] = {"command": ["x"], "walltime": "1h", "ranks_per_node": 2, "cores_per_rank": 4}
     plain |= BESIDE.get(name, {})
     value = VALUES.get(name)
-    if name == "start.starter":
-        value = STARTERS.get(scheduler, "hydra")
+    if name == "launcher.name":
+        value = LAUNCHERS.get(scheduler, "hydra")
     outer, _, inner = name.partition(".")
     if not inner:
         return plain, {**plain, outer: value}
@@ -156,8 +156,8 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return plain, {**plain, outer: [given] if outer == "stage" else given}
 
 
-REFUSED_VALUES = {("binding", "flux"), ("start.starter", "flux"), ("nodes", "local")}
-"""Handled there, but not with the values above: Flux has one starter, which takes no CPU lists."""
+REFUSED_VALUES = {("binding", "flux"), ("launcher.name", "flux"), ("nodes", "local")}
+"""Handled there, but not with the values above: Flux has one launcher, which takes no CPU lists."""
 
 
 @cache
@@ -251,7 +251,7 @@ def test_a_new_field_of_a_profile_that_nobody_lists_is_refused() -> None:
         ({"gpu_bind": "none"}, {"slurm"}),
         ({"other_qos": False}, {"slurm"}),
         ({"other_queues": False}, {"slurm", "pbs", "flux"}),
-        ({"start_args": ["--label"]}, {"slurm", "pbs", "flux"}),
+        ({"launcher_args": ["--label"]}, {"slurm", "pbs", "flux"}),
         ({"node": Node(source="s", date="2026-01-01", cpus_per_core=2)}, {"slurm"}),
     ],
 )

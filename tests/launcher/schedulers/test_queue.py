@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from launcher.schedulers.queue import Answer
+from launcher.schedulers.base_queue import Answer
 
 
 def test_what_one_answer_left_out_stays_open_when_another_follows() -> None:
     """Else a job of which nothing is known would count as one that the queue no longer has."""
-    first = Answer({}, frozenset({"7"}), unheard={"8": "qstat's answer leaves out job 8"})
-    second = Answer({}, frozenset({"9"}), unheard={"10": "qstat's answer leaves out job 10"})
+    first = Answer({}, frozenset({"7"}), unanswered={"8": "qstat's answer leaves out job 8"})
+    second = Answer({}, frozenset({"9"}), unanswered={"10": "qstat's answer leaves out job 10"})
     both = first.joined(second)
     assert both.ids == {"7", "9"}
     assert both.silence_on(["7", "8"]) == "qstat's answer leaves out job 8"

@@ -38,17 +38,17 @@ EXCLUDED = "SC2329,SC2034,SC2218,SC2154,SC2119,SC2120,SC1091,SC2016,SC2046,SC217
 
 REQUIRED = {
     "schedulers": {"locate"},
-    "starters": set[str](),
+    "launchers": set[str](),
     "runtimes": set[str](),
 }
-"""What each scheduler's, starter's and runtime's file defines."""
+"""What each scheduler's, launcher's and runtime's file defines."""
 
-QUEUED = {"schedulers": {"hosts", "clear_env", "end_time"}, "starters": {"advise"}}
+QUEUED = {"schedulers": {"hosts", "clear_env", "end_time"}, "launchers": {"advise"}}
 """What those for other people's clusters define beside."""
 
 OPTIONAL = {
     "schedulers": {"begin", "choose_log", "submit_next", "finish", "listen", "requeue", "enforce_walltime"},
-    "starters": {"name_hosts", "place", "export", "host_of_rank_0"},
+    "launchers": {"name_hosts", "place", "export", "host_of_rank_0"},
     "runtimes": {"flags"},
 }
 """What is called where it is defined."""
@@ -76,7 +76,7 @@ class TestParts:
         document = (Path(__file__).parents[3] / "docs" / "templates.md").read_text()
         assert all(f"`castoff_{kind.removesuffix('s')}_{name}`" in document for name in allowed)
 
-    def test_shared_ones_name_no_scheduler_or_starter(self) -> None:
+    def test_shared_ones_name_no_scheduler_or_launcher(self) -> None:
         own = {path.stem for path in PARTS if "/" in named(path)}
         for path in PARTS:
             conditions = re.findall(r"^#(?:if|elif) (.*)", path.read_text(), re.MULTILINE)
@@ -99,12 +99,12 @@ class TestParts:
         assert known_parts() == {name for decided in plans for name in machinery(decided).names}
 
     @pytest.mark.parametrize("runtime", RUNTIMES)
-    def test_a_runtime_is_told_alike_here_and_there(self, runtime: str) -> None:
+    def test_a_runtime_is_reported_alike_here_and_there(self, runtime: str) -> None:
         text = part(f"runtimes/{runtime}")
-        told = RUNTIMES[runtime]  # type: ignore[index]
+        reported = RUNTIMES[runtime]  # type: ignore[index]
         script = f'{text}\nprintf %s "${{castoff_unbindable-}}"'
         said = subprocess.check_output(["bash", "-c", script], text=True)
-        assert said == (told.unbindable if told.binds_run else "")
+        assert said == (reported.unbindable if reported.binds_run else "")
 
 
 class TestWhole:
@@ -202,9 +202,15 @@ class TestHead:
 
 def refused(script: Path, here: Bench) -> str:
     """What a script says that does not begin."""
-    told = {**os.environ, **here._scheduler()}
+    reported = {**os.environ, **here._scheduler()}
     answer = subprocess.run(
-        ["bash", script], cwd=here.folder, env=told, capture_output=True, text=True, check=False, timeout=60
+        ["bash", script],
+        cwd=here.folder,
+        env=reported,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert answer.returncode != 0, answer.stdout
     assert [path.name for path in here.folder.iterdir()] == ["job.sh"], "nothing was made"
@@ -241,12 +247,12 @@ class TestLoader:
         here = bench("srun")
         script = self.script(here)
         text = script.read_text()
-        told = {**os.environ, **here._scheduler()}
+        reported = {**os.environ, **here._scheduler()}
         answer = subprocess.run(
             ["bash"],
             input=text,
             cwd=here.folder,
-            env=told,
+            env=reported,
             capture_output=True,
             text=True,
             check=False,
@@ -260,8 +266,8 @@ class TestLoader:
         script = self.script(here)
         for name in ("a=b", "-n"):
             script.rename(here.folder / name)
-            told = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen)}
-            subprocess.run(["bash", "--", name], cwd=here.folder, env=told, check=True, timeout=60)
+            reported = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen)}
+            subprocess.run(["bash", "--", name], cwd=here.folder, env=reported, check=True, timeout=60)
             subprocess.run(["rm", "-r", here.run_dir()], check=True)
             script = here.folder / name
 
@@ -298,8 +304,8 @@ class TestFunctionsOfTheEnvironment:
         here = bench(kind)
         taken = here.folder / "taken"  # written by a redirection, for every word may be a function
         evil = {f"BASH_FUNC_{name}%%": f"() {{  >{taken}-{name}; }}" for name in called_in_scripts()}
-        told = {**evil, "BASH_FUNC_castoff_begin%%": "() {  exit 3; }"}
-        ended = here.run(ranks=1, inherit=inherit, env=told, requeue={"max": 1}, walltime="1h")
+        reported = {**evil, "BASH_FUNC_castoff_begin%%": "() {  exit 3; }"}
+        ended = here.run(ranks=1, inherit=inherit, env=reported, requeue={"max": 1}, walltime="1h")
         assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
         assert list(here.folder.glob("taken-*")) == []
 
@@ -351,7 +357,7 @@ def test_a_part_of_the_users_that_is_no_file(make: Callable[[Path], None], tmp_p
         render(planned(own))
 
 
-def test_what_parents_ranks_were_told_is_cleared() -> None:
+def test_what_parents_ranks_were_reported_is_cleared() -> None:
     """And nothing that people set for a launcher to read, or that a batch job has of its scheduler."""
     stale = [*STALE_NAMES, *(f"{prefix}X" for prefix in STALE_PREFIXES)]
     kept = [

@@ -80,10 +80,10 @@ def test_a_part_of_the_machinery_replaces_castoffs(tmp_path: Path) -> None:
 
 def test_what_a_part_defines_is_called(tmp_path: Path) -> None:
     """A function that a part may define, and castoff's own does not."""
-    text = (template_folder() / "machinery" / "starters" / "srun.sh").read_text()
-    own = write(tmp_path, "blocks/starters/srun.sh", f"{text}castoff_starter_export() {{ :; }}\n")
-    assert "\n  castoff_starter_export\n" not in render(planned(None))
-    assert "\n  castoff_starter_export\n" in render(planned(own))
+    text = (template_folder() / "machinery" / "launchers" / "srun.sh").read_text()
+    own = write(tmp_path, "blocks/launchers/srun.sh", f"{text}castoff_launcher_export() {{ :; }}\n")
+    assert "\n  castoff_launcher_export\n" not in render(planned(None))
+    assert "\n  castoff_launcher_export\n" in render(planned(own))
 
 
 @pytest.mark.parametrize(

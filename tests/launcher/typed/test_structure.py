@@ -177,7 +177,7 @@ def test_pythons_tuples_are_lists() -> None:
     assert convert(Document({"names": ("a", "b")}, "job"), Outer, problems) == Outer(names=["a", "b"])
 
 
-def test_a_part_is_told_where_it_stands() -> None:
+def test_a_part_is_reported_where_it_stands() -> None:
     problems: list[Problem] = []
     convert(Document({"choise": "red", "needed": 0}, "job"), Inner, problems, at=("inners", "a"))
     assert [problem.path for problem in problems] == ["inners.a.choise", "inners.a.needed"]

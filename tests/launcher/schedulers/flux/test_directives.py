@@ -9,13 +9,13 @@ from hypothesis import given
 
 from launcher import JobSpec, Site, plan, render
 from launcher.errors import InvalidInput
+from launcher.launchers.base import Layout, Request
 from launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
-from launcher.starters.base import Layout, Request
 from tests.hostile import any_text
 
 from ...scripts.readers import read_flux
 
-SITE = Site(name="s", description="d", scheduler="flux", starter="flux")
+SITE = Site(name="s", description="d", scheduler="flux", launcher="flux")
 REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, SITE, name="job", walltime=5400, grace=120)
 
 

@@ -1,0 +1,185 @@
+"""What castoff asks of a launcher: one class for each, in `registry`.
+
+All that differs between launchers before a job runs is in their classes: whoever needs it asks the `Launcher`
+of that name, and never compares the name. Under torchrun the launcher starts one process per node.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+from launcher.config.job import OwnDistribution
+from launcher.config.site import Site
+
+
+class Layout(NamedTuple):
+    """Processes on nodes, block by block."""
+
+    groups: list[tuple[int, int]]
+    """(processes on a node, how many such nodes in a row), in node order."""
+
+    @classmethod
+    def of(cls, processes: int, nodes: int) -> Layout:
+        """As evenly as possible: nodes differ by at most one, the fuller ones first."""
+        few, fuller = divmod(processes, nodes)
+        groups = [(few + 1, fuller), (few, nodes - fuller)]
+        return cls([(count, times) for count, times in groups if times])
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes."""
+        return sum(times for _, times in self.groups)
+
+    @property
+    def processes(self) -> int:
+        """How many processes."""
+        return sum(count * times for count, times in self.groups)
+
+    @property
+    def most(self) -> int:
+        """Processes on the fullest node."""
+        return max(count for count, _ in self.groups)
+
+    @property
+    def even(self) -> bool:
+        """Whether every node has the same number."""
+        return len(self.groups) == 1
+
+    @property
+    def filled(self) -> bool:
+        """Whether filling node after node gives this layout, which `mpiexec --ppn` does."""
+        return self.even or self.groups[1:] == [(self.groups[1][0], 1)]
+
+
+class Request(NamedTuple):
+    """What a launcher and the scheduler are asked for."""
+
+    layout: Layout
+    cores: int | None
+    """Cores of each process, where they were asked for or are known."""
+    cpu_lists: list[str]
+    """The CPU list of each process of a node; empty where Slurm or nobody binds."""
+    devices: int
+    """Devices of each process."""
+    node_devices: int
+    """Devices of each node that the job has: all of them where it has the node for itself."""
+    site: Site
+    own_distribution: OwnDistribution | None = None
+    """Whether further flags of the job say where srun starts each process."""
+    explicit_binding: bool = False
+    """Whether the job itself names the cores of each process."""
+    whole_nodes: bool = False
+    """Whether the job has its nodes for itself, with all their devices."""
+    name: str = ""
+    walltime: int | None = None
+    """Seconds."""
+    grace: int = 0
+    """Seconds."""
+    after: str | None = None
+    """A dependency of scheduler ids alone, in the scheduler's words."""
+
+
+class Launcher(ABC):
+    """What a launcher is told, and what the job script must do around it."""
+
+    tells: ClassVar[str] = ""
+    """Which part of the machinery reads who a rank is: `nodes/launchers/…`."""
+    tells_node: ClassVar[bool] = False
+    """Whether a rank is told on which node it is; else node after node is filled."""
+    survives_rank_failure: ClassVar[bool] = False
+    """Whether it lets the other ranks run on when one exits non-zero."""
+    ends_by_usr1: ClassVar[bool] = False
+    """Whether it hands on USR1, and on TERM kills its ranks: srun (22.05.8) at once, Open MPI soon."""
+    is_mpiexec: ClassVar[bool] = False
+    """Whether another one may go by its name."""
+    here: ClassVar[bool] = False
+    """Whether it is castoff itself, on this host: it tells ranks who they are, and shows their lines."""
+    bind_flags: ClassVar[tuple[str, ...]] = ()
+    """Its own flags that bind processes to cores."""
+    takes_lists: ClassVar[bool] = False
+    """Whether it can be told the cores of each process."""
+    most_words: ClassVar[int | None] = None
+    """How many words of a command it takes; None: any number."""
+    fills_in: ClassVar[bool] = False
+    """Whether it puts something of its own in the place of `{{…}}` in a word."""
+    fills_nodes: ClassVar[bool] = False
+    """Whether it can only fill node after node, so that the last ones may have fewer processes."""
+    runs_containers: ClassVar[bool] = False
+    """Whether it can start each process in a container by itself (pyxis)."""
+
+    @abstractmethod
+    def argv(self, request: Request) -> list[str]:
+        """Its command line, up to the program."""
+
+    def start(self, request: Request, of_site: list[str], of_job: list[str]) -> list[str]:
+        """Its argv with the further flags of the site and of the job; only one of them binds."""
+        argv = self.argv(request)
+        if self.binds(of_job):
+            argv, of_site = self._unbound(argv), self._unbound(of_site)
+        elif request.explicit_binding:
+            of_site = self._unbound(of_site)
+        elif self.binds(of_site):
+            argv = self._unbound(argv)
+        return [*argv, *of_site, *of_job]
+
+    def binds(self, words: Sequence[str]) -> bool:
+        """Whether flags for it say how processes are bound to cores."""
+        return any(word.partition("=")[0] in self.bind_flags for word in words)
+
+    def _unbound(self, words: list[str]) -> list[str]:
+        """Flags without those that bind."""
+        left, after = [], False
+        for word in words:
+            if not after and word.partition("=")[0] not in self.bind_flags:
+                left.append(word)
+            after = not after and word in self.bind_flags  # its value is a word of its own
+        return left
+
+    def binding(self, words: Sequence[str]) -> str:
+        """What the flag that binds says, without the words about how much it prints."""
+        found = value_of(self.bind_flags, words) or ""
+        return ",".join(part for part in found.split(",") if part not in ("verbose", "quiet", "v", "q"))
+
+    def bound(self, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+        """The cores of each local rank by flags that bind; None where nobody can tell.
+
+        No cores of a rank: its own choice stays, as without a flag.
+        """
+        kind, _, listed = self.binding(words).partition(":")
+        if kind in ("none", "no", ""):
+            return [set() for _ in range(ranks)]
+        try:
+            return self._bound(kind, listed, words, ranks)
+        except ValueError:
+            return None
+
+    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+        return None
+
+    def own_distribution(self, words: Sequence[str], named: Mapping[str, object]) -> OwnDistribution | None:
+        """Whether flags, or else directives by their names, say where each process starts."""
+        return None
+
+    def shows_devices(self, words: Sequence[str]) -> bool | None:
+        """Whether flags have it show each rank its own GPUs alone; None where they say nothing of it."""
+        return None
+
+    def heeds_cpus(self, argv: Sequence[str]) -> bool:
+        """Whether it would refuse more processes on a host of an allocation than it has CPUs there for."""
+        return False
+
+    def only_on(self, hosts: Sequence[str]) -> list[str]:
+        """Flags without which it would take any hosts of an allocation, and not these."""
+        return []
+
+
+def value_of(names: Sequence[str], words: Sequence[str]) -> str | None:
+    """The value of the last of these flags."""
+    found = None
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in names:
+            found = value if equals else next(iter(words[at + 1 :]), "")
+    return found

@@ -1,0 +1,246 @@
+"""The launchers that castoff knows: a Layout to the argv of srun or of an mpiexec.
+
+What is known only inside the job, such as its hosts, is not here: a part of templates/machinery/launchers adds
+the host file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+from launcher.config.job import LauncherName, OwnDistribution
+from launcher.config.quantities import cpus
+from launcher.launchers.base import Launcher, Request, value_of
+
+
+class Srun(Launcher):
+    """https://slurm.schedmd.com/srun.html."""
+
+    tells = "srun"
+    tells_node = True
+    ends_by_usr1 = True
+    bind_flags = ("--cpu-bind", "--cpu_bind")
+    takes_lists = True
+    runs_containers = True
+
+    def argv(self, request: Request) -> list[str]:
+        """See `Launcher.argv`."""
+        layout = request.layout
+        argv = ["srun", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
+        if not request.own_distribution:
+            # An uneven layout follows the host file; srun would warn that it cannot do both.
+            argv.append(
+                f"--ntasks-per-node={layout.max_per_node}"
+                if layout.is_uniform
+                else "--distribution=arbitrary"
+            )
+        if request.cores is not None:
+            # srun does not inherit it from sbatch since Slurm 22.05.
+            argv.append(f"--cpus-per-task={request.site.cpus_of(request.cores)}")
+        if request.explicit_binding:
+            # Numbers of CPUs as the kernel has them: Slurm takes masks as they are on a job's whole nodes.
+            argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
+        return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
+
+    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+        if kind in ("cores", "threads", "sockets"):  # in the order that srun gives them out
+            return [set() for _ in range(ranks)]
+        if kind == "map_cpu":
+            return [{int(one, 0)} for one in listed.split(",")]
+        return [_in_mask(int(one, 16)) for one in listed.split(",")] if kind == "mask_cpu" else None
+
+    def own_distribution(self, words: Sequence[str], named: Mapping[str, object]) -> OwnDistribution | None:
+        """By --distribution or -m."""
+        asked = [
+            f"{flag} {after}"
+            for flag, after in zip_longest(words, words[1:])
+            if flag.startswith(("--dist", "-m"))
+        ]
+        asked = asked or [str(named[name]) for name in ("distribution", "m") if named.get(name)]
+        if not asked:
+            return None
+        return "arbitrary" if re.search(r"\barb", asked[-1]) else "own"
+
+    def shows_devices(self, words: Sequence[str]) -> bool | None:
+        """By --gpu-bind, else by flags that ask for GPUs of each task."""
+        shows = None
+        for at, word in enumerate(words):
+            name, equals, value = word.partition("=")
+            if name == "--gpu-bind":
+                kind = (value if equals else next(iter(words[at + 1 :]), "")).removeprefix("verbose,")
+                shows = kind != "none"
+            elif name in ("--gpus-per-task", "--ntasks-per-gpu") and shows is None:
+                shows = True  # unless --gpu-bind says otherwise
+        return shows
+
+    def heeds_cpus(self, argv: Sequence[str]) -> bool:
+        """Unless it is told to overcommit."""
+        return not {"-O", "--overcommit"} & {*argv}
+
+    def only_on(self, hosts: Sequence[str]) -> list[str]:
+        """It would take whichever hosts are idle, and rank 0 might not be on the first."""
+        return [f"--nodelist={','.join(hosts)}"]
+
+
+def _masks(request: Request) -> list[str]:
+    return [hex(sum(1 << cpu for cpu in cpus(one))) for one in request.cpu_lists]
+
+
+def _in_mask(mask: int) -> set[int]:
+    return {place for place in range(mask.bit_length()) if mask >> place & 1}
+
+
+def _srun_devices(request: Request) -> list[str]:
+    """What the step asks for beyond the job: with --gpus-per-node or --gres it has the job's devices."""
+    if not request.devices:
+        return []
+    argv = []
+    if request.site.gpu_request == "gpus-per-task":
+        if request.node_devices > request.devices * request.layout.max_per_node:
+            # A step that leaves devices out may miss those nearest to its cores (OLCF, Frontier's guide).
+            argv.append(f"--gpus-per-node={request.site.gpus_asked(request.node_devices)}")
+        else:
+            argv.append(f"--gpus-per-task={request.site.gpus_asked(request.devices)}")
+    if request.site.gpu_bind:
+        argv.append(f"--gpu-bind={request.site.gpu_bind}")
+    return argv
+
+
+class _Mpiexec(Launcher):
+    is_mpiexec = True
+
+
+class Pals(_Mpiexec):
+    """HPE's PALS mpiexec: https://docs.alcf.anl.gov/aurora/running-jobs-aurora/."""
+
+    tells = "pals"
+    tells_node = True
+    survives_rank_failure = True
+    bind_flags = ("--cpu-bind",)
+    takes_lists = True
+    fills_nodes = True
+
+    def argv(self, request: Request) -> list[str]:
+        """See `Launcher.argv`."""
+        layout = request.layout
+        argv = [request.site.mpiexec, "-n", str(layout.processes), "--ppn", str(layout.max_per_node)]
+        if request.cpu_lists:
+            argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
+        return [*argv, "--line-buffer"]  # or lines of several ranks come out mixed
+
+    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+        if kind == "list":
+            return [set(cpus(one)) for one in listed.split(":")]
+        return _blocks(ranks, int(value_of(("-d", "--depth"), words) or 1)) if kind == "depth" else None
+
+
+class Hydra(_Mpiexec):
+    """MPICH's mpiexec; the host file holds the processes of each host."""
+
+    tells = "pmi"
+    survives_rank_failure = True
+    bind_flags = ("-bind-to", "--bind-to")
+    takes_lists = True
+    # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
+    # the three that look for rank.sh, and that itself, are four, and a command with a lone : takes four.
+    most_words = 991
+
+    def argv(self, request: Request) -> list[str]:
+        """See `Launcher.argv`."""
+        argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
+        if request.explicit_binding:  # seen on MPICH 4.0.2: an entry for each process of a host
+            own = ["+".join(map(str, cpus(one))) for one in request.cpu_lists]
+            argv += ["-bind-to", f"user:{','.join(own)}"]
+        return argv
+
+    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+        if kind == "user":
+            return [{int(core) for core in one.split("+")} for one in listed.split(",")]
+        return _blocks(ranks, int(listed or 1)) if kind == "core" else None
+
+
+class IntelMpi(_Mpiexec):
+    """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
+
+    tells = "pmi"
+    survives_rank_failure = True
+    takes_lists = True
+
+    def argv(self, request: Request) -> list[str]:
+        """See `Launcher.argv`."""
+        argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
+        if request.explicit_binding:
+            # Its -bind-to is MPICH's and does nothing; the masks bind any program (seen on Intel MPI 2021).
+            argv += ["-genv", "I_MPI_PIN_DOMAIN", f"[{','.join(_masks(request))}]"]
+        return argv
+
+
+class OpenMpi(_Mpiexec):
+    """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
+
+    tells = "openmpi"
+    ends_by_usr1 = True
+    bind_flags = ("--bind-to", "-bind-to")
+
+    def argv(self, request: Request) -> list[str]:
+        """See `Launcher.argv`."""
+        return [request.site.mpiexec, "-n", str(request.layout.processes), "--bind-to", "none"]
+
+
+class FluxRun(Launcher):
+    """flux run in the instance that a batch job is: https://flux-framework.readthedocs.io, flux-run(1)."""
+
+    tells = "flux"
+    fills_in = True
+
+    def argv(self, request: Request) -> list[str]:
+        """See `Launcher.argv`."""
+        layout, site = request.layout, request.site
+        argv = ["flux", "run", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
+        if request.cores is None:
+            argv.append("--exclusive")  # all that the job has of its nodes
+        else:
+            argv += [f"--cores-per-task={request.cores}", "--setopt=cpu-affinity=per-task"]
+        if request.devices and site.gpu_request == "gpus-per-task":
+            argv += [f"--gpus-per-task={request.devices}", "--setopt=gpu-affinity=per-task"]
+        else:
+            argv.append("--setopt=gpu-affinity=off")  # or it would hide those that it was not asked for
+        # It would let the others run on for 30 s, and then kill them, even if the first has done well.
+        return [*argv, "--setopt=exit-on-error", "--setopt=exit-timeout=none"]
+
+
+class Here(Launcher):
+    """castoff's own launcher, on one host, also where that host is part of an allocation."""
+
+    tells_node = True
+    here = True
+
+    def argv(self, request: Request) -> list[str]:
+        """See `Launcher.argv`."""
+        argv = ["launch", "--here", "--ranks-per-node", str(request.layout.processes)]
+        if request.cores is not None:
+            argv += ["--cores-per-rank", str(request.cores)]
+        if request.devices:
+            argv += ["--devices-per-rank", str(request.devices)]
+        return argv
+
+
+def _blocks(ranks: int, width: int) -> list[set[int]]:
+    return [set(range(rank * width, (rank + 1) * width)) for rank in range(ranks)]
+
+
+LAUNCHERS: dict[LauncherName, Launcher] = {
+    "srun": Srun(),
+    "pals": Pals(),
+    "hydra": Hydra(),
+    "intelmpi": IntelMpi(),
+    "openmpi": OpenMpi(),
+    "flux": FluxRun(),
+    "local": Here(),
+}
+"""The launchers by name."""
+
+MERGING = frozenset(name for name, launcher in LAUNCHERS.items() if launcher.here)
+"""The launchers that show the lines of all ranks in one stream."""

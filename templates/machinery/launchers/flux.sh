@@ -1,0 +1,14 @@
+#if node
+castoff_process=${FLUX_TASK_RANK:?castoff: flux run did not say which rank this is}
+castoff_local=${FLUX_TASK_LOCAL_ID:?castoff: flux run did not say which local rank this is}
+castoff_started=${FLUX_JOB_SIZE:?castoff: flux run did not say how many ranks there are}
+#else
+# --- flux run -------------------------------------------------------------------------------------
+castoff_launcher_name=flux
+#if nodes
+castoff_launcher_advise() {
+  echo "castoff: flux run waits for cores that another of this job's programs holds (flux jobs)," \
+    "or for a node that does not answer (flux overlay status)" >&2
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+#if node
+castoff_process=${PMI_RANK:?castoff: mpiexec did not say which rank this is}
+castoff_local=${MPI_LOCALRANKID:?castoff: mpiexec did not say which local rank this is}
+castoff_started=${PMI_SIZE:?castoff: mpiexec did not say how many ranks there are}
+castoff_beside_it=${MPI_LOCALNRANKS:-}
+#else
+# --- MPICH's mpiexec, a Hydra  ---------------------------------------------------------------------
+castoff_launcher_name=hydra
+castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one fewer on the others
+  awk -v most="$2" -v full="$3" '{ print $0 ":" most - (NR > full) }' "$CASTOFF_ATTEMPT_DIR/hosts" \
+    >"$CASTOFF_ATTEMPT_DIR/$1"
+  castoff_flags=(-f "$CASTOFF_ATTEMPT_DIR/$1")
+}
+#if !torchrun
+castoff_launcher_place() { castoff_launcher_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
+#endif
+#if nodes
+castoff_launcher_advise() {
+  if [[ -n ${SLURM_JOB_ID:-} ]]; then
+    echo "castoff: in a job of Slurm's mpiexec reaches other hosts by srun:" \
+      "squeue --steps --job $SLURM_JOB_ID shows what holds it up" >&2
+    return
+  fi
+  echo "castoff: mpiexec reaches other hosts by ssh, and waits for ever for one that does not answer." \
+    "Where ssh is closed between nodes, name a wrapper round pbs_tmrsh in the job's env:" \
+    "HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=WRAPPER (docs/pbs.md has one)" >&2
+}
+#endif
+#endif

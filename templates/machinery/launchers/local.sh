@@ -1,0 +1,40 @@
+# --- Start of the ranks: by castoff itself, which tells them who they are and shows their lines ------
+castoff_start() { # LAUNCHER... -- PROGRAM...
+  castoff_command=() castoff_round=()
+  while [[ $1 != -- ]]; do
+    castoff_command+=("$1")
+    shift
+  done
+  shift
+  castoff_check_run_dir
+#if torchrun
+  castoff_write_torchrun_rank
+#endif
+#if container
+  castoff_round=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/container.sh")
+#elif activate
+  # The program's own shell expands it; env would take a name with = for a variable.
+  # shellcheck disable=SC2016
+  castoff_round=(sh -c 'PATH=$1 && shift && exec "$@"' sh "$castoff_staged_path$PATH")
+#endif
+  ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
+    trap - INT QUIT
+    exec "${castoff_command[@]}" --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
+      --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
+      ${castoff_round[@]+"${castoff_round[@]}"} "$@"
+  ) &
+  castoff_launcher=$!
+#if timer
+  castoff_start_timer
+#endif
+#ifdef castoff_scheduler_enforce_walltime
+  castoff_scheduler_enforce_walltime
+#endif
+  castoff_wait
+#if timer
+  castoff_end_timer
+#endif
+#ifdef castoff_scheduler_enforce_walltime
+  builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true
+#endif
+}

@@ -1,0 +1,34 @@
+#if node
+castoff_process=${OMPI_COMM_WORLD_RANK:?castoff: Open MPI did not say which rank this is}
+castoff_local=${OMPI_COMM_WORLD_LOCAL_RANK:?castoff: Open MPI did not say which local rank this is}
+castoff_started=${OMPI_COMM_WORLD_SIZE:?castoff: Open MPI did not say how many ranks there are}
+castoff_beside_it=${OMPI_COMM_WORLD_LOCAL_SIZE:-}
+#else
+# --- Open MPI's mpiexec ---------------------------------------------------------------------------
+castoff_launcher_name=openmpi
+castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one fewer on the others
+  awk -v most="$2" -v full="$3" '{ print $0 " slots=" most - (NR > full) }' "$CASTOFF_ATTEMPT_DIR/hosts" \
+    >"$CASTOFF_ATTEMPT_DIR/$1"
+  castoff_flags=(--hostfile "$CASTOFF_ATTEMPT_DIR/$1" -x PATH)
+}
+#if !torchrun
+castoff_launcher_place() { castoff_launcher_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
+#endif
+castoff_launcher_export() { # Open MPI hands other hosts no variable that is not named
+  local castoff_name
+  castoff_flags=("${castoff_flags[@]:0:2}")
+  while read -r castoff_name; do
+    case $castoff_name in
+      OMPI_* | PMIX_* | PRTE_* | SHLVL | _) ;;
+      *) castoff_flags+=(-x "$castoff_name") ;;
+    esac
+  done < <(compgen -e)
+}
+#if nodes
+castoff_launcher_advise() {
+  echo "castoff: an mpiexec that is not built for this scheduler reaches other hosts by ssh," \
+    "and waits for one that does not answer. Where ssh is closed between nodes, name a wrapper" \
+    "round pbs_tmrsh in the job's env: OMPI_MCA_plm_rsh_agent=WRAPPER (docs/pbs.md has one)" >&2
+}
+#endif
+#endif

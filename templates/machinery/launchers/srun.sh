@@ -1,0 +1,38 @@
+#if node
+castoff_process=${SLURM_PROCID:?castoff: srun did not say which rank this is}
+castoff_local=${SLURM_LOCALID:?castoff: srun did not say which local rank this is}
+NODE_RANK=${SLURM_NODEID:?castoff: srun did not say which node this is}
+castoff_started=${SLURM_STEP_NUM_TASKS:?castoff: this is no step of srun}
+castoff_node=${SLURMD_NODENAME:-} # this host, as Slurm calls it
+#else
+# --- srun -----------------------------------------------------------------------------------------
+castoff_launcher_name=srun
+#if torchrun
+#elif distribution
+castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE; } # they go where --distribution says
+#elif uneven
+castoff_launcher_place() {
+  awk -v most="$castoff_ranks_per_node" -v full="$castoff_full_nodes" \
+    '{ for (i = NR > full; i < most; i++) print }' "$CASTOFF_ATTEMPT_DIR/hosts" >"$CASTOFF_ATTEMPT_DIR/hostfile"
+  castoff_command=(env "SLURM_HOSTFILE=$CASTOFF_ATTEMPT_DIR/hostfile" "${castoff_command[@]}")
+  unset -v SLURM_NTASKS_PER_NODE # srun would warn that it cannot keep to both
+}
+#else
+castoff_launcher_place() { unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION; } # or srun would follow them
+#endif
+#if arbitrary
+castoff_launcher_host_of_rank_0() { # where --distribution=arbitrary starts it: the file's first line, HOST, HOSTS*COUNT
+  local castoff_line castoff_file=${SLURM_HOSTFILE:-$CASTOFF_ATTEMPT_DIR/hosts}
+  castoff_line=$(awk '!/^[ \t]*(#|$)/ { sub(/\*.*/, ""); print $1; exit }' "$castoff_file")
+  castoff_line=$(scontrol show hostnames "$castoff_line")
+  echo "${castoff_line%%$'\n'*}"
+}
+#endif
+#if nodes
+castoff_launcher_advise() {
+  echo "castoff: srun waits for CPUs that another step of this job holds" \
+    "(squeue --steps --job ${SLURM_JOB_ID:-}), for a container's image," \
+    "or for a node that does not answer (scontrol show node NODE)" >&2
+}
+#endif
+#endif
