@@ -25,7 +25,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX ?=
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 NVIDIA := $(wildcard /dev/nvidiactl /dev/dxg)
-# What the tests of the starter intelmpi run.
+# What the tests of the launcher intelmpi run.
 INTEL_MPI := impi-rt==2021.19.0
 # What some tests start ranks and containers with, and unpack, and a program of each package, which tells
 # whether it is there. CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines them.

@@ -1,4 +1,4 @@
-"""The training of train_ddp.py without a starter: this program spawns its ranks, all on this machine.
+"""The training of train_ddp.py without a launcher: this program spawns its ranks, all on this machine.
 
 python examples/train_ddp_standalone.py                          a rank for each device; without any, two
 python examples/train_ddp_standalone.py --ranks 3 training.num_workers=4

@@ -35,7 +35,7 @@ IMPOSSIBLE_HERE = re.compile(
     "|Intel MPI is for Linux on x86-64 alone"
 )
 
-# Whatever a scheduler, a starter, torchrun or a site would have left in the environment of a test run.
+# Whatever a scheduler, a launcher, torchrun or a site would have left in the environment of a test run.
 FOREIGN = re.compile(
     r"(CASTOFF|SLURM|SBATCH|SALLOC|SRUN|PBS|PMI|PMIX|PALS|HYDRA|HYDI|MPI|MPIEXEC|OMPI|PRTE|I_MPI|MPIR|MV2|FLUX"
     r"|TORCHELASTIC|TORCH_NCCL|NCCL|CCL|GLOO|ZE|ROCR|HIP|CUDA|OMP|GOMP|KMP|MKL|PYTHON|XDG|VIRTUAL_ENV)(_.*)?"
@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, no variable of any scheduler or starter, our own python first on PATH."""
+    """An empty home, no variable of any scheduler or launcher, our own python first on PATH."""
     for name in list(os.environ):
         if FOREIGN.fullmatch(name):
             monkeypatch.delenv(name)

@@ -180,7 +180,7 @@ FLOORS = (
     ("logs", "submission"),
     ("status", "planning"),
     ("schedulers",),
-    ("runs", "starters"),
+    ("runs", "launchers"),
     ("config", "ranks"),
     ("trust",),
     ("quoting",),
@@ -216,8 +216,8 @@ def test_arrows_point_down() -> None:
 SCHEDULERS = tuple(
     sorted(path.name for path in (CHECKOUT / "launcher/schedulers").iterdir() if path.is_dir())
 )
-MAY_NAME_THEM = ("launcher.schedulers.registry", "launcher.starters", "launcher.ranks")
-"""The one table of schedulers; one starter is called as castoff's own scheduler is."""
+MAY_NAME_THEM = ("launcher.schedulers.registry", "launcher.launchers", "launcher.ranks")
+"""The one table of schedulers; one launcher is called as castoff's own scheduler is."""
 
 OF_OUR_OWN = {"local"}
 """castoff's own scheduler is no stranger to those who watch and end what runs here."""
@@ -249,7 +249,7 @@ def test_a_scheduler_is_known_in_its_folder_alone() -> None:
         wrong += [
             f"{path.relative_to(CHECKOUT)}:{node.lineno} says {node.value!r}"
             for part in tree.body
-            if not (isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "StarterName")
+            if not (isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "LauncherName")
             for node in ast.walk(part)
             if isinstance(node, ast.Constant) and node.value in names | {one.encode() for one in names}
         ]

@@ -209,7 +209,7 @@ def schedulers(folder: Path, shown: str) -> str | None:
         "qsub": {"version": "pbs_version = 2025.2.1", "directive": "PBS", "answer": "4711.head"},
         "sbatch": {"version": "slurm 25.05", "directive": "SBATCH", "answer": "Submitted batch job 4711"},
     }
-    texts = {name: STUB.format(**told) for name, told in stubs.items()} | {"ssh": SSH}
+    texts = {name: STUB.format(**reported) for name, reported in stubs.items()} | {"ssh": SSH}
     texts |= {"nvidia-smi": NVIDIA_SMI, "watch": WATCH}
     begins = r"(^|&& |; |\| |watch -n 1 )"
     used = [name for name in texts if re.search(rf"{begins}{name}\b", shown, re.MULTILINE)]
@@ -553,20 +553,20 @@ def test_every_field_of_graphs_is_described_with_its_default(other: str) -> None
     fields = [*defaults(Files)]
     if other == "stores":
         fields = [*defaults(Generated), *defaults(Causets, "causets.")]
-    told = tabled("gnn-data.md", but=f"for {other}")
-    assert {field: default for field, (_, default) in told.items()} == {
+    reported = tabled("gnn-data.md", but=f"for {other}")
+    assert {field: default for field, (_, default) in reported.items()} == {
         f"data.{field}": default for field, default, _ in fields
     }
     for field, _, words in fields:
-        assert words <= set(re.findall(r"\w+", told[f"data.{field}"][0])), field
+        assert words <= set(re.findall(r"\w+", reported[f"data.{field}"][0])), field
 
 
 def test_every_computed_feature_is_named() -> None:
     from trainers.gnn.causets.features import NODE, SCALARS
 
     text = (CHECKOUT / "docs" / "gnn-data.md").read_text(encoding="utf-8")
-    (told,) = re.findall(r"^Computed features.*?\n\n", text, re.MULTILINE | re.DOTALL)
-    assert re.findall(r"`([^`]+)`", " ".join(told.split())) == [*NODE, *SCALARS]
+    (reported,) = re.findall(r"^Computed features.*?\n\n", text, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"`([^`]+)`", " ".join(reported.split())) == [*NODE, *SCALARS]
 
 
 @pytest.mark.parametrize(("name", "other"), [("dpo", "likelihood"), ("likelihood", "dpo")])
@@ -574,23 +574,23 @@ def test_every_field_of_an_objective_is_described_with_its_default(name: str, ot
     from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES
 
     fields = [("objective", DEFAULT_OBJECTIVE, set(OBJECTIVES)), *defaults(OBJECTIVES[name].arguments)]
-    told = tabled("dpo-configuration.md", but=f"for {other}")
-    assert {field: default for field, (_, default) in told.items()} == {
+    reported = tabled("dpo-configuration.md", but=f"for {other}")
+    assert {field: default for field, (_, default) in reported.items()} == {
         field: default for field, default, _ in fields
     }
     for field, _, words in fields:
-        assert not words or set(re.findall(r"\w+", told[field][0])) == words, field
+        assert not words or set(re.findall(r"\w+", reported[field][0])) == words, field
 
 
-def test_other_defaults_of_the_objectives_are_told() -> None:
+def test_other_defaults_of_the_objectives_are_reported() -> None:
     from trainers.dpo.start.configuration import OBJECTIVES
 
     text = (CHECKOUT / "docs" / "dpo-configuration.md").read_text(encoding="utf-8")
     _, _, section = text.partition("\n## Other defaults\n")
     rows = re.findall(r"^\| `(.*)` \| (.*) \| (.*) \|$", section.partition("\n## ")[0], re.MULTILINE)
     for number, objective in enumerate(OBJECTIVES.values()):
-        told = {path: cells[number].strip() for path, *cells in rows if cells[number].strip()}
-        assert told == dict(_leaves_of(objective.defaults))
+        reported = {path: cells[number].strip() for path, *cells in rows if cells[number].strip()}
+        assert reported == dict(_leaves_of(objective.defaults))
 
 
 def _leaves_of(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -607,8 +607,8 @@ def test_everything_that_a_task_may_have_is_described() -> None:
     text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
     _, _, section = text.partition("\n## A task\n")
     cells = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n## ")[0], re.MULTILINE)
-    told = {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)}
-    assert told == {name for name, each in vars(Task).items() if callable(each) and name[0] != "_"}
+    reported = {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)}
+    assert reported == {name for name, each in vars(Task).items() if callable(each) and name[0] != "_"}
 
 
 def test_every_measure_of_how_fast_it_goes_is_described() -> None:
@@ -622,10 +622,13 @@ def test_every_further_name_of_a_measure_is_described() -> None:
 
     text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|$", text, re.MULTILINE)
-    told = [tuple(re.findall(r"`([^`]+)`", cell) for cell in row) for row in rows]
-    found = {own: names for (own, *others), names in told if not others}
+    reported = [tuple(re.findall(r"`([^`]+)`", cell) for cell in row) for row in rows]
+    found = {own: names for (own, *others), names in reported if not others}
     found |= {
-        own: [name] for owns, names in told if len(owns) > 1 for own, name in zip(owns, names, strict=True)
+        own: [name]
+        for owns, names in reported
+        if len(owns) > 1
+        for own, name in zip(owns, names, strict=True)
     }
     assert found == {own: list(names) for own, names in FURTHER_NAMES.items()}
 
@@ -674,7 +677,7 @@ def test_links_lead_somewhere(document: Path) -> None:
         *("launcher/" + room for room in ("cli", "config", "executors", "logs", "planning", "ranks", "runs")),
         *(
             "launcher/" + room
-            for room in ("schedulers", "starters", "starters/local", "status", "submission")
+            for room in ("schedulers", "launchers", "launchers/local", "status", "submission")
         ),
         *("launcher/schedulers/" + name for name in ("slurm", "pbs", "local")),
         *("trainers", "trainers/core", "trainers/gnn", "trainers/gnn/causets", "trainers/gnn/graphs"),

@@ -40,7 +40,7 @@ def python(folder: Path, *lines: str, name: str = "program.py") -> subprocess.Co
 @pytest.mark.usefixtures("for_real")
 class TestTheCommand:
     def test_a_job_of_the_local_scheduler(self, castoff_command: Castoff, theirs: Path) -> None:
-        """The command itself, the scheduler's process, the starter and the rank."""
+        """The command itself, the scheduler's process, the launcher and the rank."""
         env = {"PYTHONPATH": str(theirs)}
         answer = castoff_command("submit", "--site", "local", "--name", "hi", "--", "echo", "hello", env=env)
         assert answer.returncode == 0, answer.stderr

@@ -389,11 +389,11 @@ class TrainerDDP:
             self.place.barrier(where)
 
     def _stop_early(self) -> NoReturn:
-        """Save, meet once more, say `again`, and end the program."""
+        """Save, meet once more, say `resume`, and end the program."""
         self._save()
         self._meet("the checkpoint of an early stop")
         why = self.stopping.asked() or "another rank"
-        self.stopping.say("again")
+        self.stopping.say("resume")
         self.logger.warning("Stopped early at step %d (%s); it can go on from there", self.step, why)
         raise StoppedEarly(f"stopped early at step {self.step}: {why}")
 

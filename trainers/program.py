@@ -44,7 +44,7 @@ def train(
 
     `reports` makes what tells of the training, `trainer` is what trains.
 
-    The same in one process, and in every rank that castoff, torchrun or a scheduler's starter makes.
+    The same in one process, and in every rank that castoff, torchrun or a scheduler's launcher makes.
 
     Raises:
         ConfigError: the configuration is wrong.

@@ -28,7 +28,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
             print_json({"id": now.id, "state": now.state, "ending": now.ending})
         else:
             click.echo(f"{now.id}: {ending_words(now, '' if one.asked else ' already')}")
-        if one.goes_on:
+        if one.is_active:
             why = f"; {now.reason}" if now.reason else ""
             problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
     if problems:

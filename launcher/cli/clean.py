@@ -38,7 +38,7 @@ class _Candidate(NamedTuple):
     """A run that may be removed."""
 
     run: Run
-    told: RunSummary
+    summary: RunSummary
     bytes: int
 
 
@@ -80,11 +80,11 @@ def command(
         context.fail("nobody can be asked: give --yes, or --dry-run to see what would go")
     index = Index.of(os.environ)
 
-    def allowed(told: RunSummary) -> bool:
+    def allowed(summary: RunSummary) -> bool:
         return (
-            (not endings or told.ending in endings)
-            and (not names or any(fnmatchcase(told.name, name) for name in names))
-            and (older_than is None or time.time() - _ended(told) >= older_than)
+            (not endings or summary.ending in endings)
+            and (not names or any(fnmatchcase(summary.name, name) for name in names))
+            and (older_than is None or time.time() - _ended(summary) >= older_than)
         )
 
     candidates = _candidates(index, index.find_all(runs), allowed)
@@ -96,9 +96,9 @@ def command(
             raise CastoffError("nothing was removed")
     removed, problems = ([], []) if dry else _remove(candidates, index)
     if as_json:
-        for run, told, bytes in candidates:
+        for run, summary, bytes in candidates:
             place = {"id": run.id, "directory": str(run.path)}
-            print_json({**place, "ending": told.ending, "bytes": bytes, "removed": run in removed})
+            print_json({**place, "ending": summary.ending, "bytes": bytes, "removed": run in removed})
     elif removed:
         say(f"removed {several(len(removed), 'run')}")
     if problems:
@@ -111,11 +111,11 @@ def _candidates(index: Index, named: list[Run], allowed: Callable[[RunSummary], 
     needed = {  # the directories of runs that others wait for, and who does
         path: row.entry.id
         for row in overview.rows
-        if row.told.state in ("pending", "unknown")
+        if row.summary.state in ("pending", "unknown")
         for paths in (row.run.submission() or Submission()).after.values()
         for path in paths
     }
-    meant, _ = overview.choose(lambda row: row.told.state == "ended" and allowed(row.told))
+    meant, _ = overview.choose(lambda row: row.summary.state == "ended" and allowed(row.summary))
     candidates, problems = [], []
     for run in named or [row.run for row in meant]:
         try:
@@ -123,7 +123,7 @@ def _candidates(index: Index, named: list[Run], allowed: Callable[[RunSummary], 
         except CastoffError as error:
             problems.append(str(error))
             continue
-        if allowed(candidate.told):
+        if allowed(candidate.summary):
             candidates.append(candidate)
     if named and problems:
         raise CastoffError("\n".join(problems))
@@ -132,9 +132,9 @@ def _candidates(index: Index, named: list[Run], allowed: Callable[[RunSummary], 
     return candidates
 
 
-def _ended(told: RunSummary) -> float:
+def _ended(summary: RunSummary) -> float:
     """When a run ended; when it was submitted, if it never began; else now."""
-    return told.ended or told.submitted or time.time()
+    return summary.ended or summary.submitted or time.time()
 
 
 def _examine(run: Run, needed: dict[str, str], *, named: bool) -> _Candidate:
@@ -147,7 +147,7 @@ def _examine(run: Run, needed: dict[str, str], *, named: bool) -> _Candidate:
         raise CastoffError(f"{run.id}: is {now.state}; castoff cancel {run.id} ends it")
     if waiting := needed.get(str(run.path)):
         raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
-    likely = run.submission() is not None or (named and now.ending != "again")
+    likely = run.submission() is not None or (named and now.ending != "resume")
     if now.state != "ended" or not (now.final or likely):
         why = now.reason or "castoff did not submit it, so its scheduler may still start it again"
         fix = f"if you know that it does not go on, remove {run.path} yourself"
@@ -163,12 +163,12 @@ def _show(candidates: list[_Candidate]) -> None:
     rows = [
         (
             run.id,
-            told.ending or "",
-            f"{brief(now - _ended(told))} ago",
+            summary.ending or "",
+            f"{brief(now - _ended(summary))} ago",
             size_words(bytes),
             str(run.path.parent),
         )
-        for run, told, bytes in candidates
+        for run, summary, bytes in candidates
     ]
     print_table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended"))
 

@@ -17,9 +17,9 @@ def command(as_json: bool) -> int:
 
     Run it where the rank would run: castoff launch -n 2 -- castoff explain, srun castoff explain.
     """
-    told = explain_json(os.environ)
+    report = explain_json(os.environ)
     if as_json:
-        print_json(told)
+        print_json(report)
     else:
         click.echo(explain(os.environ))
-    return 1 if told.get("error") else 0
+    return 1 if report.get("error") else 0

@@ -14,17 +14,17 @@ import click
 from launcher.cli.completion import set_option, site_option
 from launcher.cli.output import say
 from launcher.errors import CastoffError
+from launcher.launchers.local.start import Hosts, StartRequest, start_ranks
 from launcher.ranks.rendezvous import derived_port
-from launcher.runs.run import AGAIN, inherited_lock, said_again
+from launcher.runs.run import RESUME, asked_to_resume, inherited_lock
 from launcher.schedulers.registry import OWN, is_own, queued_of
-from launcher.starters.local.starter import Hosts, StartRequest, start_ranks
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
     from launcher.config.site import Site
-    from launcher.schedulers.allocation import Allocation
+    from launcher.schedulers.base_allocation import Allocation
 
-_LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "start")
+_LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "launcher")
 """Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
 
 _LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
@@ -80,7 +80,7 @@ def command(
 ) -> int:
     """Start ranks here and now, and show what they write.
 
-    Inside an allocation (salloc, qsub -I) they start on its hosts, through the site's starter, as a run
+    Inside an allocation (salloc, qsub -I) they start on its hosts, through the site's launcher, as a run
     with a directory of its own. Anywhere else, and with --here, castoff starts them on this host; setup
     lines of a job file are then not run, since this is your shell's environment. With --node-rank it starts
     this host's ranks of a job on several: the same command on each, with a number of its own, makes one job.
@@ -100,7 +100,7 @@ def command(
         allocation, site = found
         _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
         from launcher.cli.job_options import load_job
-        from launcher.submission.launch import run_in_foreground
+        from launcher.submission.foreground import run_in_foreground
 
         spec = load_job(job, overrides, flags)
         _say_left_out(spec, _LEFT_OUT_IN_ALLOCATION)
@@ -137,9 +137,9 @@ def command(
         outcome = request.environment.get("CASTOFF_OUTCOME_FILE") or str(ours)
         request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": outcome})
         code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
-        if code == 0 and said_again(ours):
+        if code == 0 and asked_to_resume(ours):
             say("the program has stopped early, and said that it can go on: the same command again does that")
-            return AGAIN
+            return RESUME
     return code
 
 
@@ -217,7 +217,7 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     if site_name is None and not os.environ.keys() & {"SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"}:
         return None  # as mostly: nothing else is loaded
     from launcher.schedulers.choice import choose_site, site_named
-    from launcher.submission.allocation import find, rank_here
+    from launcher.submission.in_allocation import find, rank_here
 
     site = None if site_name is None else site_named(site_name)
     if site is not None and is_own(site.scheduler):
@@ -240,12 +240,12 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     rank = rank_here(os.environ)
     if rank is not None:
         size = "" if rank.world_size is None else f" of {rank.world_size}"
-        told = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
-        names = " ".join(name for name in told if name.isidentifier())  # others are descriptions
+        sources = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
+        names = " ".join(name for name in sources if name.isidentifier())  # others are descriptions
         raise CastoffError(
-            f"this process is rank {rank.rank}{size} already, started by {rank.starter}, and each of them "
+            f"this process is rank {rank.rank}{size} already, started by {rank.launcher}, and each of them "
             f"would start ranks on all hosts of {allocation}.\n"
             "Start them once, in the allocation's shell; on this host alone: castoff launch --here\n"
-            f"If no starter has started this process: unset {names}"
+            f"If no launcher has started this process: unset {names}"
         )
     return allocation, site

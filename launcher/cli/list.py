@@ -68,8 +68,8 @@ def command(
     now = time.time()
 
     def wanted(row: Row) -> bool:
-        told = row.told
-        return (not states or told.state in states or told.ending in states) and (
+        summary = row.summary
+        return (not states or summary.state in states or summary.ending in states) and (
             since is None or now - row.submitted <= since
         )
 
@@ -98,20 +98,20 @@ def _scan(index: Index, folder: Path) -> None:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    return {"id": row.entry.id, "directory": row.entry.path, **msgspec.structs.asdict(row.told)}
+    return {"id": row.entry.id, "directory": row.entry.path, **msgspec.structs.asdict(row.summary)}
 
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:
-    told = row.told
-    until = told.ended if row.told.over else now
-    word = (told.ending if told.state == "ended" else None) or told.state
+    summary = row.summary
+    until = summary.ended if row.summary.over else now
+    word = (summary.ending if summary.state == "ended" else None) or summary.state
     return (
         row.entry.id,
-        told.site,
-        "stopping" if told.stop_asked else word,
-        "" if told.code is None else str(told.code),
-        str(told.attempts) if told.attempts > told.members else "",
+        summary.site,
+        "stopping" if summary.stop_asked else word,
+        "" if summary.code is None else str(summary.code),
+        str(summary.attempts) if summary.attempts > summary.members else "",
         brief(now - row.submitted),
-        brief(until - told.started) if until and told.started else "",
-        members_words(told.counts) if told.members > 1 else "",
+        brief(until - summary.started) if until and summary.started else "",
+        members_words(summary.counts) if summary.members > 1 else "",
     )

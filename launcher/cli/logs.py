@@ -15,6 +15,7 @@ import click
 from launcher.cli.completion import complete_runs
 from launcher.cli.output import has_colours, json_option, print_json, say
 from launcher.errors import CastoffError
+from launcher.launchers.commands import MERGING
 from launcher.logs.failures import failed_rank
 from launcher.logs.following import Follower
 from launcher.logs.printing import print_logs
@@ -24,7 +25,6 @@ from launcher.logs.tail import tail_start
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words
-from launcher.starters.registry import MERGING
 from launcher.status.watch import AT_A_GLANCE, Asking, status
 
 _NUMBER = click.IntRange(min=0)
@@ -101,7 +101,7 @@ def _check_ranks(run: Run, selection: Selection) -> None:
     count = plan.ranks
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
         raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
-    if selection.ranks and plan.starter not in MERGING and not plan.per_rank_logs:
+    if selection.ranks and plan.launcher not in MERGING and not plan.per_rank_logs:
         say(f"{run.id}: its ranks share one log a node; one has its own only where it fails first")
 
 
@@ -137,11 +137,11 @@ def _attempt(run: Run, now: RunStatus, member: MemberStatus, attempt: int | None
 
 def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
     """Where the logs of attempts are, and what they say of failures."""
-    told = []
+    report = []
     for member, attempt in attempts:
         logs = rank_logs(run, member, attempt.attempt)
         failed = failed_rank(run, member, attempt)
-        told.append(
+        report.append(
             {
                 "member": member,
                 "attempt": attempt.attempt,
@@ -153,7 +153,7 @@ def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, An
                 "failure": None if failed is None else failure_facts(failed, failed.excerpt()),
             }
         )
-    return {"id": run.id, "attempts": told}
+    return {"id": run.id, "attempts": report}
 
 
 def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selection) -> None:

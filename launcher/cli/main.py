@@ -141,12 +141,12 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
         return code
     import json
 
-    told: dict[str, Any] = {"error": message, "exit_code": code}
+    report: dict[str, Any] = {"error": message, "exit_code": code}
     if problems:
-        told["problems"] = [
+        report["problems"] = [
             {"where": one.where, "field": one.path, "message": one.message} for one in problems
         ]
-    click.echo(json.dumps(told), err=True)
+    click.echo(json.dumps(report), err=True)
     return code
 
 

@@ -28,7 +28,7 @@ _COLOURS = {
     "done": "32",
     **dict.fromkeys(("running", "stopping"), "36"),
     "pending": "34",
-    **dict.fromkeys(("again", "cancelled", "preempted", "walltime"), "33"),
+    **dict.fromkeys(("resume", "cancelled", "preempted", "walltime"), "33"),
     "unknown": "35",
     **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "1;31"),
 }

@@ -15,15 +15,15 @@ from launcher.submission.resubmit import resubmit
 @click.command("resubmit")
 @click.argument("run", shell_complete=complete_runs)
 @click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="This one alone.")
-@click.option("--done-too", is_flag=True, help="Also members that are done.")
+@click.option("--include-done", is_flag=True, help="Also members that are done.")
 @json_option
-def command(run: str, members: tuple[int, ...], done_too: bool, as_json: bool) -> None:
+def command(run: str, members: tuple[int, ...], include_done: bool, as_json: bool) -> None:
     """Start the members of a run that are not done again: in its directory, with its script.
 
     A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0.
     """
     found = Index.of(os.environ).find(run)
-    begin = resubmit(found, members=members, done_too=done_too)
+    begin = resubmit(found, members=members, include_done=include_done)
     if as_json:
         print_json({"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin})
         return

@@ -46,9 +46,9 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
         rows, _ = overview.choose()
         if not rows:
             raise CastoffError(f"there are no runs of such a name: {', '.join(names)}")
-        newest = {row.told.name: row for row in rows} if newest_too else {}
+        newest = {row.summary.name: row for row in rows} if newest_too else {}
         for row in rows:
-            if row.told.state != "ended" or newest.get(row.told.name) is row:
+            if row.summary.state != "ended" or newest.get(row.summary.name) is row:
                 found[row.run.path] = row.run
         if not found:
             say(f"nothing of such a name goes on: {', '.join(names)}")

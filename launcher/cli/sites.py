@@ -80,7 +80,7 @@ def _list(as_json: bool) -> None:
 
 
 def _check(site: Site, as_json: bool) -> int:
-    from launcher.schedulers.machine import ask  # late, like what it runs
+    from launcher.schedulers.machine_info import ask  # late, like what it runs
     from launcher.schedulers.registry import title_of
     from launcher.schedulers.site_check import Comparison
 

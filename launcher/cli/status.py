@@ -40,13 +40,13 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> Non
     """
     index = Index.of(os.environ)
     meant = runs_meant(runs, names, newest_too=True) if runs or names else [index.newest()]
-    told = statuses(meant, Asking(AT_A_GLANCE))
+    found = statuses(meant, Asking(AT_A_GLANCE))
     adopt_unlisted(os.environ, meant)
     if as_json:
-        print_json(*map(_facts, told))
+        print_json(*map(_facts, found))
         return
     now = time.time()
-    for number, one in enumerate(told):
+    for number, one in enumerate(found):
         if number:
             click.echo()
         _print_whole(one, now)
@@ -64,11 +64,11 @@ def _print_whole(one: RunStatus, now: float) -> None:
 
 def _facts(one: RunStatus) -> dict[str, Any]:
     """All that is known; of each attempt that its setup has ended, what that printed last."""
-    told: dict[str, Any] = msgspec.to_builtins(one)
-    for member, facts in zip(one.members, told["members"], strict=True):
+    found: dict[str, Any] = msgspec.to_builtins(one)
+    for member, facts in zip(one.members, found["members"], strict=True):
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
             its["setup_output"] = setup_output(Run(Path(one.directory)), member.member, attempt)
-    return told
+    return found
 
 
 def _print_run(one: RunStatus, now: float) -> None:

@@ -10,7 +10,7 @@ from launcher.runs.run import Run, ask_to_stop
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import other_host
 from launcher.schedulers.registry import is_own
-from launcher.status.watch import looks, statuses
+from launcher.status.watch import poll, statuses
 
 
 @click.command("stop")
@@ -37,7 +37,7 @@ def command(
             ask_to_stop(run)
     states: list[RunStatus] = []
     if until_over or timeout is not None:
-        for states in looks(found, timeout):  # noqa: B007 - the last of them counts
+        for states in poll(found, timeout):  # noqa: B007 - the last of them counts
             pass
     else:
         states = statuses(found)
@@ -66,7 +66,7 @@ def command(
 def _is_over(run: Run, now: RunStatus) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
     if not is_own(now.scheduler):  # which was asked
-        return now.state == "ended" and (run.submission() is not None or now.ending != "again")
+        return now.state == "ended" and (run.submission() is not None or now.ending != "resume")
     if run.submission() is None:  # a script at work by hand may run anywhere
-        return now.state == "ended" and all(member.ending != "again" for member in now.members)
+        return now.state == "ended" and all(member.ending != "resume" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)

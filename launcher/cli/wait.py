@@ -10,7 +10,7 @@ import msgspec
 from launcher.cli.output import StillGoing, is_terminal, json_option, print_json, say
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.runs.states import RunStatus
-from launcher.status.watch import looks
+from launcher.status.watch import poll
 
 
 @click.command("wait")
@@ -25,13 +25,13 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
     A run whose ending is unknown counts as 1, and so does one that never begins, since what it waits for
     can never happen. With --name, the newest run of each such name counts also if it is over.
     """
-    told: dict[str, str] = {}  # what was said last of each run
-    for now in looks(runs_meant(runs, names, newest_too=True), timeout):
+    shown_last: dict[str, str] = {}  # what was said last of each run
+    for now in poll(runs_meant(runs, names, newest_too=True), timeout):
         for one in now:
             words = f"{one.id}: {_words(one)}"
-            if told.get(one.directory) == words:
+            if shown_last.get(one.directory) == words:
                 continue
-            told[one.directory] = words
+            shown_last[one.directory] = words
             if not (one.over or one.never_begins):
                 if is_terminal(sys.stderr):
                     say(words)

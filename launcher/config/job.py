@@ -63,7 +63,7 @@ Directives = Annotated[
     takes("names, each with text, true, false or null, and under a scheduler's name those for it alone"),
 ]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
-StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
+LauncherName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
 OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
 Gpus = Literal["nvidia", "amd", "intel", "none"]
@@ -95,14 +95,14 @@ _LONGEST_WORD = 131_071
 NUL at the end (execve(2))."""
 
 
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the ranks start."""
 
-    starter: Annotated[StarterName | None, meaning("The starter, where it is not to be the site's.")] = None
+    name: Annotated[LauncherName | None, meaning("The launcher, where it is not the site's.")] = None
     torchrun: Annotated[bool, meaning("Start torchrun once on each node, and let it start ranks.")] = False
     args: Annotated[
         list[Word],
-        meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
+        meaning("Further flags, each one word, for the launcher of the site that the job is meant for."),
     ] = []
     timeout: Annotated[
         Duration | None,
@@ -150,7 +150,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
 
     count: Annotated[Count, meaning("How many members.")]
-    at_most: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
+    max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +158,7 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     max: Annotated[
         CountOrNone | None,
-        meaning("How often a run that ended with the outcome `again` is started once more; default 0."),
+        meaning("How often a run that ended with the outcome `resume` is started once more; default 0."),
     ] = None
     how: Annotated[
         RequeueWay | None,
@@ -221,7 +221,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     ] = None
     binding: Annotated[
         CpuLists | None,
-        meaning("The cores of each rank of a node, by hand; default: the site's and the starter's choice."),
+        meaning("The cores of each rank of a node, by hand; default: the site's and the launcher's choice."),
     ] = None
     memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
     walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None
@@ -269,7 +269,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             "What stands under slurm or pbs is for that scheduler alone."
         ),
     ] = {}
-    start: Annotated[Start, meaning("How the ranks start.")] = Start()
+    launcher: Annotated[LauncherOptions, meaning("How the ranks start.")] = LauncherOptions()
     container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
     stage: Annotated[list[Stage], meaning("What is copied to each node's own disk before ranks start.")] = []
     array: Annotated[Array | None, meaning("Many members of this job.")] = None

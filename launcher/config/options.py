@@ -27,7 +27,7 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
             setup_last=[*site.setup_last, *option.setup_last],
             teardown=[*option.teardown, *site.teardown],  # what began last ends first
             env={**site.env, **option.env},
-            start_args=[*site.start_args, *option.start_args],
+            launcher_args=[*site.launcher_args, *option.launcher_args],
             gpu_type=option.gpu_type or site.gpu_type,
             node=node,
         )

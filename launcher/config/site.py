@@ -18,9 +18,9 @@ from launcher.config.job import (
     Duration,
     EnvName,
     JobSpec,
+    LauncherName,
     Memory,
     ShellLine,
-    StarterName,
     Text,
     Word,
     variable_problem,
@@ -108,7 +108,9 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     ranges: list[Range] = []  # a job must fit one of these; none means no limit
     max_jobs: Count | None = None  # queued and running jobs of one user
-    array_at_most: Count | None = None  # a larger array has to let no more of its members run at a time
+    array_max_concurrent: Count | None = (
+        None  # a larger array has to let no more of its members run at a time
+    )
     max_devices: Count | None = None  # of a node, for one job; where it is set, jobs share nodes
     listed_as: Word | None = None  # the name under which the scheduler lists it, where users write another
     submit_to: Word | None = None  # the queue to name instead, where this one takes no submissions
@@ -148,7 +150,7 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     setup_last: list[ShellLine] = []  # shell lines after those of the job
     teardown: list[ShellLine] = []  # shell lines after the ranks have ended
     env: dict[EnvName, Text] = {}  # variables, where the job itself does not set them
-    start_args: list[Word] = []  # further flags of the starter
+    launcher_args: list[Word] = []  # further flags of the launcher
     reserved_cores: CpuList | None = None  # cores that no rank may use then
     gpu_type: GpuType | None = None  # the type of GPU that Slurm is asked for then
     ranks_per_node: Count | None = None  # that it is made for, also where a job says nothing
@@ -160,11 +162,11 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     name: Word
     description: Text  # the machine in one line
     scheduler: Word  # what takes scripts there, by castoff's name for it
-    starter: StarterName  # what starts processes inside an allocation
+    launcher: LauncherName  # what starts processes inside an allocation
     extends: Word | None = None  # the profile that this one changes
     shell: Word = "/bin/bash"  # the job script's interpreter line
-    mpiexec: Program = "mpiexec"  # the mpiexec program, where the starter is one
-    start_args: list[Word] = []  # further flags of the starter
+    mpiexec: Program = "mpiexec"  # the mpiexec program, where the launcher is one
+    launcher_args: list[Word] = []  # further flags of the launcher
     master_suffix: HostSuffix = (
         ""  # what follows a host's short name in MASTER_ADDR: the fast network's domain
     )

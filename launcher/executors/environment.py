@@ -1,7 +1,7 @@
 """What submitit asks in a job: who this process is, which function is its own, and where things lie.
 
 submitit finds it by the entry point in pyproject.toml, and takes it where the script sets
-SUBMITIT_EXECUTOR=castoff. Who a rank is tells RankEnv, so one class serves every scheduler and starter.
+SUBMITIT_EXECUTOR=castoff. Who a rank is tells RankEnv, so one class serves every scheduler and launcher.
 
 functions/M.pkl            the function of member M and its arguments; a checkpoint takes its place
 attempts/M.N/result-*.pkl  what it returned, or its traceback, one for each rank
@@ -27,7 +27,7 @@ from launcher.errors import CastoffError, PlacementError
 from launcher.executors.stopping import Stopping, say_again
 from launcher.ranks import RankEnv
 from launcher.runs.directory import opened
-from launcher.schedulers.jobs import member_job_id
+from launcher.schedulers.job_info import member_job_id
 
 
 def pickle_of(run_path: Path, member: int) -> Path:
@@ -98,10 +98,10 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
     def hostnames(self) -> Sequence[str]:
         """The job's hosts, the first one first."""
         try:
-            told = (_attempt_folder() / "hosts").read_text(encoding="utf-8").split()
+            hosts = (_attempt_folder() / "hosts").read_text(encoding="utf-8").split()
         except FileNotFoundError:  # the local scheduler has one
-            told = []
-        return told or [socket.gethostname()]
+            hosts = []
+        return hosts or [socket.gethostname()]
 
     @property
     def raw_job_id(self) -> str:

@@ -20,7 +20,7 @@ from launcher.errors import CastoffError, InvalidInput, Problem
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
     from launcher.config.site import Site
-    from launcher.executors.jobs import FunctionJob
+    from launcher.executors.function_job import FunctionJob
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -140,7 +140,7 @@ class CastoffExecutor(core.Executor):
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
-        from launcher.executors.jobs import FunctionJob, ids
+        from launcher.executors.function_job import FunctionJob, ids
         from launcher.submission.send import Unclear
         from launcher.submission.submit import submit
 

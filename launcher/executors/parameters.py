@@ -34,7 +34,7 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
     """The job that runs these functions: what it does not say follows from them and from this process."""
     changes: dict[str, Any] = {"array": None}
     if len(functions) > 1:
-        changes["array"] = Array(len(functions), spec.array.at_most if spec.array else None)
+        changes["array"] = Array(len(functions), spec.array.max_concurrent if spec.array else None)
     if spec.name is None and site.defaults.name is None:
         changes["name"] = _common_name(functions)
     images = (spec.container.image, site.defaults.container.image)

@@ -6,7 +6,7 @@ in its handler. Here the job script is asked, and it alone starts a job again. S
 - The file CASTOFF_STOP_FILE appears. A thread of rank 0 looks for it once a second, and then sends a
   signal to its own main thread. `checkpoint` runs there, while the call is interrupted: as submitit has
   it, in the thread where the call runs and before anything of the call is undone.
-- What it returns takes the place of the function in the run directory; CASTOFF_OUTCOME_FILE says `again`.
+- What it returns takes the place of the function in the run directory; CASTOFF_OUTCOME_FILE says `resume`.
 - The file `leaving` tells the other ranks to exit, all with 0 and at the same moment: one that went first
   would fail the others in what they do together. Then the script decides.
 
@@ -48,7 +48,7 @@ def can_go_on(function: Callable[..., Any]) -> bool:
 
 def say_again(outcome: Path) -> None:
     """Say that the job wants to go on; whether and when it does, its script decides."""
-    _replace(outcome, lambda draft: draft.write_text("again\n", encoding="utf-8"))
+    _replace(outcome, lambda draft: draft.write_text("resume\n", encoding="utf-8"))
 
 
 class Stopping:
@@ -129,7 +129,7 @@ class Stopping:
                 return
 
     def _checkpoint(self) -> None:
-        """Save, say `again`, tell the others, and leave."""
+        """Save, say `resume`, tell the others, and leave."""
         log = logger.get_logger()
         log.info("asked to stop: calling checkpoint()")
         following = self._submission._checkpoint_function()

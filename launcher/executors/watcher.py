@@ -18,7 +18,7 @@ STATES = {
     "failed": "FAILED",
     "walltime": "TIMEOUT",
     "cancelled": "CANCELLED",
-    "again": "CANCELLED",  # somebody asked it to stop; it could go on
+    "resume": "CANCELLED",  # somebody asked it to stop; it could go on
     "preempted": "PREEMPTED",
     "out-of-memory": "OUT_OF_MEMORY",
     "node-failure": "NODE_FAIL",
@@ -116,7 +116,7 @@ def _info(known: Known) -> dict[str, str]:
     run, member = known
     last = member.attempts[-1] if member.attempts else None
     ended = known.over and member.state != "pending"
-    told = {
+    facts = {
         "JobID": run.job,
         "State": STATES[member.ending or "unknown"] if ended else member.state.upper(),
         "NodeList": last.host if last else None,
@@ -127,4 +127,4 @@ def _info(known: Known) -> dict[str, str]:
         "Failure": None if last is None or last.failure is None else failure_words(last.failure),
         "Run": run.directory,
     }
-    return {name: text for name, text in told.items() if text is not None}
+    return {name: text for name, text in facts.items() if text is not None}

@@ -118,12 +118,12 @@ def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = Non
         rank = int(causes[-1])
     of_rank = [one for one in tracebacks if rank is not None and one[2] == b"[rank%d]: " % rank]
     name, begin, who = (of_rank or tracebacks)[-1]
-    told = [line for line in lines[begin : name + 1] if line.startswith(who) or not line.strip()]
+    own = [line for line in lines[begin : name + 1] if line.startswith(who) or not line.strip()]
     after = [line for line in lines[name + 1 :] if line.startswith(who) or not line.strip()]
     first, last = _AFTER
     if len(after) > first + last:
         after = [*after[:first], _note(f"{len(after) - first - last}", path), *after[-last:]]
-    return told + after
+    return own + after
 
 
 def _tracebacks(lines: list[bytes], who: bytes) -> Iterator[tuple[int, int]]:

@@ -162,7 +162,7 @@ class Follower:
             return True
         if self._is_seen:
             return member.state in ("ended", "unknown")
-        return member.state == "ended" and member.ending != "again"
+        return member.state == "ended" and member.ending != "resume"
 
     def _end(self) -> End:
         now = self._status

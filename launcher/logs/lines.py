@@ -34,7 +34,7 @@ def by_attempt(block: bytes, attempt: int) -> Iterator[tuple[int, bytes]]:
 
 
 def by_rank(block: bytes) -> Iterator[tuple[int | None, bytes]]:
-    """Whole lines as castoff's starter merges them, by rank and without `[rank] `; None: no rank's."""
+    """Whole lines as castoff's launcher merges them, by rank and without `[rank] `; None: no rank's."""
     for rank, lines in groupby(block.split(b"\n")[:-1], _rank):
         yield rank, b"".join(_OF_RANK.sub(b"", line) + b"\n" for line in lines)
 

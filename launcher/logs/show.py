@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from launcher.launchers.local.streams import PLAIN, RankLines, for_terminal
+from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source
 from launcher.runs.states import failure_words
-from launcher.starters.local.streams import PLAIN, RankLines, for_terminal
-from launcher.starters.local.tracebacks import ErrorLines, SeenErrors
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""
@@ -23,7 +23,7 @@ _FAILURE = b"\x1b[1;31m"
 LINE_PATIENCE = 2.0
 """Seconds that an unfinished line may stand before it is shown as it is.
 
-More than in castoff's starter, which sees a program's writes: a file's end may be where a buffer ended.
+More than in castoff's launcher, which sees a program's writes: a file's end may be where a buffer ended.
 """
 
 

@@ -1,6 +1,6 @@
 """Which logs a run has, and each of them as lines to show, whole and once.
 
-On one machine castoff's starter merges the ranks' lines, in the order in which they come, into the
+On one machine castoff's launcher merges the ranks' lines, in the order in which they come, into the
 log of the member's script: that one is shown. Elsewhere each rank, or node, has its own, and the
 script's log repeats the first one's (`tail -f`): there the script's own lines are shown beside them.
 """
@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.launchers.commands import MERGING
+from launcher.launchers.local.streams import RankLines
 from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt, by_rank
 from launcher.logs.show import LINE_PATIENCE, Show
 from launcher.logs.tail import Tail, tail_start
 from launcher.runs.run import Run, names_in
-from launcher.starters.local.streams import RankLines
-from launcher.starters.registry import MERGING
 
 READ = 1024 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""
@@ -177,8 +177,8 @@ class ScriptLog(Log):
 
 
 def is_merged(run: Run) -> bool:
-    """Whether castoff's starter merges the ranks' lines into the script's log."""
-    return run.facts().starter in MERGING
+    """Whether castoff's launcher merges the ranks' lines into the script's log."""
+    return run.facts().launcher in MERGING
 
 
 def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) -> list[tuple[Source, Path]]:

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from launcher.config.job import JobSpec, StarterName
+from launcher.config.job import JobSpec, LauncherName
 from launcher.config.quantities import cpulist, cpus, descending
 from launcher.config.site import Node, Site
+from launcher.launchers.commands import LAUNCHERS, Layout, binds
 from launcher.runs.plan import Devices
-from launcher.starters.registry import STARTERS, Layout, binds
 
 
 def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:
@@ -138,23 +138,24 @@ def lists_of(spec: JobSpec) -> list[str]:
 
 
 def problems(
-    spec: JobSpec, site: Site, starter: StarterName, layout: Layout, whole_nodes: bool
+    spec: JobSpec, site: Site, launcher: LauncherName, layout: Layout, whole_nodes: bool
 ) -> Iterator[str]:
     """Why a job's `binding` cannot be."""
     if spec.binding is None:
         return
-    if spec.start.torchrun:
-        yield "is for ranks that the starter starts, but here torchrun starts them: drop one of the two"
-    elif not STARTERS[starter].takes_lists:
-        able = ", ".join(name for name, other in STARTERS.items() if other.takes_lists)
-        yield f"cannot be told to {starter}; {able} can be told the cores of each rank"
-    elif binds(starter, spec.start.args):
-        yield "is said twice: start.args binds ranks, too; keep one of the two"
+    if spec.launcher.torchrun:
+        yield "is for ranks that the launcher starts, but here torchrun starts them: drop one of the two"
+    elif not LAUNCHERS[launcher].takes_lists:
+        able = ", ".join(name for name, other in LAUNCHERS.items() if other.takes_lists)
+        yield f"cannot be told to {launcher}; {able} can be told the cores of each rank"
+    elif binds(launcher, spec.launcher.args):
+        yield "is said twice: launcher.args binds ranks, too; keep one of the two"
     elif not whole_nodes:
         yield "names cores of whole nodes, and this job may share its nodes: write exclusive: true"
     lists = [cpus(one) for one in lists_of(spec)]
-    if len(lists) != layout.most:
-        yield f"has {len(lists)} lists, but a node has {layout.most} ranks: write one for each, joined by :"
+    if len(lists) != layout.max_per_node:
+        ranks = layout.max_per_node
+        yield f"has {len(lists)} lists, but a node has {ranks} ranks: write one for each, joined by :"
     node = site.node
     cited = node.cited if node else ""
     named = [core for one in lists for core in one]

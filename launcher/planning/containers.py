@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from launcher.config.job import Container, Gpus, JobSpec, RuntimeName, StarterName
+from launcher.config.job import Container, Gpus, JobSpec, LauncherName, RuntimeName
 from launcher.config.site import Site
 from launcher.runs.plan import ContainerPlan
 
@@ -34,8 +34,8 @@ class Runtime(NamedTuple):
     """Whether an absolute path as an image is one of a file."""
     binds_run: bool = True
     """Whether it has to be told the folders of the run."""
-    of_starter: bool = False
-    """Whether it is a part of the starter, which then starts the ranks inside."""
+    of_launcher: bool = False
+    """Whether it is a part of the launcher, which then starts the ranks inside."""
     hides_libraries: bool = False
     """Whether a job's own LD_LIBRARY_PATH would hide the GPUs' libraries."""
 
@@ -69,7 +69,7 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
         *([], ':,"\\$`', {}),
         {"amd": ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"], "intel": ["/dev/dri:/dev/dri"]},
         image_is_file=True,
-        of_starter=True,
+        of_launcher=True,
     ),
 }
 """The runtimes by name."""
@@ -125,7 +125,7 @@ def decide(container: Container, site: Site, devices: int) -> ContainerPlan | No
     )
 
 
-def container_problems(spec: JobSpec, starter: StarterName, staged: list[str]) -> Iterator[tuple[str, str]]:
+def container_problems(spec: JobSpec, launcher: LauncherName, staged: list[str]) -> Iterator[tuple[str, str]]:
     """Why a job's container cannot be; `staged`: the places that `stage` fills."""
     container = spec.container
     if container == Container():
@@ -137,8 +137,8 @@ def container_problems(spec: JobSpec, starter: StarterName, staged: list[str]) -
         known = ", ".join(RUNTIMES)
         yield "container.runtime", f"is missing, and the site names none: use one of {known}"
         return
-    if container.runtime == "pyxis" and starter != "srun":
-        yield "container.runtime", f"is pyxis, a part of srun, but {starter} starts this job's ranks"
+    if container.runtime == "pyxis" and launcher != "srun":
+        yield "container.runtime", f"is pyxis, a part of srun, but {launcher} starts this job's ranks"
     if message := _image_problem(container.runtime, container.image, staged):
         yield "container.image", message
     for number, text in enumerate(container.binds):

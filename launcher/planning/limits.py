@@ -105,7 +105,7 @@ def _others(spec: JobSpec, site: Site) -> _Found:
         taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"
         fix = "split it, or raise array.max_count in a profile of your site"
         yield "array.count", f"is {array.count}, but {taken}; {fix}"
-    if way is not None and own.starts_again:
+    if way is not None and own.requeues_in_place:
         runs = f"{own.title}, which starts the same job again"
         yield "requeue.how", f"is {way}, but {site.name} runs {runs}: drop it"
     elif way == "chain" and spec.requeue.max and _members(spec) > 1:
@@ -151,7 +151,7 @@ def _unknown(site: Site, kind: Kind) -> _Found:
 
 def _job_limit(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _Found:
     queue, name = kind.known[kind.name], kind.name
-    further = spec.requeue.max and not scheduler_of(site.scheduler).starts_again
+    further = spec.requeue.max and not scheduler_of(site.scheduler).requeues_in_place
     jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
     allows = f"{name} allows a user {jobs} queued or running {queue.cited}"
     array = spec.array if _members(spec) > 1 else None
@@ -162,12 +162,12 @@ def _job_limit(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _
         taken = f"{asked} are taken by {', '.join(fitting)}" if fitting else f"no {kind.field} takes {asked}"
         fix = "" if fitting else ": lower it, and send the rest later"
         yield "array.count", f"is {array.count}, but {allows}; {taken}{fix}"
-    most = queue.array_at_most
-    if array and most and min(array.at_most or array.count, array.count) > most:
+    most = queue.array_max_concurrent
+    if array and most and min(array.max_concurrent or array.count, array.count) > most:
         further = False
-        held = "is not set" if array.at_most is None else f"is {array.at_most}"
+        held = "is not set" if array.max_concurrent is None else f"is {array.max_concurrent}"
         taken = f"of {array.count} members {name} takes {most} at a time {queue.cited}"
-        yield "array.at_most", f"{held}, but {taken}; write at_most: {most} or less"
+        yield "array.max_concurrent", f"{held}, but {taken}; write max_concurrent: {most} or less"
     if further and queue.max_jobs is not None:
         yield from _room_to_go_on(spec, queue.max_jobs, allows)
 
@@ -177,7 +177,7 @@ def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
     chain = spec.requeue.how == "chain"
     jobs = 1 + (spec.requeue.max or 0)
     members = _members(spec)
-    at_once = min(spec.array.at_most or members, members) if spec.array else 1
+    at_once = min(spec.array.max_concurrent or members, members) if spec.array else 1
     if most == 1:
         fix = "use another queue, or drop requeue and start it again with castoff resubmit"
         copies = "a job submits its own copy while it still runs"
@@ -188,7 +188,7 @@ def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
         yield "requeue.max", f"is {spec.requeue.max}, which makes a chain of {jobs} jobs, but {limit}; {fix}"
     elif not chain and members + at_once > most:
         why = f"each of {members} members may submit its own copy while it still runs"
-        fix = "lower array.count or array.at_most, or use another queue"
+        fix = "lower array.count or array.max_concurrent, or use another queue"
         makes = f"which makes {members + at_once} jobs"
         yield "requeue", f"cannot work, because {why}, {makes}, and {limit}; {fix}"
 

@@ -1,6 +1,6 @@
 """The lower half of a script: those parts of templates/machinery that a plan needs, one below the other.
 
-They are plain shell, and nearly all of it functions. Which they are follows from the scheduler, the starter
+They are plain shell, and nearly all of it functions. Which they are follows from the scheduler, the launcher
 and what the job makes use of; what they work on are the values that the head sets. A part named `nodes/…`
 belongs to a program that the script writes for the nodes.
 """
@@ -13,18 +13,18 @@ from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
+from launcher.launchers.commands import LAUNCHERS
 from launcher.planning.containers import RUNTIMES
 from launcher.ranks import STALE_VARIABLES
 from launcher.runs.plan import Plan
 from launcher.runs.script import MARK
 from launcher.schedulers.registry import scheduler_of
-from launcher.starters.registry import STARTERS
 
 STALE = "stale"
 """The part that is made here: what ranks of a parent may have been told."""
 
 _VALUE = re.compile(
-    r"\bcastoff_(?:read|nodes|ranks|ranks_per_node|full_nodes|starter_name|device_variable|visible|masks|"
+    r"\bcastoff_(?:read|nodes|ranks|ranks_per_node|full_nodes|launcher_name|device_variable|visible|masks|"
     r"device_step|meeting_host|meeting_names|staged_path|items|image|mounts|runtime|bind_flag|kept|given|python_folder)\b"
 )
 """What programs of the nodes read of the head's values, and of what follows from them in the job."""
@@ -37,7 +37,7 @@ class Machinery(NamedTuple):
     """What a script does beside being a job."""
 
     words: list[str]
-    """What it is for: the scheduler, the starter, and what else the job makes use of."""
+    """What it is for: the scheduler, the launcher, and what else the job makes use of."""
     parts: list[str]
     """The parts of the script itself, in order."""
     programs: dict[str, list[str]]
@@ -50,8 +50,8 @@ class Machinery(NamedTuple):
 
     def marker(self, replaced: Iterable[str]) -> str:
         """The line above it; `replaced`: the parts of the user's own that are among them."""
-        scheduler, starter, *others = self.words
-        words = ", ".join([f"{scheduler} and {starter}", *others])
+        scheduler, launcher, *others = self.words
+        words = ", ".join([f"{scheduler} and {launcher}", *others])
         own = ", ".join(sorted(self.names.intersection(replaced)))
         return (
             f"{MARK}for {words}{f'; your own: {own}' if own else ''}: nothing below is about this job ===\n"
@@ -68,18 +68,18 @@ class Machinery(NamedTuple):
 
 def machinery(plan: Plan, known: Container[str]) -> Machinery:
     """What a plan needs; `known`: the parts that there are."""
-    starter = STARTERS[plan.starter]
+    launcher = LAUNCHERS[plan.launcher]
     programs: dict[str, Mapping[str, object]] = {
-        "rank": {} if starter.here else _rank(plan),
+        "rank": {} if launcher.here else _rank(plan),
         "torchrun_rank": _torchrun_rank(plan),
-        "container": {} if _in_starter(plan) else _round(plan),
+        "container": {} if _in_launcher(plan) else _round(plan),
         "inside": _inside(plan),
         "stage": {"stage": plan.stage},
     }
     inner = {name: [f"nodes/{part}" for part in _used(parts)] for name, parts in programs.items()}
     parts = [name for name in _used(_parts(plan, known)) if name in known]
     found = Machinery([], parts, {name: parts for name, parts in inner.items() if parts})
-    return found._replace(words=[plan.scheduler, plan.starter, *_used(_words(plan, found.names))])
+    return found._replace(words=[plan.scheduler, plan.launcher, *_used(_words(plan, found.names))])
 
 
 def _used(names: Mapping[str, object]) -> list[str]:
@@ -91,7 +91,7 @@ def _words(plan: Plan, names: set[str]) -> dict[str, object]:
     """What a job makes use of, as people call it."""
     return {
         "array": plan.array_count,
-        "nodes": not STARTERS[plan.starter].here and plan.nodes > 1,
+        "nodes": not LAUNCHERS[plan.launcher].here and plan.nodes > 1,
         "uneven": len(plan.layout) > 1,
         "distribution": plan.own_distribution,
         "walltime": "timer" in names,
@@ -112,7 +112,7 @@ def _words(plan: Plan, names: set[str]) -> dict[str, object]:
 def stale() -> str:
     """The text of the part `STALE`."""
     names = textwrap.fill(" ".join(STALE_VARIABLES), 110, initial_indent="  ", subsequent_indent="  ")
-    return f"castoff_stale=( # what starters tell their ranks\n{names}\n)\n"
+    return f"castoff_stale=( # what launchers tell their ranks\n{names}\n)\n"
 
 
 def _program(name: str, inner: list[str], texts: Mapping[str, str]) -> str:
@@ -133,16 +133,16 @@ def _program(name: str, inner: list[str], texts: Mapping[str, str]) -> str:
 
 def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
     """The parts of the script itself; of those under a scheduler's name there are some for it alone."""
-    starter, own = STARTERS[plan.starter], plan.scheduler
-    here, container, how = starter.here, plan.container, plan.requeue_how
+    launcher, own = LAUNCHERS[plan.launcher], plan.scheduler
+    here, container, how = launcher.here, plan.container, plan.requeue_how
     runtime, image = (RUNTIMES[container.runtime], container.image) if container else (None, "")
-    told = f"{own}/end_time" in known
-    ends = told or plan.walltime
+    knows_end = f"{own}/end_time" in known
+    ends = knows_end or plan.walltime
     member = "waiting_member" if plan.after else "member"
     layout = "uneven" if len(plan.layout) > 1 else "even"
-    variant = f"starters/{plan.starter}_{plan.own_distribution or layout}"
+    variant = f"launchers/{plan.launcher}_{plan.own_distribution or layout}"
     several = not here and plan.nodes > 1
-    by_timer = ends and not scheduler_of(own).warns
+    by_timer = ends and not scheduler_of(own).signals_before_walltime
     again = how in ("requeue", "copy")
     walltime = ends and f"{own}/walltime" in known
     return {
@@ -156,12 +156,12 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "pause": again or by_timer or walltime,
         "requeue": again,
         f"{own}/end_time": True,
-        "end_time": plan.walltime and not told,
+        "end_time": plan.walltime and not knows_end,
         "timer": by_timer,
         f"{own}/walltime": walltime,
         "deadline" if ends else "no_deadline": True,
         "signals": True,
-        "terminate_by_usr1" if starter.ends_by_usr1 else "terminate": True,
+        "terminate_by_usr1" if launcher.ends_by_usr1 else "terminate": True,
         "inherit": here and plan.inherit != "all",
         "snapshot": plan.snapshot,
         "setup": True,
@@ -169,7 +169,7 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         STALE: True,
         "secrets": plan.env_from,
         variant: not here,
-        f"starters/{plan.starter}": not here and variant not in known,
+        f"launchers/{plan.launcher}": not here and variant not in known,
         "rendezvous": not here,
         "rendezvous_hosts" if several else "rendezvous_here": not here,
         "host_of_rank_0": several and plan.own_distribution != "arbitrary",
@@ -179,22 +179,22 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "torchrun": plan.torchrun,
         "waiting": True,
         "start_here" if here else "start": True,
-        "watch": starter.goes_on,
+        "watch": launcher.survives_rank_failure,
         "start_timeout": several,
         f"unstarted_by_{'number' if plan.own_distribution else 'host'}": several,
-        f"start_advice/{plan.starter}": several,
-        "other_mpiexec": starter.is_mpiexec,
+        f"start_advice/{plan.launcher}": several,
+        "other_mpiexec": launcher.is_mpiexec,
         "containers/container": container,
         "containers/image_file": runtime and runtime.image_is_file and image.startswith("/"),
         "containers/binds": runtime and runtime.binds_run,
         f"containers/{container and container.runtime}": container,
-        "containers/pyxis_nvidia": _in_starter(plan) and container and container.gpus == "nvidia",
-        "containers/program": container and not _in_starter(plan),
+        "containers/pyxis_nvidia": _in_launcher(plan) and container and container.gpus == "nvidia",
+        "containers/program": container and not _in_launcher(plan),
         "containers/here": container and here,
         "stage": plan.stage,
         "stage_here": plan.stage and here,
         "activate_here": here and _activates(plan) and not container,
-        "stage_nodes_of_pyxis" if _in_starter(plan) else "stage_nodes": plan.stage and not here,
+        "stage_nodes_of_pyxis" if _in_launcher(plan) else "stage_nodes": plan.stage and not here,
         "stage_each" if plan.nodes <= _FEW_NODES else "stage_summary": plan.stage,
         "ending": True,
     }
@@ -204,19 +204,19 @@ def _activates(plan: Plan) -> bool:
     return any(item.activate for item in plan.stage)
 
 
-def _in_starter(plan: Plan) -> bool:
-    """Whether the starter itself starts each rank in its container."""
-    return plan.container is not None and RUNTIMES[plan.container.runtime].of_starter
+def _in_launcher(plan: Plan) -> bool:
+    """Whether the launcher itself starts each rank in its container."""
+    return plan.container is not None and RUNTIMES[plan.container.runtime].of_launcher
 
 
 def _rank(plan: Plan) -> dict[str, object]:
     """rank.sh: who each rank is; it runs once for each."""
-    starter, devices = STARTERS[plan.starter], plan.devices
+    launcher, devices = LAUNCHERS[plan.launcher], plan.devices
     torchrun, own_log = plan.torchrun, plan.per_rank_logs
     return {
         "refuse": True,
-        f"starters/{starter.tells}": True,
-        "one_a_node" if torchrun else "blocks": not starter.tells_node,
+        f"launchers/{launcher.tells}": True,
+        "one_a_node" if torchrun else "blocks": not launcher.tells_node,
         "layout_of_srun" if plan.own_distribution else "layout": True,
         "rendezvous": plan.nodes > 1,
         "visible": devices.visible,
@@ -224,13 +224,13 @@ def _rank(plan: Plan) -> dict[str, object]:
         "torchrun" if torchrun else "ranks": True,
         "masks": devices.per_rank and not torchrun,
         "device": devices.step is not None and not torchrun,
-        "containers/in_pyxis" if _in_starter(plan) else "containers/enter_container": plan.container,
+        "containers/in_pyxis" if _in_launcher(plan) else "containers/enter_container": plan.container,
         "node_log": torchrun,
         "rank_log": own_log,
-        "buffered_log_of_pyxis" if _in_starter(plan) else "buffered_log": not torchrun and not own_log,
+        "buffered_log_of_pyxis" if _in_launcher(plan) else "buffered_log": not torchrun and not own_log,
         "started": plan.nodes > 1,
         "rank": True,
-        "usr1_ends" if starter.ends_by_usr1 else "usr1": True,
+        "usr1_ends" if launcher.ends_by_usr1 else "usr1": True,
         "program": True,
         "torchrun_end" if torchrun else "rank_end": True,
         "unstage": plan.stage,
@@ -240,7 +240,7 @@ def _rank(plan: Plan) -> dict[str, object]:
 
 def _torchrun_rank(plan: Plan) -> dict[str, object]:
     """torchrun_rank.sh: round each rank that torchrun starts."""
-    log = "log_of_first_rank" if STARTERS[plan.starter].here else "log_of_node"
+    log = "log_of_first_rank" if LAUNCHERS[plan.launcher].here else "log_of_node"
     return dict.fromkeys((log, "torchrun_rank", "program", "torchrun_rank_end", "exit"), plan.torchrun)
 
 

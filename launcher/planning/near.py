@@ -10,34 +10,36 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from launcher.config.job import JobSpec, StarterName
+from launcher.config.job import JobSpec, LauncherName
 from launcher.config.quantities import cpulist, cpus
 from launcher.config.site import Node
+from launcher.launchers.commands import LAUNCHERS, binds
 from launcher.planning import binding
 from launcher.runs.plan import Devices
-from launcher.starters.registry import STARTERS, binds
 
 
-class ByHand(NamedTuple):
+class ExplicitBinding(NamedTuple):
     """What binds the ranks of a node in the place of castoff."""
 
     field: str
     """Where it is said."""
     words: list[str]
-    """The starter's flags; for the job's `binding`, its lists."""
+    """The launcher's flags; for the job's `binding`, its lists."""
 
 
-def by_hand(spec: JobSpec, starter: StarterName, site_args: list[str]) -> ByHand | None:
+def explicit_binding(spec: JobSpec, launcher: LauncherName, site_args: list[str]) -> ExplicitBinding | None:
     """The job's own binding, else its flags, else the site's."""
     if spec.binding is not None:
-        return ByHand("binding", binding.lists_of(spec))
-    for field, words in (("start.args", spec.start.args), ("start_args", site_args)):
-        if binds(starter, words):
-            return ByHand(field, words)
+        return ExplicitBinding("binding", binding.lists_of(spec))
+    for field, words in (("launcher.args", spec.launcher.args), ("launcher_args", site_args)):
+        if binds(launcher, words):
+            return ExplicitBinding(field, words)
     return None
 
 
-def problems(node: Node, devices: Devices, ranks: int, starter: StarterName, said: ByHand) -> Iterator[str]:
+def problems(
+    node: Node, devices: Devices, ranks: int, launcher: LauncherName, said: ExplicitBinding
+) -> Iterator[str]:
     """Why such a binding cannot be, read after the field's name.
 
     A rank that has one core beside a device of its own has it near enough: castoff itself gives the only
@@ -49,8 +51,8 @@ def problems(node: Node, devices: Devices, ranks: int, starter: StarterName, sai
         text = ":".join(said.words)
         bound: list[set[int]] | None = [set(cpus(one)) for one in said.words]
     else:
-        text = _value(starter, said.words)
-        bound = _bound(starter, text, said.words, ranks)
+        text = _value(launcher, said.words)
+        bound = _bound(launcher, text, said.words, ranks)
     if bound is None:
         unknown = f"binds ranks by {text}, which does not tell castoff their cores"
         yield f"{unknown}; but it gives {_given(node, devices, 0)}: {_fix(node, ranks)}"
@@ -102,9 +104,9 @@ def _cores_of(node: Node, numbers: set[int]) -> set[int]:
     return {number if number in there else number % len(there) for number in numbers}
 
 
-def _value(starter: StarterName, words: list[str]) -> str:
+def _value(launcher: LauncherName, words: list[str]) -> str:
     """What the flag that binds says, without the words about how much it prints."""
-    found = _of_flag(STARTERS[starter].bind_flags, words) or ""
+    found = _of_flag(LAUNCHERS[launcher].bind_flags, words) or ""
     return ",".join(part for part in found.split(",") if part not in ("verbose", "quiet", "v", "q"))
 
 
@@ -118,25 +120,25 @@ def _of_flag(names: tuple[str, ...], words: list[str]) -> str | None:
     return found
 
 
-def _bound(starter: StarterName, value: str, words: list[str], ranks: int) -> list[set[int]] | None:
-    """The cores of each local rank, none where the starter's own choice stays; None where nobody can tell."""
+def _bound(launcher: LauncherName, value: str, words: list[str], ranks: int) -> list[set[int]] | None:
+    """The cores of each local rank: none where the launcher's own choice stays; None: not known."""
     kind, _, listed = value.partition(":")
     free: list[set[int]] = [set()] * ranks
     try:
         if kind in ("none", "no", ""):
             return free
-        if (starter, kind) == ("pals", "list"):
+        if (launcher, kind) == ("pals", "list"):
             return [set(cpus(one)) for one in listed.split(":")]
-        if (starter, kind) == ("pals", "depth"):
+        if (launcher, kind) == ("pals", "depth"):
             return _blocks(ranks, int(_of_flag(("-d", "--depth"), words) or 1))
-        if starter == "srun" and kind in ("cores", "threads", "sockets"):
+        if launcher == "srun" and kind in ("cores", "threads", "sockets"):
             return free  # in the order that srun gives them out, as without a flag
-        if starter == "srun" and kind in ("map_cpu", "mask_cpu"):
+        if launcher == "srun" and kind in ("map_cpu", "mask_cpu"):
             numbers = [int(one, 0 if kind == "map_cpu" else 16) for one in listed.split(",")]
             return [{one} if kind == "map_cpu" else _in_mask(one) for one in numbers]
-        if starter == "hydra" and kind == "user":
+        if launcher == "hydra" and kind == "user":
             return [{int(core) for core in one.split("+")} for one in listed.split(",")]
-        if starter == "hydra" and kind == "core":
+        if launcher == "hydra" and kind == "core":
             return _blocks(ranks, int(listed or 1))
     except ValueError:
         return None

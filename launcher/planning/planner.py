@@ -17,9 +17,9 @@ from launcher.config.job import (
     Container,
     Directives,
     JobSpec,
+    LauncherName,
     OwnDistribution,
     Snapshot,
-    StarterName,
     check,
     program_name,
 )
@@ -28,13 +28,13 @@ from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem, shown
-from launcher.planning import binding, containers, limits, near, staging
+from launcher.launchers.commands import LAUNCHERS, Layout, Request, shows_devices, start
+from launcher.planning import binding, containers, limits, near, stage_in
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import of_scheduler, own_dependency
 from launcher.schedulers.registry import queued, scheduler_of
-from launcher.starters.registry import STARTERS, Layout, Request, shows_devices, start
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -73,7 +73,7 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
     named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
-    stage = [staging.decided(item) for item in chosen.stage]
+    stage = [stage_in.decided(item) for item in chosen.stage]
     excluded = {"ranks": "ranks_per_node", "ranks_per_node": "ranks"}
     changed: dict[str, Any] = {
         other: None for name, other in excluded.items() if getattr(spec, name) is not None
@@ -121,17 +121,17 @@ class _Planner:
         self.notes: list[str] = []
         self._numbered: Devices | None = None  # those that castoff itself gives the ranks, by their numbers
         self.layout = self._layout()
-        self.starter = self._starter()
-        self.site_args = site.start_args if self.queued and self.starter == site.starter else []
+        self.launcher = self._launcher()
+        self.site_args = site.launcher_args if self.queued and self.launcher == site.launcher else []
         chosen = self._chosen_by_flags()
         self.binds_devices = site.binds_devices if chosen is None else chosen
         self.per_rank = int(self.of_node > 0) if spec.devices_per_rank is None else spec.devices_per_rank
-        self.node_devices = self.layout.most * self.per_rank
+        self.node_devices = self.layout.max_per_node * self.per_rank
         if self.of_node and self.node_devices:
             self.node_devices = self.of_node if self.whole_nodes else min(self.node_devices, self.of_node)
 
     def plan(self, *, function: bool) -> Plan:
-        spec, site, layout, starter = self.spec, self.site, self.layout, self.starter
+        spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         devices = self._devices()
         cores, cpu_lists = self._cores()
         processes = self._processes(cores, cpu_lists)._replace(
@@ -146,8 +146,8 @@ class _Planner:
         if self.problems:
             raise InvalidInput(self.problems)
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
-        stage_start = [*STARTERS[starter].argv(one_a_node), *self.site_args]
-        again = "requeue" if self.scheduler.starts_again else spec.requeue.how or "copy"
+        stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
+        again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         if site.array and spec.array and spec.array.count > site.array.max_count:
             self.notes.append(
                 f"array of {spec.array.count}: castoff submit sends it in parts; sbatch alone takes "
@@ -165,10 +165,10 @@ class _Planner:
             ranks=layout.processes,
             layout=layout.groups,
             own_distribution=processes.own_distribution,
-            starter=starter,
-            start=start(starter, processes, self.site_args, spec.start.args if self.queued else []),
+            launcher=launcher,
+            start=start(launcher, processes, self.site_args, spec.launcher.args if self.queued else []),
             start_timeout=self._start_timeout(),
-            torchrun=spec.start.torchrun,
+            torchrun=spec.launcher.torchrun,
             cores_per_rank=cores,
             cpu_lists=cpu_lists,
             devices_per_rank=self.per_rank,
@@ -187,11 +187,11 @@ class _Planner:
             python=spec.python,
             master_suffix=site.master_suffix,
             array_count=spec.array.count if spec.array else None,
-            array_at_most=spec.array.at_most if spec.array else None,
+            array_max_concurrent=spec.array.max_concurrent if spec.array else None,
             after={str(condition): names for condition, names in spec.after.items()},
             requeue_max=spec.requeue.max or 0,
             requeue_how=again if spec.requeue.max else None,
-            per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
+            per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.launcher.torchrun,
             container=self._container(),
             stage=spec.stage,
             stage_start=stage_start if self.queued and spec.stage else [],
@@ -202,21 +202,23 @@ class _Planner:
 
     def _check(self, asked: Request) -> None:
         """All that can be said of the job's fields one by one."""
-        spec, site, layout, starter = self.spec, self.site, self.layout, self.starter
+        spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         if (fixed := fixed_ranks(spec.options, site)) and layout.groups != [(fixed[1], layout.nodes)]:
             made = f"the option {fixed[0]} is made for {fixed[1]} ranks on each node"
             self._report_ranks(f"{made}: drop one")
-        by_hand = binding.problems(spec, site, starter, layout, self.whole_nodes) if self.queued else ()
+        explicit_binding = (
+            binding.problems(spec, site, launcher, layout, self.whole_nodes) if self.queued else ()
+        )
         for field, message in (
-            *containers.container_problems(spec, starter, [str(item.to) for item in spec.stage]),
-            *staging.stage_problems(spec.stage),
+            *containers.container_problems(spec, launcher, [str(item.to) for item in spec.stage]),
+            *stage_in.stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
             *directives.section_problems(self.given),
             *((dotted(path), message) for path, message in check(spec)),
             *limits.site_problems(spec, site, self.name, self.walltime, self.grace),
             *directives.directive_problems(spec.directives, spec, site, asked),
             *self.scheduler.contradictions(spec, site, asked),
-            *(("binding", message) for message in by_hand),
+            *(("binding", message) for message in explicit_binding),
         ):
             self._report(field, message)
         for field, message in directives.directive_problems(site.directives, spec, site, asked, of_site=True):
@@ -228,14 +230,14 @@ class _Planner:
         spec, site, node = self.spec, self.site, self.site.node
         masks = devices.per_rank or ([devices.visible] if devices.visible else [])
         if node and masks and node.device_variable in spec.env:
-            told = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
+            problem = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
             fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
-            self._report(f"env.{node.device_variable}", f"{told} ({' '.join(masks)}): {fix}")
-        said = near.by_hand(spec, self.starter, self.site_args)
-        if said is None or node is None or spec.start.torchrun or devices != self._numbered:
+            self._report(f"env.{node.device_variable}", f"{problem} ({' '.join(masks)}): {fix}")
+        said = near.explicit_binding(spec, self.launcher, self.site_args)
+        if said is None or node is None or spec.launcher.torchrun or devices != self._numbered:
             return
-        for message in near.problems(node, devices, self.layout.most, self.starter, said):
-            if said.field == "start_args":
+        for message in near.problems(node, devices, self.layout.max_per_node, self.launcher, said):
+            if said.field == "launcher_args":
                 self.problems.append(Problem(f"site {site.name}", said.field, message))
             else:
                 self._report(said.field, message)
@@ -257,7 +259,7 @@ class _Planner:
     def _report_ranks(self, message: str) -> None:
         """What is wrong with how many there are, said of the field that says so."""
         in_all = self.spec.ranks is not None
-        count = self.layout.processes if in_all else self.layout.most
+        count = self.layout.processes if in_all else self.layout.max_per_node
         self._report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
 
     def _layout(self) -> Layout:
@@ -288,53 +290,54 @@ class _Planner:
             self.notes.append("1 rank per node: set ranks_per_node or ranks for more")
         return Layout([(each, nodes)])
 
-    def _starter(self) -> StarterName:
-        spec, layout, allowed = self.spec, self.layout, self.scheduler.starters
-        starter = spec.start.starter or self.site.starter
+    def _launcher(self) -> LauncherName:
+        spec, layout, allowed = self.spec, self.layout, self.scheduler.launchers
+        launcher = spec.launcher.name or self.site.launcher
         if not self.queued:
-            (starter,) = allowed
+            (launcher,) = allowed
             for field, given in (
-                ("start.starter", spec.start.starter not in (None, starter)),
+                ("launcher.name", spec.launcher.name not in (None, launcher)),
                 ("options", spec.options),
-                ("start.args", spec.start.args),
+                ("launcher.args", spec.launcher.args),
                 ("directives", of_scheduler(spec.directives, self.scheduler.name)),
                 ("binding", spec.binding),
             ):
                 if given:
                     self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
-        elif starter not in allowed:
+        elif launcher not in allowed:
             kind = self.scheduler.title
-            message = f"is {starter}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
-            if spec.start.starter:
-                self._report("start.starter", message)
+            message = f"is {launcher}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
+            if spec.launcher.name:
+                self._report("launcher.name", message)
             else:
-                self.problems.append(Problem(f"site {self.site.name}", "starter", message))
-        most = STARTERS[starter].most_words
+                self.problems.append(Problem(f"site {self.site.name}", "launcher", message))
+        most = LAUNCHERS[launcher].most_words
         if most is not None and len(spec.command) > most:
-            message = f"has {len(spec.command)} words, but {starter} takes {most} at the most"
+            message = f"has {len(spec.command)} words, but {launcher} takes {most} at the most"
             self._report("command", f"{message}: write them to a file that the program reads")
-        if starter == "pals" and not layout.filled and not spec.start.torchrun:
+        if launcher == "pals" and not layout.block_filled and not spec.launcher.torchrun:
             low = layout.processes - layout.processes % layout.nodes
             message = (
                 f"is {layout.processes} on {layout.nodes} nodes, and PALS fills node after node with "
-                f"{layout.most}, which leaves the last with too few; use {low} or {low + layout.nodes}"
+                f"{layout.max_per_node}, which leaves the last with too few; use {low} or "
+                f"{low + layout.nodes}"
             )
             self._report("ranks", message)
-        return starter
+        return launcher
 
     def _devices(self) -> Devices:
         site, node, layout, per_rank = self.site, self.site.node, self.layout, self.per_rank
-        torchrun = self.spec.start.torchrun  # the shim runs once a node, so no rank is given its own
+        torchrun = self.spec.launcher.torchrun  # the shim runs once a node, so no rank is given its own
         # Of those that the scheduler chooses, each rank sees its own alone, or all of its node's.
         chosen = Devices(step=(0 if self.binds_devices else per_rank) if per_rank else None)
         if node is None or not self.of_node:
             return Devices() if torchrun else chosen
         try:
-            devices = binding.devices(node, layout.most, per_rank)
+            devices = binding.devices(node, layout.max_per_node, per_rank)
         except ValueError as error:
             self._does_not_fit("devices_per_rank", error)
             return Devices()
-        if (shared := self.shared) and layout.most * per_rank > (most := shared.max_devices):
+        if (shared := self.shared) and layout.max_per_node * per_rank > (most := shared.max_devices):
             given = f"{shared.name} gives a job {most} of a node's devices {shared.known[shared.name].cited}"
             fits = f"use up to {most // max(per_rank, 1)} ranks a node"
             self._report_ranks(f"{given}; {fits}, or another {shared.field}")
@@ -349,7 +352,7 @@ class _Planner:
             self._numbered = devices if per_rank else None
             return devices
         if self.binds_devices and per_rank:
-            shows = f"{self.scheduler.starters[0]} shows each rank its own devices alone"
+            shows = f"{self.scheduler.launchers[0]} shows each rank its own devices alone"
             self.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
         return chosen
 
@@ -364,8 +367,8 @@ class _Planner:
 
     def _cores(self) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""
-        if by_hand := binding.lists_of(self.spec):
-            return min(len(cpus(one)) for one in by_hand), by_hand
+        if explicit_binding := binding.lists_of(self.spec):
+            return min(len(cpus(one)) for one in explicit_binding), explicit_binding
         asked, node = self.spec.cores_per_rank, self.site.node
         if node is None or not node.sockets:
             return asked, []
@@ -373,37 +376,39 @@ class _Planner:
             usable = sum(len(socket) for socket in node.usable_cores())
             asked = max(usable * self.per_rank // max(self.of_node, 1), 1)
         try:
-            lists = binding.cores(node, self.layout.most, asked)
+            lists = binding.cores(node, self.layout.max_per_node, asked)
         except ValueError as error:
             self._does_not_fit("cores_per_rank", error)
             return asked, []
         cores = len(lists[0])
-        if self.scheduler.counts_cpus and node.cpus_per_core > 1 and not self.spec.start.torchrun:
+        if self.scheduler.counts_cpus and node.cpus_per_core > 1 and not self.spec.launcher.torchrun:
             counted = f"--cpus-per-task={self.site.cpus_of(cores)}"
             self.notes.append(f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each")
         # Which cores a job gets of a node that it shares is not known before.
         return cores, [] if self.shared else [cpulist(numbers) for numbers in lists]
 
     def _processes(self, cores: int | None, cpu_lists: list[str]) -> Request:
-        """What the starter starts: the ranks, or one torchrun a node that owns all of it."""
+        """What the launcher starts: the ranks, or one torchrun a node that owns all of it."""
         spec, site, layout = self.spec, self.site, self.layout
-        if not spec.start.torchrun:
-            own = self._own_distribution() if self.starter == "srun" else None
-            by_hand = spec.binding is not None
-            return Request(layout, cores, cpu_lists, self.per_rank, self.node_devices, site, own, by_hand)
+        if not spec.launcher.torchrun:
+            own = self._own_distribution() if self.launcher == "srun" else None
+            explicit_binding = spec.binding is not None
+            return Request(
+                layout, cores, cpu_lists, self.per_rank, self.node_devices, site, own, explicit_binding
+            )
         whole = [cpulist(numbers) for numbers in binding.cores(site.node, 1, None)] if site.node else []
-        cores, devices = cores and cores * layout.most, self.per_rank * layout.most
+        cores, devices = cores and cores * layout.max_per_node, self.per_rank * layout.max_per_node
         return Request(Layout([(1, layout.nodes)]), cores, whole, devices, self.node_devices, site)
 
     def _start_timeout(self) -> int | None:
-        """None by default where the starter itself makes each node's container, maybe of a large image."""
-        if self.spec.start.timeout:
-            return seconds(self.spec.start.timeout)
+        """None by default where the launcher itself makes each node's container, maybe of a large image."""
+        if self.spec.launcher.timeout:
+            return seconds(self.spec.launcher.timeout)
         container = self.spec.container
         return None if container.image and container.runtime == "pyxis" else START_TIMEOUT
 
     def _own_distribution(self) -> OwnDistribution | None:
-        flags = [*self.site_args, *self.spec.start.args]
+        flags = [*self.site_args, *self.spec.launcher.args]
         named = self._named()
         asked = [
             f"{flag} {after}"
@@ -417,11 +422,11 @@ class _Planner:
 
     def _chosen_by_flags(self) -> bool | None:
         """Whether flags of srun's show each rank its own devices alone; None where none says of it."""
-        if self.starter != "srun":
+        if self.launcher != "srun":
             return None
         own = self._named().get("gpu-bind")
         of_directives = [f"--gpu-bind={own}"] if isinstance(own, str) else []
-        return shows_devices([*of_directives, *self.site_args, *self.spec.start.args])
+        return shows_devices([*of_directives, *self.site_args, *self.spec.launcher.args])
 
     def _named(self) -> Directives:
         """The directives of site and job, by their names."""

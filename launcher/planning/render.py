@@ -22,17 +22,17 @@ from launcher.config.document import Document
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
+from launcher.launchers.commands import LAUNCHERS
 from launcher.planning.machinery import STALE, Machinery, machinery, stale
 from launcher.quoting import comment, interpreter, shell_word, yaml_word
 from launcher.runs.plan import Plan
 from launcher.schedulers.registry import scheduler_of, with_directives
-from launcher.starters.registry import STARTERS
 from launcher.trust.decision import check
 
 _WIDTH = 96
 
 _FILLED_IN = re.compile(r"(?<=\{)(?=\{)")
-"""Where a word is cut so that no starter takes {{…}} in it for something to fill in."""
+"""Where a word is cut so that no launcher takes {{…}} in it for something to fill in."""
 
 # What an expression or a file of a user's template may raise, beside Jinja's own errors.
 _TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSError, RecursionError)
@@ -180,7 +180,7 @@ def _reason(error: Exception) -> str:
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     """What templates are given; docs/templates.md explains each."""
-    told = {
+    facts = {
         "plan": plan,
         "parts": below.names,
         "program": _program(plan),
@@ -188,21 +188,21 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
         "full_nodes": plan.layout[0][1],
     }
     if (container := plan.container) is None:
-        return {**told, "image": None, "kept": []}
+        return {**facts, "image": None, "kept": []}
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
     # Variables of the job, whatever an image says, beside those that tell ranks who they are.
     names = [plan.device_variable, "OMP_NUM_THREADS", *plan.env, *plan.env_from]
     kept = [name for name in dict.fromkeys(names) if name and name not in container.env]
-    return {**told, "image": folder + shell_word(container.image), "kept": kept}
+    return {**facts, "image": folder + shell_word(container.image), "kept": kept}
 
 
 def _program(plan: Plan) -> str:
-    """The program as shell words, with what the starter must start in front of it."""
+    """The program as shell words, with what the launcher must start in front of it."""
     words = _one_program(plan)
     if plan.torchrun:  # which would take $$ for $ and put the local rank in place of ${local_rank}
         words = [word.replace("$", "$$") for word in words]
     program = _submitit_program(plan) if plan.function else _words(words)
-    if plan.torchrun and STARTERS[plan.starter].here:  # elsewhere each node's shim starts torchrun
+    if plan.torchrun and LAUNCHERS[plan.launcher].here:  # elsewhere each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]
         agent += [f"--nproc-per-node={plan.ranks}", "--no-python"]
         shim = '/bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh"'
@@ -211,13 +211,13 @@ def _program(plan: Plan) -> str:
 
 
 def _one_program(plan: Plan) -> list[str]:
-    """The command, in words that its starter hands on as they are.
+    """The command, in words that its launcher hands on as they are.
 
     srun and every mpiexec would take a lone : for the start of another program.
     """
-    starter = STARTERS[plan.starter]
-    pieces = [_FILLED_IN.split(word) if starter.fills_in else [word] for word in plan.command]
-    if starter.here or not (":" in plan.command or any(len(some) > 1 for some in pieces)):
+    launcher = LAUNCHERS[plan.launcher]
+    pieces = [_FILLED_IN.split(word) if launcher.fills_in else [word] for word in plan.command]
+    if launcher.here or not (":" in plan.command or any(len(some) > 1 for some in pieces)):
         return plan.command
     places = itertools.count(1)  # each word its own: together they might be longer than one may be
     words = [

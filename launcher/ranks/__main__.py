@@ -8,6 +8,6 @@ from launcher.ranks.explanation import explain, explain_json
 words = sys.argv[1:]
 if words not in ([], ["--json"]):
     sys.exit("usage: python -m launcher.ranks [--json]")
-told = explain_json()
-print(json.dumps(told, indent=2) if words else explain())
-sys.exit(told["error"] is not None)
+report = explain_json()
+print(json.dumps(report, indent=2) if words else explain())
+sys.exit(report["error"] is not None)

@@ -1,6 +1,6 @@
 """Which of the variables around a process are believed when they name different ranks.
 
-castoff's mark comes first where it fits the innermost starter, then that starter, then a bare RANK triple;
+castoff's mark comes first where it fits the innermost launcher, then that launcher, then a bare RANK triple;
 but each of them can be left over from a task further out, and a wrong choice makes every rank "rank 0 of 1"
 without a word. So each is checked against the others, and a contradiction is an error that names the fix.
 """
@@ -21,9 +21,9 @@ from launcher.ranks.families import (
 from launcher.ranks.rendezvous import TRIPLE, alone, complete, in_slurm_job
 
 MARKERS = ("srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local")
-"""What CASTOFF_STARTER may say."""
+"""What CASTOFF_LAUNCHER may say."""
 
-MARKS = ("CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE")
+MARKS = ("CASTOFF_LAUNCHER", "CASTOFF_RANK", "CASTOFF_DEVICE")
 """What castoff's start block exports beside torch's variables."""
 
 UNSET_TRIPLE = "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK"
@@ -35,13 +35,13 @@ def decide(around: Around) -> Placement:
     What castoff exported for a task around this one is taken out of `around`.
     """
     family = innermost(around)
-    if "CASTOFF_STARTER" not in around:
+    if "CASTOFF_LAUNCHER" not in around:
         placement = _without_castoff(around, family)
-    elif told := _of_this_task(around, family):
-        _check_neighbours(around, family or told, by_mark=family is None)
-        placement = told
+    elif reported := _of_this_task(around, family):
+        _check_neighbours(around, family or reported, by_mark=family is None)
+        placement = reported
     else:
-        of_torchrun = family is not None and family.starter == "torchrun"  # which sets the others anew
+        of_torchrun = family is not None and family.launcher == "torchrun"  # which sets the others anew
         others = () if of_torchrun else (*(field.upper() for field in PLACE), "MASTER_ADDR", "MASTER_PORT")
         for name in (*MARKS, *others):
             around.pop(name, None)
@@ -51,27 +51,27 @@ def decide(around: Around) -> Placement:
 
 
 def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
-    """Read what castoff's start block exported; None when a starter further in has placed this process."""
-    marker = around["CASTOFF_STARTER"]
+    """Read what castoff's start block exported; None when a launcher further in has placed this process."""
+    marker = around["CASTOFF_LAUNCHER"]
     if marker not in MARKERS:
         raise PlacementError(
-            f"CASTOFF_STARTER={marker!r} is none of {', '.join(MARKERS)}. castoff's start block"
-            " sets it for its own ranks only; elsewhere: unset CASTOFF_STARTER"
+            f"CASTOFF_LAUNCHER={marker!r} is none of {', '.join(MARKERS)}. castoff's start block"
+            " sets it for its own ranks only; elsewhere: unset CASTOFF_LAUNCHER"
         )
-    if family is not None and family.starter == "torchrun":
+    if family is not None and family.launcher == "torchrun":
         return None
-    told = _read_place(around, marker)
-    told.sources["starter"] = "CASTOFF_STARTER"
+    reported = _read_place(around, marker)
+    reported.sources["launcher"] = "CASTOFF_LAUNCHER"
     lost = [name for name in ("CASTOFF_RANK", *map(str.upper, PLACE[:4])) if name not in around]
     if lost and family is None:
         raise PlacementError(
-            f"CASTOFF_STARTER={marker} says castoff started this rank, but {' and '.join(lost)}, which it"
+            f"CASTOFF_LAUNCHER={marker} says castoff started this rank, but {' and '.join(lost)}, which it"
             " exports too, not: something in between removed it. Keep all that castoff exports, or, if this"
-            " process is no rank of that job: unset CASTOFF_STARTER"
+            " process is no rank of that job: unset CASTOFF_LAUNCHER"
         )
     if lost:
         return None
-    if around["CASTOFF_RANK"] != f"{told.rank}/{told.world_size}":
+    if around["CASTOFF_RANK"] != f"{reported.rank}/{reported.world_size}":
         raise PlacementError(
             f"{around.shown(TRIPLE)} was set again inside rank {around['CASTOFF_RANK']} of castoff, which"
             f" CASTOFF_RANK names. If the program spawns ranks of its own, in them: unset {' '.join(MARKS)};"
@@ -79,16 +79,20 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
         )
     if family is None:
         # A task of srun has its step's variables; a batch script has not.
-        return None if marker == "srun" and in_slurm_job(around) else told
-    if told.node_rank is None:
-        told.node_rank = family.node_rank
-    same = _kin(told) == _kin(family) and _same_rank(told, family) and told.local_rank == family.local_rank
-    return told if same and family.local_world_size in (None, told.local_world_size) else None
+        return None if marker == "srun" and in_slurm_job(around) else reported
+    if reported.node_rank is None:
+        reported.node_rank = family.node_rank
+    same = (
+        _kin(reported) == _kin(family)
+        and _same_rank(reported, family)
+        and reported.local_rank == family.local_rank
+    )
+    return reported if same and family.local_world_size in (None, reported.local_world_size) else None
 
 
 def _kin(placement: Placement) -> str:
     # Intel MPI's mpiexec is a Hydra; which one a site's mpiexec is shows only in its ranks.
-    return placement.starter.replace("intelmpi", "hydra")
+    return placement.launcher.replace("intelmpi", "hydra")
 
 
 def _without_castoff(around: Around, family: Placement | None) -> Placement:
@@ -97,7 +101,7 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
     whole = len(present) == len(TRIPLE)
     if family is not None:
         _check_neighbours(around, family)
-        again = whole and family.starter != "torchrun"
+        again = whole and family.launcher != "torchrun"
         return _inside(around, family) if again else complete(family, around)
     if whole:
         placement = complete(_read_place(around, "environment"), around)
@@ -113,7 +117,7 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
     lost = [name for name in MPI_RANKS + MPI_SIZES if name in around]
     if lost:
         raise PlacementError(
-            f"{around.shown(lost)} was set by a starter that"
+            f"{around.shown(lost)} was set by a launcher that"
             " castoff does not know, or is left over: its companions (size, local rank) are"
             " missing, so the rank cannot be told. Export RANK, WORLD_SIZE, LOCAL_RANK and"
             f" LOCAL_WORLD_SIZE in a wrapper around the program, or: unset {' '.join(lost)}"
@@ -121,9 +125,9 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
     return alone(around)
 
 
-def _read_place(around: Around, starter: str) -> Placement:
+def _read_place(around: Around, launcher: str) -> Placement:
     """Read RANK and its companions, as far as they are set."""
-    placement = Placement(starter)
+    placement = Placement(launcher)
     for field in PLACE:
         if field.upper() in around:
             placement.take(field, around.number(field.upper()), field.upper())
@@ -131,7 +135,7 @@ def _read_place(around: Around, starter: str) -> Placement:
 
 
 def _inside(around: Around, family: Placement) -> Placement:
-    """Place by a RANK triple inside a starter's task: that very rank, or one that the task has spawned."""
+    """Place by a RANK triple inside a launcher's task: that very rank, or one that the task has spawned."""
     placement = _read_place(around, "environment")
     if _same_rank(placement, family):
         if family.world_size is None:
@@ -142,34 +146,34 @@ def _inside(around: Around, family: Placement) -> Placement:
     fits = tasks == 1 or (each > 0 and divmod(placement.rank, each) == (family.rank, placement.local_rank))
     if each < 2 or ranks != each * tasks or not fits:
         raise PlacementError(
-            f"{around.shown(TRIPLE)} contradicts {family.starter}, which says"
+            f"{around.shown(TRIPLE)} contradicts {family.launcher}, which says"
             f" {_shown_family(family)}: all tasks would take the same place. The variables are"
             f" left over or set by hand; before the ranks are started: {UNSET_TRIPLE}"
         )
     if placement.local_world_size is None:
-        placement.take("local_world_size", each, f"ranks inside each task of {family.starter}")
+        placement.take("local_world_size", each, f"ranks inside each task of {family.launcher}")
     return complete(placement, around)
 
 
 def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = False) -> None:
-    """Refuse a placement that a variable of another starter contradicts: one of the two is left over.
+    """Refuse a placement that a variable of another launcher contradicts: one of the two is left over.
 
     A job that was submitted from inside a rank of an mpiexec inherits that rank's variables, and
-    all of its tasks would take its place. `by_mark`: castoff's mark alone places it, and no starter's family.
+    all of its tasks would take its place. `by_mark`: castoff's mark alone places it, no launcher's family.
     """
-    if placement.starter in ("hydra", "intelmpi", "openmpi") and slurm_in_step(around):
+    if placement.launcher in ("hydra", "intelmpi", "openmpi") and slurm_in_step(around):
         proxies = around.number("SLURM_STEP_NUM_TASKS") or 0
         if one_task_a_node(around) and proxies <= (placement.world_size or 0):
             return
         raise PlacementError(
-            f"{placement.starter} says {_shown_family(placement)}, but this is also a task of a Slurm"
+            f"{placement.launcher} says {_shown_family(placement)}, but this is also a task of a Slurm"
             f" step (SLURM_STEP_NUM_TASKS={proxies}, SLURM_STEP_TASKS_PER_NODE="
             f"{around.get('SLURM_STEP_TASKS_PER_NODE')}) by which no mpiexec starts such ranks."
             " If srun started this process, the others are left over; before srun: unset"
             f" {' '.join(placement.sources[field] for field in PLACE[:3])}."
             " If an mpiexec inside the task did, before mpiexec: unset SLURM_STEP_NUM_TASKS"
         )
-    if not by_mark and placement.starter not in ("srun", "pals", "local", "environment"):
+    if not by_mark and placement.launcher not in ("srun", "pals", "local", "environment"):
         return  # under Hydra, say, the PMIX_RANK of the srun that started its proxy
     for names, expected in ((MPI_RANKS, placement.rank), (MPI_SIZES, placement.world_size)):
         for name in names:
@@ -177,7 +181,7 @@ def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = F
                 raise PlacementError(
                     f"{_shown_family(placement)} contradicts {name}={around[name]}: one of them"
                     f" is left over. If {name} is, before the ranks are started: unset {name}; if"
-                    f" the others are: {UNSET_TRIPLE} CASTOFF_STARTER"
+                    f" the others are: {UNSET_TRIPLE} CASTOFF_LAUNCHER"
                 )
 
 
@@ -209,5 +213,5 @@ def _check(placement: Placement) -> None:
 
 
 def _shown_family(family: Placement) -> str:
-    told = (field for field in PLACE[:3] if field in family.sources)
-    return ", ".join(f"{family.sources[field]}={getattr(family, field)}" for field in told)
+    reported = (field for field in PLACE[:3] if field in family.sources)
+    return ", ".join(f"{family.sources[field]}={getattr(family, field)}" for field in reported)

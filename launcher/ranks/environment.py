@@ -51,13 +51,13 @@ STALE_VARIABLES: tuple[str, ...] = (
 )
 """What a start block unsets before it starts ranks, so that nothing left over reaches one.
 
-These are what starters tell their ranks; none is something a starter reads.
+These are what launchers tell their ranks; none is something a launcher reads.
 """
 
 # Not typing's: that alone would cost a rank more than all of launcher.ranks.
 _Fields = namedtuple(
     "_Fields",
-    "rank world_size local_rank local_world_size node_rank master_addr master_port device starter sources",
+    "rank world_size local_rank local_world_size node_rank master_addr master_port device launcher sources",
     defaults=(0, 1, 0, 1, None, None, None, None, "single", {}),
 )
 FIELDS = _Fields._fields[:7]
@@ -85,7 +85,7 @@ class RankEnv(_Fields):
 
     None: use the local rank modulo the number of devices.
     """
-    starter: str
+    launcher: str
     """srun, pals, hydra, intelmpi, openmpi, torchrun, flux; local: castoff's own;
     environment: RANK and its companions, set by something else; single: nothing around."""
     sources: dict[str, str]
@@ -102,23 +102,23 @@ class RankEnv(_Fields):
         """
         around = Around(os.environ if environ is None else environ, read_file)
         placement = decide(around)
-        told = {field: getattr(placement, field) for field in PLACE}
+        values = {field: getattr(placement, field) for field in PLACE}
         sources = dict(placement.sources)
         for field, found in (
             ("master_addr", address(placement, around)),
             ("master_port", port(placement, around)),
         ):
             if found is not None:
-                told[field], sources[field] = found
+                values[field], sources[field] = found
         device = around.number("CASTOFF_DEVICE")
         if device is not None:
-            told["device"], sources["device"] = within(around, device), "CASTOFF_DEVICE"
-        return cls(**told, starter=placement.starter, sources=sources)
+            values["device"], sources["device"] = within(around, device), "CASTOFF_DEVICE"
+        return cls(**values, launcher=placement.launcher, sources=sources)
 
     def variables(self) -> dict[str, str]:
         """List what torch.distributed's `env://` reads, as far as it is known."""
-        told = {field.upper(): getattr(self, field) for field in FIELDS}
-        return {name: str(what) for name, what in told.items() if what is not None}
+        values = {field.upper(): getattr(self, field) for field in FIELDS}
+        return {name: str(what) for name, what in values.items() if what is not None}
 
     def export(self, environ: MutableMapping[str, str] | None = None) -> None:
         """Set those variables, so that `init_process_group("env://")` works at once.
@@ -129,18 +129,18 @@ class RankEnv(_Fields):
         """
         target: MutableMapping[str, str] = os.environ if environ is None else environ
         mine = self.variables()
-        if self.starter == "torchrun":
+        if self.launcher == "torchrun":
             mine.pop("MASTER_ADDR", None)
             mine.pop("MASTER_PORT", None)
         elif self.master_addr is None or self.master_port is None:
             raise PlacementError(
-                f"no variable tells the host of rank 0 ({self.starter} sets none, and no"
+                f"no variable tells the host of rank 0 ({self.launcher} sets none, and no"
                 " scheduler lists the hosts), and these ranks are on several. Where the ranks"
                 " are started: export MASTER_ADDR=<host of rank 0> MASTER_PORT=<a free port>"
             )
         if self.node_rank is None:
             target.pop("NODE_RANK", None)
-        if self.sources.get("starter") != "CASTOFF_STARTER":
+        if self.sources.get("launcher") != "CASTOFF_LAUNCHER":
             for name in MARKS:
                 target.pop(name, None)
         target.update(mine)

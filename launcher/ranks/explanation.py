@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-NAMES = {starter: name for starter, name, *_ in FAMILIES} | {
+NAMES = {launcher: name for launcher, name, *_ in FAMILIES} | {
     "local": "castoff itself",
     "environment": "something that set RANK, WORLD_SIZE and LOCAL_RANK",
     "single": "nothing: a single process",
@@ -38,8 +38,8 @@ def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
         return {"error": str(error), "seen": seen}
     return {
         "error": None,
-        "starter": me.starter,
-        "started_by_castoff": me.sources.get("starter") == "CASTOFF_STARTER",
+        "launcher": me.launcher,
+        "started_by_castoff": me.sources.get("launcher") == "CASTOFF_LAUNCHER",
         "placement": {field: getattr(me, field) for field in (*FIELDS, "device")},
         "sources": me.sources,
         "variables": me.variables(),
@@ -52,19 +52,19 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
 
     An environment that places no rank is described too: the error and its fix.
     """
-    told = explain_json(environ)
-    if told["error"] is not None:
-        seen = [f"  {name}={text}" for name, text in told["seen"].items()]
-        lines = ["This process cannot tell which rank it is.", "", told["error"], "", "What is set:"]
-        return "\n".join([*lines, *(seen or ["  none of the variables of any starter"])])
-    place, sources = told["placement"], told["sources"]
+    report = explain_json(environ)
+    if report["error"] is not None:
+        seen = [f"  {name}={text}" for name, text in report["seen"].items()]
+        lines = ["This process cannot tell which rank it is.", "", report["error"], "", "What is set:"]
+        return "\n".join([*lines, *(seen or ["  none of the variables of any launcher"])])
+    place, sources = report["placement"], report["sources"]
     node = "" if place["node_rank"] is None else f", node {place['node_rank']}"
-    by = " (through castoff)" if told["started_by_castoff"] else ""
+    by = " (through castoff)" if report["started_by_castoff"] else ""
     lines = [
         f"This process is rank {place['rank']} of {place['world_size']}, local rank"
         f" {place['local_rank']} of {place['local_world_size']}{node}.",
         "",
-        f"Started by: {NAMES[told['starter']]}{by}",
+        f"Started by: {NAMES[report['launcher']]}{by}",
         "",
     ]
     for field, what in place.items():

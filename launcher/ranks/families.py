@@ -1,6 +1,6 @@
-"""What each starter tells its ranks, in variables of its own: a row of a table for each family.
+"""What each launcher tells its ranks, in variables of its own: a row of a table for each family.
 
-A family is the set of variables that one kind of starter sets. Rank, world size and local rank
+A family is the set of variables that one kind of launcher sets. Rank, world size and local rank
 are only ever taken from one family: `PMI_RANK` appears under Hydra, Intel MPI and srun,
 `PMIX_RANK` under Open MPI, srun and PALS, and `PALS_*` under srun on Cray machines, so a mixture
 names a rank that does not exist. `launcher.ranks.environment` decides which family is believed.
@@ -19,7 +19,7 @@ PLACE = ("rank", "world_size", "local_rank", "local_world_size", "node_rank")
 
 MPI_RANKS = ("PMI_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK")
 MPI_SIZES = ("PMI_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE")
-"""What several starters set, or one that castoff does not know: one without a family places no rank."""
+"""What several launchers set, or one that castoff does not know: one without a family places no rank."""
 
 SPECIAL_STEPS = 4294967290
 """Slurm's step ids from here on are the batch script, `salloc`'s shell and the like: no ranks.
@@ -37,10 +37,10 @@ def read_text(path: str) -> str:
 class Placement:
     """Where a family of variables puts this process; None is what it does not tell."""
 
-    __slots__ = ("local_rank", "local_world_size", "node_rank", "rank", "sources", "starter", "world_size")
+    __slots__ = ("launcher", "local_rank", "local_world_size", "node_rank", "rank", "sources", "world_size")
 
-    def __init__(self, starter: str):
-        self.starter = starter
+    def __init__(self, launcher: str):
+        self.launcher = launcher
         self.rank = 0
         self.world_size: int | None = None
         self.local_rank = 0
@@ -80,12 +80,12 @@ class Around(dict[str, str]):
         return ", ".join(f"{name}={self[name]}" for name in names if name in self)
 
 
-def _read(around: Around, starter: str, how: str, marks: list[str], names: list[str]) -> Placement:
-    """Read fields from variables that a starter sets together.
+def _read(around: Around, launcher: str, how: str, marks: list[str], names: list[str]) -> Placement:
+    """Read fields from variables that a launcher sets together.
 
     Half of them is a leftover or a wrapper that drops variables, and neither places a rank.
     """
-    placement = Placement(starter)
+    placement = Placement(launcher)
     fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - not all tell all
     for field, name in fields.items():
         read = around.number(name)
@@ -93,7 +93,7 @@ def _read(around: Around, starter: str, how: str, marks: list[str], names: list[
             found = [known for known in dict.fromkeys([*marks, *fields.values()]) if known in around]
             raise PlacementError(
                 f"{around.shown(found)} looks like a rank started by {how}, but {name} is"
-                f" not set, and that starter sets both. Start the program with {how} itself and"
+                f" not set, and that launcher sets both. Start the program with {how} itself and"
                 f" without a wrapper that drops variables, or, if nothing should have started it: unset"
                 f" {' '.join(found)}"
             )
@@ -119,7 +119,7 @@ def _hydra(around: Around, placement: Placement) -> None:
 
     Inside a Slurm job it starts one proxy a node through srun; its ranks inherit that proxy's place.
     """
-    intel = placement.starter == "intelmpi"
+    intel = placement.launcher == "intelmpi"
     if intel and "HYDRA_BSTRAP_NODE_ID" in around:
         placement.take("node_rank", around.number("HYDRA_BSTRAP_NODE_ID"), "HYDRA_BSTRAP_NODE_ID")
     elif slurm_in_step(around) and one_task_a_node(around):
@@ -216,21 +216,21 @@ FAMILIES: tuple[tuple[str, str, str, str, Callable[[Around, Placement], None] | 
     # ALCF's user guides, RADICAL-Pilot #2836, torchcomms #79; not recorded.
     ("pals", "PALS's mpiexec", "PALS_RANKID PALS_LOCAL_RANKID", "PALS_RANKID - PALS_LOCAL_RANKID", _pals),
 )
-"""Starter, its name for people, variables that it alone sets, those of PLACE, and what tells more.
+"""Launcher, its name for people, variables that it alone sets, those of PLACE, and what tells more.
 
 Innermost first. An mpiexec inside a Slurm job starts its proxies through srun, so its ranks
-see the proxy's SLURM_PROCID too; srun on a Cray sets PALS_* too. torchrun is the starter most
+see the proxy's SLURM_PROCID too; srun on a Cray sets PALS_* too. torchrun is the launcher most
 often started by another one."""
 
 
 def innermost(around: Around) -> Placement | None:
-    """Find the family of the starter nearest to this process; None when there is none."""
-    for starter, how, marks, names, more in FAMILIES:
+    """Find the family of the launcher nearest to this process; None when there is none."""
+    for launcher, how, marks, names, more in FAMILIES:
         if not any(name in around for name in marks.split()):
             continue
-        if starter == "srun" and not slurm_in_step(around):
+        if launcher == "srun" and not slurm_in_step(around):
             continue
-        placement = _read(around, starter, how, marks.split(), names.split())
+        placement = _read(around, launcher, how, marks.split(), names.split())
         if more:
             more(around, placement)
         return placement

@@ -1,4 +1,4 @@
-"""What the scheduler around a process adds to its starter's variables: hosts, sizes, where the ranks meet."""
+"""What the scheduler around a process adds to its launcher's variables: hosts, sizes, the rendezvous."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ JOB_VARIABLES = (
 """What sets one start of one job apart from all others, alike in all of its ranks."""
 
 START_VARIABLES = {"srun": "SLURM_STEP_ID", "openmpi": "PMIX_NAMESPACE", "intelmpi": "I_MPI_HYDRA_UUID"}
-"""What sets one start apart from others in the same job, where a starter tells."""
+"""What sets one start apart from others in the same job, where a launcher tells."""
 
 TRIPLE = tuple(field.upper() for field in PLACE[:3])
-"""The least that places a rank without a starter."""
+"""The least that places a rank without a launcher."""
 
 
 def complete(placement: Placement, around: Around) -> Placement:
     """Fill in what a family leaves out, from the scheduler; raise PlacementError if it cannot."""
     if placement.world_size is None:
         _complete_pals_size(placement, around)
-    if placement.local_world_size is None and placement.starter == "environment":
+    if placement.local_world_size is None and placement.launcher == "environment":
         _guess_local_size(placement, around)
     if placement.local_world_size is None:
         raise PlacementError(
-            f"{placement.sources['rank']}={placement.rank} was set by {placement.starter}, but no"
+            f"{placement.sources['rank']}={placement.rank} was set by {placement.launcher}, but no"
             " variable tells how many ranks share this node. Export LOCAL_WORLD_SIZE beside RANK, WORLD_SIZE"
             " and LOCAL_RANK in a wrapper around the program, or let castoff start it."
         )
@@ -42,9 +42,9 @@ def complete(placement: Placement, around: Around) -> Placement:
 
 def _complete_pals_size(placement: Placement, around: Around) -> None:
     """Find the world size under PALS with PMIx: what the job says, else hosts times ranks."""
-    told = around.number("WORLD_SIZE")
-    if told is not None and "RANK" not in around:
-        placement.take("world_size", told, "WORLD_SIZE")
+    given = around.number("WORLD_SIZE")
+    if given is not None and "RANK" not in around:
+        placement.take("world_size", given, "WORLD_SIZE")
         return
     hosts = node_hosts(around)
     if not hosts or placement.local_world_size is None:
@@ -77,7 +77,7 @@ def _guess_local_size(placement: Placement, around: Around) -> None:
 
 
 def alone(around: Around) -> Placement:
-    """Place a process that no starter started: rank 0 of 1, unless a job around it says more."""
+    """Place a process that no launcher started: rank 0 of 1, unless a job around it says more."""
     tasks = around.number("SLURM_NTASKS") or around.number("SLURM_NPROCS") or 1
     nodes = around.number("SLURM_JOB_NUM_NODES") or around.number("SLURM_NNODES") or 1
     if in_slurm_job(around) and (tasks > 1 or nodes > 1 or around.number("SLURM_PROCID")):
@@ -102,7 +102,7 @@ def alone(around: Around) -> Placement:
             raise PlacementError(
                 f"this process runs in PBS job {around.get('PBS_JOBID', '?')} whose nodefile"
                 f" ({path}) has {len(lines)} lines on {len(read_nodefile(text))} host(s), one per process"
-                " asked for, but no starter's variables: it is no rank. Start it with: mpiexec"
+                " asked for, but no launcher's variables: it is no rank. Start it with: mpiexec"
                 f" -n {len(lines)} <program>. For a single process on purpose: RANK=0"
                 " WORLD_SIZE=1 LOCAL_RANK=0 <program>"
             )
@@ -114,7 +114,7 @@ def alone(around: Around) -> Placement:
         )
     placement = Placement("single")
     for field, what in zip(PLACE, (0, 1, 0, 1, 0), strict=True):
-        placement.take(field, what, "no starter around")
+        placement.take(field, what, "no launcher around")
     return placement
 
 
@@ -136,18 +136,18 @@ def derived_port(key: str) -> int:
     return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % len(PORTS)]
 
 
-def first_host(starter: str, around: Around) -> tuple[str, str] | None:
+def first_host(launcher: str, around: Around) -> tuple[str, str] | None:
     """Find the host of rank 0 and the variable that tells it.
 
     Never SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, often a login node.
     """
-    along = starter == "srun" and around.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
+    along = launcher == "srun" and around.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
     if along and (path := around.get("SLURM_HOSTFILE")):
         return _first_of_host_file(path, around), "SLURM_HOSTFILE"
     lists = ["SLURM_JOB_NODELIST"]
     # Open MPI runs its daemons on all hosts but the first in a step; that step's list lacks the
     # host of rank 0. Hydra's step has all of its hosts.
-    if starter != "openmpi" and slurm_in_step(around):
+    if launcher != "openmpi" and slurm_in_step(around):
         lists.insert(0, "SLURM_STEP_NODELIST")
     for name in lists:
         try:
@@ -182,11 +182,11 @@ def address(placement: Placement, around: Around) -> tuple[str, str] | None:
     """
     if "MASTER_ADDR" in around:
         return around["MASTER_ADDR"], "MASTER_ADDR"
-    if placement.starter == "torchrun":
+    if placement.launcher == "torchrun":
         return None
     if placement.local_world_size == placement.world_size:
         return "127.0.0.1", "all ranks are on this node"
-    return first_host(placement.starter, around)
+    return first_host(placement.launcher, around)
 
 
 def port(placement: Placement, around: Around) -> tuple[int, str] | None:
@@ -194,7 +194,7 @@ def port(placement: Placement, around: Around) -> tuple[int, str] | None:
 
     Without one, all ranks derive the same from the job's id. Nobody tried whether it is free:
     castoff's job script does that, a rank alone cannot. Two starts in one job differ where the
-    starter tells them apart (START_VARIABLES); two of MPICH's mpiexec on one laptop do not.
+    launcher tells them apart (START_VARIABLES); two of MPICH's mpiexec on one laptop do not.
     """
     kept = around.number("MASTER_PORT")
     if kept is not None and not 0 < kept < 65536:
@@ -204,9 +204,9 @@ def port(placement: Placement, around: Around) -> tuple[int, str] | None:
         )
     if kept:
         return kept, "MASTER_PORT"
-    if placement.starter == "torchrun":
+    if placement.launcher == "torchrun":
         return None
     names = [next((n for n in group if n in around), "") for group in JOB_VARIABLES]
-    told = [name for name in (*names, START_VARIABLES.get(placement.starter, "")) if name in around]
-    derived = derived_port("/".join(around[name] for name in told))
-    return derived, "derived from " + (", ".join(told) or "nothing but itself")
+    given = [name for name in (*names, START_VARIABLES.get(placement.launcher, "")) if name in around]
+    derived = derived_port("/".join(around[name] for name in given))
+    return derived, "derived from " + (", ".join(given) or "nothing but itself")

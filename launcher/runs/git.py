@@ -82,14 +82,14 @@ class Git:
         from tempfile import TemporaryFile
 
         # Files, not pipes: what a filter starts may hold a pipe open for longer than git lives.
-        with TemporaryFile() as told, TemporaryFile() as complaints:
+        with TemporaryFile() as output, TemporaryFile() as complaints:
             try:
                 process = Popen(
                     ["git", *_QUIET, *words],
                     cwd=self.folder,
                     env=self._environment(),
                     stdin=DEVNULL,
-                    stdout=told,
+                    stdout=output,
                     stderr=complaints,
                     start_new_session=True,
                 )
@@ -106,12 +106,12 @@ class Git:
                         os.killpg(process.pid, signal.SIGKILL)
                     with contextlib.suppress(TimeoutExpired):  # a dead file system holds it
                         process.wait(1)
-            told.seek(0)
+            output.seek(0)
             complaints.seek(0)
             if code:
                 said = " ".join(complaints.read(1000).decode(errors="replace").split())
                 raise GitError(re.sub("^(fatal|error): ", "", said) or f"git ended with code {code}")
-            return told.read()
+            return output.read()
 
     def _environment(self) -> dict[str, str]:
         dropped = {name for name in self._environ if name.startswith("GIT_") and not name.startswith(_KEPT)}

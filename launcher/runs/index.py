@@ -215,7 +215,7 @@ _MANY = 8
 """How many runs an error names."""
 
 
-def write_down(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
+def record_runs(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
     """Change the user's index; where that cannot be, say why and what follows, and go on.
 
     It is only an index: what it does not hold is where it is, and goes on as it goes.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config.job import Gpus, OwnDistribution, RuntimeName, Snapshot, Stage, StarterName
+from launcher.config.job import Gpus, LauncherName, OwnDistribution, RuntimeName, Snapshot, Stage
 from launcher.runs.records import Facts
 
 
@@ -44,7 +44,7 @@ class Plan(Facts, frozen=True, kw_only=True):
     """A JobSpec resolved on a Site. Serialises to JSON; a script's bytes follow from it alone."""
 
     ranks: int
-    starter: StarterName
+    launcher: LauncherName
     directives: list[tuple[str, str | bool]]
     command: list[str]
     function: bool
@@ -54,12 +54,12 @@ class Plan(Facts, frozen=True, kw_only=True):
     """Whether the job's own flags for srun say where each rank starts, and whether that follows a host file;
     `layout` is then what it asks for."""
     start: list[str]
-    """The starter's argv, up to the program."""
+    """The launcher's argv, up to the program."""
     start_timeout: int | None
     """Seconds after which ranks that have not started end the job; None: it is only told of them."""
     torchrun: bool
     cpu_lists: list[str]
-    """Of each local rank; empty where Slurm binds or the starter decides on the host."""
+    """Of each local rank; empty where Slurm binds or the launcher decides on the host."""
     devices_per_rank: int
     device_variable: str | None
     devices: Devices

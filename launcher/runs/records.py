@@ -1,4 +1,4 @@
-"""The records of a run directory, typed: what castoff, its scripts, schedulers and starters wrote down.
+"""The records of a run directory, typed: what castoff, its scripts, schedulers and launchers wrote down.
 
 A record may be half written, damaged, or somebody else's file of that name: what does not fit counts as
 not there.
@@ -29,7 +29,7 @@ MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A failure.json: the first rank that failed, by the starter or a shim."""
+    """A failure.json: the first rank that failed, by the launcher or a shim."""
 
     code: Code
     rank: Number | None = None
@@ -165,10 +165,10 @@ class Facts(msgspec.Struct, frozen=True):
     ranks: Number | None = None
     layout: list[tuple[Number, Number]] = []
     """(ranks on a node, how many such nodes in a row)."""
-    starter: str = ""
+    launcher: str = ""
     cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
-    array_at_most: Number | None = None
+    array_max_concurrent: Number | None = None
     walltime: Number | None = None
     """Seconds."""
     submit_timeout: Number = 300

@@ -55,8 +55,8 @@ def remove(run: Run) -> None:
         with locked(run.path / LOCK, patience=_PATIENCE):
             hidden = set_aside(run.path, run.id)
     except BlockingIOError:
-        told = "something of it is still there, or just begins; `castoff cancel` ends it"
-        raise CastoffError(f"{run.id}: {told}") from None
+        reason = "something of it is still there, or just begins; `castoff cancel` ends it"
+        raise CastoffError(f"{run.id}: {reason}") from None
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be removed: {error.strerror}") from error
     empty(hidden)

@@ -15,7 +15,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   local.lock       held by whatever may still do something for the run
   stop             `castoff stop` was here: nothing of it begins any more
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; finished
-                   once rank 0 has ended well, but for the local starter; terminated once its ranks were
+                   once rank 0 has ended well, but for the local launcher; terminated once its ranks were
                    told to end
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
@@ -45,8 +45,8 @@ LOCK = "local.lock"
 """Held by `submit`, then by the scheduler that it starts, then also by the scripts and ranks of these:
 each inherits it. So whoever finds it free finds nothing left that could still do something."""
 
-AGAIN = 75
-"""Exit code of what has saved and said `again`: EX_TEMPFAIL of sysexits.h; the scripts have it, too."""
+RESUME = 75
+"""Exit code of what has saved and said `resume`: EX_TEMPFAIL of sysexits.h; the scripts have it, too."""
 
 STOP = "stop"
 """At the top of a run directory: nothing of it begins any more. In an attempt's: stop early, please."""
@@ -232,10 +232,10 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def said_again(outcome: Path) -> bool:
+def asked_to_resume(outcome: Path) -> bool:
     """Whether a program has written into its outcome file that it can go on."""
     try:
-        return outcome.read_text(encoding="utf-8").strip() == "again"
+        return outcome.read_text(encoding="utf-8").strip() == "resume"
     except (OSError, UnicodeDecodeError):
         return False
 

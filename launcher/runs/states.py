@@ -18,7 +18,7 @@ ENDINGS = (
     "walltime",
     "preempted",
     "cancelled",
-    "again",
+    "resume",
     "done",
 )
 """The worst first."""
@@ -57,7 +57,7 @@ class MemberStatus(msgspec.Struct, frozen=True):
     """Whether it waits for what can never happen, so that it never begins."""
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
+class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What is told of a run in any case."""
 
     name: str
@@ -86,7 +86,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
         return self.state == "ended" or (self.state == "unknown" and not self.unsettled)
 
 
-class RunStatus(_Told, frozen=True, kw_only=True):
+class RunStatus(_Summary, frozen=True, kw_only=True):
     """What became of a run so far."""
 
     id: str
@@ -109,7 +109,7 @@ class RunStatus(_Told, frozen=True, kw_only=True):
         return bool(left) and not self.unsettled and all(one.dependency_never_satisfied for one in left)
 
 
-class RunSummary(_Told, frozen=True, omit_defaults=True, kw_only=True):
+class RunSummary(_Summary, frozen=True, omit_defaults=True, kw_only=True):
     """A run in one line of a list."""
 
     members: Number = 0
@@ -126,7 +126,7 @@ def summary(now: RunStatus) -> RunSummary:
     """A status in one line."""
     attempts = [attempt for member in now.members for attempt in member.attempts]
     ended = [attempt.ended for attempt in attempts if attempt.ended]
-    alike = {name: getattr(now, name) for name in _Told.__struct_fields__}
+    alike = {name: getattr(now, name) for name in _Summary.__struct_fields__}
     return RunSummary(
         **{**alike, "stop_asked": now.stop_asked and not now.over},
         members=len(now.members),
@@ -140,8 +140,8 @@ def summary(now: RunStatus) -> RunSummary:
 def members_words(counts: Mapping[str, int]) -> str:
     """How the members of an array are doing, from a summary's `counts`: `3/8 done, 1 failed, 4 running`."""
     rest = (word for word in (*ENDINGS, "running", "pending") if word != "done")
-    told = [f"{counts.get('done', 0)}/{sum(counts.values())} done"]
-    return ", ".join([*told, *(f"{counts[word]} {word}" for word in rest if word in counts)])
+    facts = [f"{counts.get('done', 0)}/{sum(counts.values())} done"]
+    return ", ".join([*facts, *(f"{counts[word]} {word}" for word in rest if word in counts)])
 
 
 def failure_words(failure: Failure) -> str:
@@ -153,7 +153,7 @@ def failure_words(failure: Failure) -> str:
     return f"{who} on {failure.host} failed first: {how}"
 
 
-def joint_state(members: Iterable[MemberStatus]) -> str:
+def aggregate_state(members: Iterable[MemberStatus]) -> str:
     """A run's state, from its members'."""
     states = {member.state for member in members}
     if len(states) == 1:
@@ -168,7 +168,7 @@ def known_ending(ending: str) -> str:
     return ending if ending in ENDINGS else "unknown"
 
 
-def worst(endings: Iterable[str | None]) -> str | None:
+def aggregate_ending(endings: Iterable[str | None]) -> str | None:
     """A run's ending, from its members'."""
     known = (ending for ending in endings if ending is not None)
     return min(known, key=ENDINGS.index, default=None)
@@ -178,7 +178,7 @@ def code_of(members: list[MemberStatus]) -> int:
     """The code of a run that has ended: the first that is not 0."""
     for member in members:
         code = (member.attempts[-1].code or 0) if member.attempts else int(member.ending == "failed")
-        if member.ending == "again" and member.attempts:  # it may have ended well, but its work is not done
+        if member.ending == "resume" and member.attempts:  # it may have ended well, but its work is not done
             code = code or os.EX_TEMPFAIL
         if code:
             return code

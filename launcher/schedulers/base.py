@@ -14,16 +14,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from launcher.errors import CastoffError, printable
-from launcher.schedulers.command import PATIENCE, Silent, answer_of
+from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
 
 if TYPE_CHECKING:
-    from launcher.config.job import JobSpec, StarterName
+    from launcher.config.job import JobSpec, LauncherName
     from launcher.config.site import Site
-    from launcher.schedulers.allocation import Allocation
+    from launcher.launchers.commands import Request
+    from launcher.schedulers.base_allocation import Allocation
+    from launcher.schedulers.base_queue import Queue
     from launcher.schedulers.directives import Directives
-    from launcher.schedulers.orders import Order, Sending
-    from launcher.schedulers.queue import Queue
-    from launcher.starters.registry import Request
+    from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 
 class Dialect(NamedTuple):
@@ -61,7 +61,7 @@ class Scheduler(ABC):
     """As profiles call it."""
     title: ClassVar[str]
     """As people call it."""
-    starters: ClassVar[tuple[StarterName, ...]]
+    launchers: ClassVar[tuple[LauncherName, ...]]
     """What starts ranks inside its allocations, the usual one first."""
     dialect: ClassVar[Dialect | None] = None
     """What its directives may be; None: it has none."""
@@ -74,9 +74,9 @@ class Scheduler(ABC):
     """Seconds before the walltime in which it can send a signal at the most; None: any."""
     splits_arrays: ClassVar[bool] = False
     """Whether an array that is too large for it is sent in parts."""
-    starts_again: ClassVar[bool] = True
+    requeues_in_place: ClassVar[bool] = True
     """Whether it starts the same job a second time; otherwise further jobs go on, with ids of their own."""
-    warns: ClassVar[bool] = False
+    signals_before_walltime: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     counts_cpus: ClassVar[bool] = False
     """Whether it counts hardware threads, and not cores."""
@@ -115,9 +115,9 @@ class QueuedScheduler(Scheduler):
 
     interactive: ClassVar[str]
     """The command that gets a shell an allocation."""
-    submits_with: ClassVar[Sequence[str]]
+    submit_command: ClassVar[Sequence[str]]
     """The command that submits."""
-    cancels_with: ClassVar[Sequence[str]]
+    cancel_command: ClassVar[Sequence[str]]
     """The command that ends jobs, whole arrays too."""
     plain_ids: ClassVar[bool] = False
     """Whether its ids are mere numbers, which something round its submit command may print as well."""
@@ -125,11 +125,11 @@ class QueuedScheduler(Scheduler):
     """What the submit command says where it has reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
-    describes_itself: ClassVar[list[str]] = []
+    config_command: ClassVar[list[str]] = []
     """The command that tells its configuration; empty: none does."""
-    unfit: ClassVar[Mapping[str, str]]
+    forbidden_path_patterns: ClassVar[Mapping[str, str]]
     """Patterns of what no run directory's path may hold that it is to be told, each with why."""
-    has_shells: ClassVar[bool] = True
+    supports_interactive: ClassVar[bool] = True
     """Whether it gives hosts to a shell, whose variables tell of them."""
 
     # Submission
@@ -140,12 +140,12 @@ class QueuedScheduler(Scheduler):
         Raises:
             CastoffError: they are not.
         """
-        program = self.submits_with[0]
+        program = self.submit_command[0]
         if shutil.which(program, path=environ.get("PATH")) is None:
             raise CastoffError(
                 f"{program} is not on PATH here: submit where the scheduler's commands are, as on a login "
                 "node; `castoff render` needs none; `castoff render JOB.yaml | ssh LOGIN_NODE "
-                f"{' '.join(self.submits_with)}` sends it there"
+                f"{' '.join(self.submit_command)}` sends it there"
             )
 
     def check_run_dir(self, run_dir: str) -> None:
@@ -154,7 +154,7 @@ class QueuedScheduler(Scheduler):
         Raises:
             CastoffError: it cannot.
         """
-        for pattern, why in self.unfit.items():
+        for pattern, why in self.forbidden_path_patterns.items():
             if re.search(pattern, run_dir):
                 raise CastoffError(
                     f"{printable(run_dir)}: {why}; choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
@@ -163,17 +163,17 @@ class QueuedScheduler(Scheduler):
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
         """What it says of itself here; nothing where it does not answer: its submit command will say why."""
         try:
-            answer = answer_of(self.describes_itself, PATIENCE, environ) if self.describes_itself else ""
-        except Silent:
+            answer = answer_of(self.config_command, PATIENCE, environ) if self.config_command else ""
+        except SchedulerUnreachable:
             return Configuration()
         return self.read_configuration(answer)
 
     def read_configuration(self, answer: str) -> Configuration:
-        """What `describes_itself` answers."""
+        """What `config_command` answers."""
         return Configuration()
 
     @abstractmethod
-    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+    def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """What submits a run: one command, or one for each part of it, with those of each attempt together.
 
         `largest`: how many members an array may have; None: any number.
@@ -214,7 +214,7 @@ class QueuedScheduler(Scheduler):
         Raises:
             CastoffError: the variables tell of some, but not which.
         """
-        if not self.has_shells:
+        if not self.supports_interactive:
             return None
         module = import_module(f"launcher.schedulers.{self.name}.allocation")
         found: Allocation | None = module.find(environ, read_file)

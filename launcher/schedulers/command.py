@@ -50,7 +50,7 @@ VERSION_PATIENCE = 5.0
 """Seconds that a program gets to say its version."""
 
 
-class Silent(Exception):
+class SchedulerUnreachable(Exception):
     """A command that gave no answer; the text says why."""
 
     def __init__(self, why: str, *, lasting: bool = False):
@@ -62,11 +62,11 @@ def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> s
     """What a command prints.
 
     Raises:
-        Silent: it is not here, fails, or takes too long.
+        SchedulerUnreachable: it is not here, fails, or takes too long.
     """
     done = run_to_end(argv, patience, environ)
     if done.returncode:
-        raise Silent(failure_of(done))
+        raise SchedulerUnreachable(failure_of(done))
     return done.stdout
 
 
@@ -83,11 +83,13 @@ def run_to_end(
     """Run a scheduler's command to its end.
 
     Raises:
-        Silent: it is not here, or takes too long.
+        SchedulerUnreachable: it is not here, or takes too long.
     """
     program = shutil.which(argv[0], path=environ.get("PATH", ""))
     if program is None:
-        raise Silent(f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True)
+        raise SchedulerUnreachable(
+            f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True
+        )
     try:
         return subprocess.run(
             [program, *argv[1:]],
@@ -101,15 +103,15 @@ def run_to_end(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Silent(f"{argv[0]} gave no answer within {patience:g} s") from None
+        raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:g} s") from None
     except OSError as error:
-        raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
+        raise SchedulerUnreachable(f"{argv[0]} cannot be run: {error.strerror}") from None
 
 
 def version_of(program: str, environ: Mapping[str, str]) -> str:
     """What a program says of its version, in small letters; nothing where it knows no --version."""
     try:
         done = run_to_end([program, "--version"], VERSION_PATIENCE, environ)
-    except Silent:
+    except SchedulerUnreachable:
         return ""
     return "" if done.returncode else f"{done.stdout}{done.stderr}".lower()

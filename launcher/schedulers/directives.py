@@ -18,9 +18,9 @@ from launcher.config.job import Directive, JobSpec
 from launcher.config.quantities import cpulist
 from launcher.config.site import Site, Values
 from launcher.errors import shown
+from launcher.launchers.commands import Request
 from launcher.schedulers.base import Dialect
 from launcher.schedulers.registry import scheduler_of, with_directives
-from launcher.starters.registry import Request
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
 Layer: TypeAlias = "list[tuple[str, str | bool | None]]"
@@ -84,7 +84,7 @@ def array_words(spec: JobSpec) -> str | None:
     if spec.array is None:
         return None
     span = cpulist(range(spec.array.count))
-    return f"{span}%{spec.array.at_most}" if spec.array.at_most else span
+    return f"{span}%{spec.array.max_concurrent}" if spec.array.max_concurrent else span
 
 
 def merged(default: Given, given: Given, scheduler: str) -> job.Directives:

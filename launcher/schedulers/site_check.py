@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from launcher.config.quantities import clock, cpus, seconds
 from launcher.config.site import Fact, Queue, Range, Site
-from launcher.schedulers.machine import Told, ToldQueue, outermost
+from launcher.schedulers.machine_info import MachineInfo, QueueInfo, outermost
 
-_UNTOLD = "required fields, array_at_most, reserved cores, device_cores, setup and env: no scheduler tells"
+_NOT_REPORTED = (
+    "required fields, array_max_concurrent, reserved cores, device_cores, setup and env: no scheduler tells"
+)
 
 
 class Difference(NamedTuple):
@@ -26,22 +28,24 @@ class Difference(NamedTuple):
 class Comparison:
     """A profile's limits beside what its scheduler told."""
 
-    def __init__(self, site: Site, told: Told):
+    def __init__(self, site: Site, reported: MachineInfo):
         self.differences: list[Difference] = []
         self.not_compared: list[str] = []
         """What could not be compared, and why."""
-        self._queues("queues", site.queues, site.other_queues, told.queues)
-        if told.qos is not None:
-            self._queues("qos", site.qos, site.other_qos, told.qos)
+        self._queues("queues", site.queues, site.other_queues, reported.queues)
+        if reported.qos is not None:
+            self._queues("qos", site.qos, site.other_qos, reported.qos)
         if site.default_queue is not None:
-            self._compare("default_queue", site.default_queue, told.default_queue)
+            self._compare("default_queue", site.default_queue, reported.default_queue)
         if site.default_qos is not None:
             self.not_compared.append("default_qos: it hangs on the user's account")
-        self._compare("array.max_count", site.array and site.array.max_count, told.array_count, site.array)
-        self._nodes(site, told)
+        self._compare(
+            "array.max_count", site.array and site.array.max_count, reported.array_count, site.array
+        )
+        self._nodes(site, reported)
         wanted = {"qos": site.qos, "nodes": site.node}
-        self.not_compared += [f"{about}: {why}" for about, why in told.unanswered if wanted.get(about)]
-        self.not_compared.append(_UNTOLD)
+        self.not_compared += [f"{about}: {why}" for about, why in reported.unanswered if wanted.get(about)]
+        self.not_compared.append(_NOT_REPORTED)
 
     def _compare(
         self, field: str, ours: Any, theirs: Any, fact: Fact | None = None, words: Callable[[Any], str] = str
@@ -58,10 +62,10 @@ class Comparison:
         self.differences.append(Difference(field, ours, source, date, theirs))
 
     def _queues(
-        self, field: str, known: Mapping[str, Queue], others: bool, told: Mapping[str, ToldQueue]
+        self, field: str, known: Mapping[str, Queue], others: bool, reported: Mapping[str, QueueInfo]
     ) -> None:
         for name, queue in known.items():
-            listed = told.get(queue.listed_as or name)
+            listed = reported.get(queue.listed_as or name)
             if listed is None:
                 self._differs(f"{field}.{name}", "there is one", "there is none", queue)
             elif queue.submit_to is None:
@@ -69,29 +73,31 @@ class Comparison:
                     words = clock if part.endswith("walltime") else str
                     self._compare(f"{field}.{name}.{part}", ours, getattr(listed, part), queue, words)
         listed_names = {queue.listed_as or name for name, queue in known.items()}
-        beyond = [name for name, queue in told.items() if queue.offered and name not in listed_names]
+        beyond = [name for name, queue in reported.items() if queue.offered and name not in listed_names]
         if beyond and others:
             self.not_compared.append(f"{field} that the profile does not list: {', '.join(beyond)}")
         elif known:  # a site that lists none and takes none chooses it itself
             for name in beyond:
                 self._differs(f"{field}.{name}", "there is none", "there is one")
 
-    def _nodes(self, site: Site, told: Told) -> None:
+    def _nodes(self, site: Site, reported: MachineInfo) -> None:
         """Whether there are nodes with the profile's cores and devices."""
-        if site.node is None or not site.node.sockets or not told.nodes:
+        if site.node is None or not site.node.sockets or not reported.nodes:
             return
         cores, devices = sum(len(cpus(socket)) for socket in site.node.sockets), site.node.device_count
-        per_core = (1, 2, 4) if told.counts_threads else (1,)
-        for theirs, of_them in told.nodes:
-            alike = of_them == devices or (told.counts_threads and (not of_them or devices % of_them == 0))
+        per_core = (1, 2, 4) if reported.counts_threads else (1,)
+        for theirs, of_them in reported.nodes:
+            alike = of_them == devices or (
+                reported.counts_threads and (not of_them or devices % of_them == 0)
+            )
             if alike and theirs in (cores * each for each in per_core):
                 return
-        words = [f"{theirs} cores and {of_them} devices" for theirs, of_them in told.nodes]
+        words = [f"{theirs} cores and {of_them} devices" for theirs, of_them in reported.nodes]
         self._differs("node", f"{cores} cores and {devices} devices", " or ".join(words), site.node)
 
 
 def _limits(queue: Queue) -> dict[str, int | None]:
-    """A queue's as `ToldQueue` has them: of several ranges their outermost bounds."""
+    """A queue's as `QueueInfo` has them: of several ranges their outermost bounds."""
 
     def bound(choose: Callable[..., int], part: str) -> int | None:
         held = [getattr(one, part) for one in queue.ranges or [Range()]]

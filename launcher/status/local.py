@@ -4,21 +4,21 @@ allocation. Its records tell, and whether its scheduler lives."""
 from __future__ import annotations
 
 from launcher.runs.states import MemberStatus, known_ending
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 
 
-def judge(scene: Scene, elsewhere: str | None) -> list[MemberStatus]:
+def judge(records: RunRecords, elsewhere: str | None) -> list[MemberStatus]:
     """The states of a run's members; `elsewhere`: the host to ask whether its scheduler lives, if another."""
-    return [_member(scene, elsewhere, number, scene.begin.get(number)) for number in scene.numbers]
+    return [_member(records, elsewhere, number, records.begin.get(number)) for number in records.numbers]
 
 
-def _member(scene: Scene, elsewhere: str | None, number: int, begin: int | None) -> MemberStatus:
+def _member(records: RunRecords, elsewhere: str | None, number: int, begin: int | None) -> MemberStatus:
     """`begin`: the attempt that the newest submission starts with; None: it leaves this member alone."""
-    attempts = scene.attempts.get(number, [])
+    attempts = records.attempts.get(number, [])
     newest = max([begin or 0, *(one.number for one in attempts)])  # what came before is over
     found = []
     for one in attempts:
-        alive = scene.alive and one.number == newest
+        alive = records.alive and one.number == newest
         # Until its scheduler has settled it, an ending is believed only if no scheduler is there to do so.
         believed = one.settled or not (alive or (elsewhere and one.number == newest))
         if one.end and believed:
@@ -26,13 +26,15 @@ def _member(scene: Scene, elsewhere: str | None, number: int, begin: int | None)
             found.append(one.status("ended", known_ending(end.ending), end.code, end.reason, end.time))
         else:
             found.append(one.status("running") if alive else one.status("unknown", "unknown"))
-    if begin is not None and not found and scene.submission and scene.submission.error is not None:
+    if begin is not None and not found and records.submission and records.submission.error is not None:
         return MemberStatus(number, "ended", "failed", found)
-    if begin is not None and scene.alive and (not found or found[-1].attempt < begin):
+    if begin is not None and records.alive and (not found or found[-1].attempt < begin):
         return MemberStatus(number, "pending", None, found)
-    goes_on = bool(attempts) and attempts[-1].requeue and not scene.stop_asked
-    if found and found[-1].state == "ended" and goes_on and scene.alive:
+    is_active = bool(attempts) and attempts[-1].requeue and not records.stop_asked
+    if found and found[-1].state == "ended" and is_active and records.alive:
         return MemberStatus(number, "pending", None, found)  # its next attempt is about to begin
-    if not found or (found[-1].state == "ended" and goes_on and elsewhere):  # it may be about to begin there
+    if not found or (
+        found[-1].state == "ended" and is_active and elsewhere
+    ):  # it may be about to begin there
         return MemberStatus(number, "unknown", "unknown", found)
     return MemberStatus(number, found[-1].state, found[-1].ending, found)

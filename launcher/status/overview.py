@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
-from launcher.runs.index import Entry, Index, write_down
+from launcher.runs.index import Entry, Index, record_runs
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus, RunSummary, summary
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 from launcher.status.watch import Asking, judge
 
 
@@ -22,7 +22,7 @@ class Row(NamedTuple):
     """A run and what a list shows of it."""
 
     entry: Entry
-    told: RunSummary
+    summary: RunSummary
 
     @property
     def run(self) -> Run:
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     @property
     def submitted(self) -> float:
         """When it was submitted, or became known, in seconds since the epoch."""
-        return self.told.submitted or self.told.started or self.entry.added
+        return self.summary.submitted or self.summary.started or self.entry.added
 
 
 class Overview:
@@ -59,7 +59,7 @@ class Overview:
         to_look = [entry for entry in entries if entry.ended is None and self._is_trusted(entry)]
         self._ask(self._look(to_look), patience)
         seen = ((entry, entry.ended or self._seen.get(entry.path)) for entry in entries)
-        self.rows = [Row(entry, told) for entry, told in seen if told]
+        self.rows = [Row(entry, one) for entry, one in seen if one]
         """Oldest first; that those the index knows are still on disk is seen only when they are chosen."""
 
     def choose(
@@ -73,11 +73,11 @@ class Overview:
         for row in reversed(self.rows):
             if not wanted(row):
                 continue
-            if room == 0 and row.told.over:
+            if room == 0 and row.summary.over:
                 left_out += 1
             elif row.entry.is_there:
                 chosen.append(row)
-                if room is not None and row.told.over:
+                if room is not None and row.summary.over:
                     room -= 1
         return chosen[::-1], left_out
 
@@ -91,16 +91,16 @@ class Overview:
             return False
         return True
 
-    def _look(self, entries: Iterable[Entry]) -> list[tuple[Entry, Scene]]:
+    def _look(self, entries: Iterable[Entry]) -> list[tuple[Entry, RunRecords]]:
         """Look at runs, and keep what their records tell; those whose schedulers have to be asked as well."""
         looked, doubtful = [], []
         for entry in entries:
             try:
-                scene = Scene(entry.run)
-                if scene.queued and scene.needs_queue():
-                    doubtful.append((entry, scene))
+                records = RunRecords(entry.run)
+                if records.queued and records.needs_queue():
+                    doubtful.append((entry, records))
                 else:
-                    (now,) = judge([scene])
+                    (now,) = judge([records])
                     looked.append((entry, now))
             except CastoffError as error:
                 self._seen[entry.path] = RunSummary(
@@ -109,10 +109,10 @@ class Overview:
         self._keep(looked)
         return doubtful
 
-    def _ask(self, doubtful: list[tuple[Entry, Scene]], patience: float | None) -> None:
+    def _ask(self, doubtful: list[tuple[Entry, RunRecords]], patience: float | None) -> None:
         """Ask about all runs whose records leave a doubt: one question to each scheduler."""
         asking = Asking(patience)
-        answers = judge([scene for _, scene in doubtful], asking)
+        answers = judge([records for _, records in doubtful], asking)
         looked = [(entry, now) for (entry, _), now in zip(doubtful, answers, strict=True)]
         self._keep(looked)
         silences = (asking.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
@@ -122,10 +122,10 @@ class Overview:
 
     def _keep(self, looked: Iterable[tuple[Entry, RunStatus]]) -> None:
         """Keep what was seen, and have the index remember what nothing but a new beginning changes."""
-        told = [(entry, summary(now), now.final) for entry, now in looked]
-        self._seen |= {entry.path: one for entry, one, _ in told}
+        found = [(entry, summary(now), now.final) for entry, now in looked]
+        self._seen |= {entry.path: one for entry, one, _ in found}
         try:
-            self._index.remember([(entry, one) for entry, one, final in told if final])
+            self._index.remember([(entry, one) for entry, one, final in found if final])
         except CastoffError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
@@ -152,7 +152,7 @@ def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[Run]) -> None:
         if new:
             index.adopt((run, *_name_and_time(run)) for run in new)
 
-    write_down(environ, add, "no list shows the runs here that nobody has submitted")
+    record_runs(environ, add, "no list shows the runs here that nobody has submitted")
 
 
 class Rebuilt(NamedTuple):
@@ -179,9 +179,9 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
 def _name_and_time(run: Run) -> tuple[str, float]:
     """A run's name, and when it was submitted, or else began; its id and 0 where it cannot be read."""
     try:
-        scene = Scene(run)
+        records = RunRecords(run)
     except CastoffError:
         return run.id, 0.0
-    began = (one.start.time for found in scene.attempts.values() for one in found if one.start)
-    submitted = scene.submission.time if scene.submission else None
-    return scene.plan.name or run.id, submitted or min(filter(None, began), default=0.0)
+    began = (one.start.time for found in records.attempts.values() for one in found if one.start)
+    submitted = records.submission.time if records.submission else None
+    return records.plan.name or run.id, submitted or min(filter(None, began), default=0.0)

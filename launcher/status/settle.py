@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Send, Start, Submission, read
 from launcher.runs.run import LOCK, Run, locked
-from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Answer, Queue
+from launcher.schedulers.base_queue import Answer, Queue
+from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.registry import queued_of
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 
 APART = 5.0
 """Seconds between the two questions."""
@@ -41,9 +41,9 @@ def settle(
     """
     queue = queued_of(run.facts().scheduler).queue(environ)
     give_up = time.monotonic() + patience
-    scene = Scene(run, held=True)
-    if scene.queued and queue.elsewhere(scene.clusters):
-        return scene.unclear is None
+    records = RunRecords(run, held=True)
+    if records.queued and queue.elsewhere(records.clusters):
+        return records.unclear is None
     while not _decide(run, queue, queue.ask(()), refused=refused):
         if time.monotonic() >= give_up:
             return False
@@ -72,13 +72,13 @@ def _decide(run: Run, queue: Queue, answer: Answer, of: Send | None = None, *, r
         return False
     if answer.silence or (candidates := _candidates(run, queue, answer, record)) is None:
         return False
-    _write_down(send, _match(record, send, candidates), time.time(), refused)
+    _record(send, _match(record, send, candidates), time.time(), refused)
     record.job = record.job or send.job
     run.write_submission(record)
     return record.unclear is None
 
 
-def _write_down(send: Send, job: str | None, now: float, refused: bool) -> None:
+def _record(send: Send, job: str | None, now: float, refused: bool) -> None:
     """What a question has brought to light of a send."""
     if job is not None:
         send.job = job
@@ -100,13 +100,13 @@ def _candidates(
     """
     owned = {send.job for send in submission.all_sends}
     script = str(run.script)
-    told: list[JobTold] | None = [one for one in answer.jobs.values() if one.runs(script)]
-    if not any(one.job not in owned for one in told or []):
-        told = queue.find(script, run.facts().name, submission.sends[-1].time or 0.0)
-    if told is None:
+    reported: list[JobInfo] | None = [one for one in answer.jobs.values() if one.runs(script)]
+    if not any(one.job not in owned for one in reported or []):
+        reported = queue.find(script, run.facts().name, submission.sends[-1].time or 0.0)
+    if reported is None:
         return None
     found: dict[str, set[int | None]] = {}
-    for one in told:
+    for one in reported:
         if one.job not in owned:
             found.setdefault(one.job, set()).add(one.task)
     for _, _, folder in run.attempts():

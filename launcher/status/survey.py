@@ -1,5 +1,5 @@
-"""Scene(run): a run as its directory tells of it, before any scheduler is asked: what was sent, and what its
-scripts wrote down."""
+"""RunRecords(run): what a run's directory records, before any scheduler is asked: what was sent, and what
+its scripts recorded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.runs.records import Cancelled, Ending, Failure, LastWord, Next, Send, Start, begins, read
-from launcher.runs.run import AGAIN, SETTLED, STOP, Run, names_in
+from launcher.runs.run import RESUME, SETTLED, STOP, Run, names_in
 from launcher.runs.states import AttemptStatus, known_ending
-from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.local.control import is_alive, took_newest
-from launcher.schedulers.queue import Key
+from launcher.schedulers.base_queue import Key
+from launcher.schedulers.job_info import JobInfo
+from launcher.schedulers.local.control import is_alive, owns_latest_submission
 from launcher.schedulers.registry import queued, queued_of
 
 LAST_WORD = "scheduler.json"
@@ -57,11 +57,11 @@ class Attempt(NamedTuple):
         return self.last.job if self.last else None
 
     @property
-    def goes_on(self) -> bool:
+    def is_active(self) -> bool:
         """Whether its scheduler has queued it again, or its script has asked for that."""
         if self.last is not None:
             return self.last.requeued
-        return self.end is not None and self.end.ending == "again" and not self.end.code
+        return self.end is not None and self.end.ending == "resume" and not self.end.code
 
     @property
     def is_certain(self) -> bool:
@@ -69,14 +69,16 @@ class Attempt(NamedTuple):
         if self.last is not None:
             return not self.last.requeued
         return self.end is not None and not (
-            self.end.ending == "cancelled" or self.goes_on or self.was_killed or self._may_be_requeued
+            self.end.ending == "cancelled" or self.is_active or self.was_killed or self._may_be_requeued
         )
 
     @property
     def gave_up(self) -> bool:
         """Whether its script wanted its job started again and did not hear that this was done: it may be."""
         return (
-            self.requeues and self.end is not None and (self.end.ending, self.end.code) == ("walltime", AGAIN)
+            self.requeues
+            and self.end is not None
+            and (self.end.ending, self.end.code) == ("walltime", RESUME)
         )
 
     @property
@@ -117,11 +119,11 @@ class Attempt(NamedTuple):
     def by_records(self) -> AttemptStatus:
         """It as its own records tell, and its scheduler's last word where there is one."""
         late = self.end is not None and self.last is not None and self.last.ended_itself
-        told = self.end if late else self.last or self.end  # a record that was late wins
-        if told is None:
+        record = self.end if late else self.last or self.end  # a record that was late wins
+        if record is None:
             return self.status("unknown", "unknown")
-        ended = (self.end.time if self.end else None) or told.time
-        return self.status("ended", known_ending(told.ending), told.code, told.reason, ended)
+        ended = (self.end.time if self.end else None) or record.time
+        return self.status("ended", known_ending(record.ending), record.code, record.reason, ended)
 
 
 def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
@@ -147,7 +149,7 @@ def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
     )
 
 
-class Scene:
+class RunRecords:
     """A run as its directory tells of it, before any scheduler is asked."""
 
     def __init__(self, run: Run, *, held: bool = False):
@@ -180,7 +182,7 @@ class Scene:
         self.numbers = sorted({*range(self.plan.array_count or 1), *self.attempts})
         """Its members."""
         # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
-        self.queued = queued(self.plan.scheduler) is not None and not took_newest(run)
+        self.queued = queued(self.plan.scheduler) is not None and not owns_latest_submission(run)
         """Whether a queue may know of it: none of castoff's own."""
         self.sends = submission.sends if submission else []
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
@@ -195,8 +197,8 @@ class Scene:
         """The job's id; the first one's, where it took several."""
         if self.submission is not None:
             return self.submission.job or next((send.job for send in self.sends if send.job), None)
-        told = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
-        return next((job for job in told if job), None)
+        jobs = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
+        return next((job for job in jobs if job), None)
 
     @property
     def clusters(self) -> frozenset[str]:
@@ -233,8 +235,8 @@ class Scene:
     def following(self, one: Attempt) -> str | None:
         """The job that goes on after an attempt; on PBS alone it is another one."""
         if one.next is not None:
-            return one.next if one.end is None or one.end.ending == "again" else None
-        if one.job not in self._chain or (one.end and one.end.ending not in ("again", "walltime")):
+            return one.next if one.end is None or one.end.ending == "resume" else None
+        if one.job not in self._chain or (one.end and one.end.ending not in ("resume", "walltime")):
             return None
         return next(iter(self._chain[self._chain.index(one.job) + 1 :]), None)
 
@@ -244,7 +246,9 @@ class Scene:
             return True
         for found in self.attempts.values():
             *past, newest = found
-            if not newest.is_certain or not all(one.is_certain or one.goes_on or one.gave_up for one in past):
+            if not newest.is_certain or not all(
+                one.is_certain or one.is_active or one.gave_up for one in past
+            ):
                 return True
             if newest.last is None and self.following(newest) is not None:
                 return True
@@ -272,16 +276,16 @@ class Scene:
         in_array = queued_of(self.plan.scheduler).is_array(job, self.plan.array_count)
         return (job, member if in_array else None)
 
-    def is_told(self, told: JobTold) -> bool:
+    def owns(self, info: JobInfo) -> bool:
         """Whether a job of that id is this run's, and not another cluster's that has the same."""
-        return self.submission is None or told.runs(str(self.run.script))
+        return self.submission is None or info.runs(str(self.run.script))
 
     def own(self, member: int) -> list[Attempt]:
         """The attempts that the newest submission has begun."""
         begin, send = self.begin.get(member), self.place(member)
         if begin is None or send is None:
             return []
-        same = queued_of(self.plan.scheduler).starts_again  # and so its id
+        same = queued_of(self.plan.scheduler).requeues_in_place  # and so its id
         return [
             one
             for one in self.attempts.get(member, [])

@@ -19,15 +19,15 @@ from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import remove_secrets
 from launcher.runs.records import write
 from launcher.runs.run import Run
-from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
+from launcher.runs.states import MemberStatus, RunStatus, aggregate_ending, aggregate_state, code_of
+from launcher.schedulers.base_queue import NOT_ASKED, Answer
 from launcher.schedulers.command import PATIENCE
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.local.control import is_abandoned, mark_of, marked, other_host
-from launcher.schedulers.queue import NOT_ASKED, Answer
 from launcher.schedulers.registry import is_own, queued_of
-from launcher.status import local, queued
+from launcher.status import local, scheduler_view
 from launcher.status.settle import decide
-from launcher.status.survey import LAST_WORD, REQUEUE_MEMORY, Scene
+from launcher.status.survey import LAST_WORD, REQUEUE_MEMORY, RunRecords
 
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""
@@ -58,26 +58,26 @@ def statuses(runs: Iterable[Run], asking: Asking | None = None) -> list[RunStatu
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    return judge([Scene(run) for run in runs], asking)
+    return judge([RunRecords(run) for run in runs], asking)
 
 
-def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
+def judge(runs: list[RunRecords], asking: Asking | None = None) -> list[RunStatus]:
     """The statuses of runs whose directories have just been read; `asking` asks their schedulers.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    told = (asking or Asking()).told(scenes)
+    views = (asking or Asking()).query(runs)
     marks = functools.cache(marked)
     found = [
-        _assembled(one.run, one.members, told=one)
-        if (one := told.get(scene.run.path))
-        else _local_status(scene, marks)
-        for scene in scenes
+        _assembled(one.records, one.members, view=one)
+        if (one := views.get(records.run.path))
+        else _local_status(records, marks)
+        for records in runs
     ]
-    for scene, now in zip(scenes, found, strict=True):
+    for records, now in zip(runs, found, strict=True):
         if _needs_no_secrets(now):
-            remove_secrets(scene.run, now.submitted)
+            remove_secrets(records.run, now.submitted)
     return found
 
 
@@ -91,7 +91,7 @@ def _needs_no_secrets(now: RunStatus) -> bool:
     return ended and (now.final or all(member.ending in _STAYS_ENDED for member in now.members))
 
 
-def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
+def poll(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
     """The statuses of runs, looked at again and again until nothing more will happen to any of them.
 
     Or until `timeout` seconds have passed.
@@ -113,7 +113,7 @@ def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunSta
 
 def wait(run: Run, timeout: float | None = None) -> RunStatus:
     """The status of a run as soon as it is over or can never begin, or when `timeout` seconds have passed."""
-    for (now,) in looks([run], timeout):
+    for (now,) in poll([run], timeout):
         last = now
     return last
 
@@ -134,75 +134,84 @@ def condition_holds(condition: str, run: Run, asking: Asking | None = None) -> b
     return condition == "afterany" or well == (condition == "afterok")
 
 
-def _local_status(scene: Scene, marks: Callable[[], Container[str]]) -> RunStatus:
+def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
-    if not scene.alive and any(not found[-1].settled for found in scene.attempts.values()):
-        mark = mark_of(scene.run)
+    if not records.alive and any(not found[-1].settled for found in records.attempts.values()):
+        mark = mark_of(records.run)
         alive = mark is not None and mark in marks()
-        scene = Scene(scene.run, held=scene.held)  # it may have ended before that look
-        scene.alive = alive
-    elsewhere = None if scene.alive else other_host(scene.run)
-    return _assembled(scene, local.judge(scene, elsewhere), elsewhere)
+        records = RunRecords(records.run, held=records.held)  # it may have ended before that look
+        records.alive = alive
+    elsewhere = None if records.alive else other_host(records.run)
+    return _assembled(records, local.judge(records, elsewhere), elsewhere)
 
 
 def _assembled(
-    scene: Scene,
+    records: RunRecords,
     members: list[MemberStatus],
     elsewhere: str | None = None,
-    told: queued.Told | None = None,
+    view: scheduler_view.SchedulerView | None = None,
 ) -> RunStatus:
-    state = joint_state(members)
+    state = aggregate_state(members)
     over = state in ("ended", "unknown")
-    submission, plan = scene.submission, scene.plan
+    submission, plan = records.submission, records.plan
     return RunStatus(
-        id=scene.run.id,
-        name=plan.name or scene.run.id,
+        id=records.run.id,
+        name=plan.name or records.run.id,
         site=plan.site,
         scheduler=plan.scheduler,
-        job=scene.job,
-        directory=str(scene.run.path),
+        job=records.job,
+        directory=str(records.run.path),
         state=state,
-        ending=worst(member.ending for member in members) if over else None,
+        ending=aggregate_ending(member.ending for member in members) if over else None,
         code=code_of(members) if state == "ended" else None,
-        reason=_reason(scene, members, elsewhere, told) if scene.is_there else "its directory is gone",
-        stop_asked=scene.stop_asked,
-        final=state == "ended" and _is_final(scene, members),
+        reason=_reason(records, members, elsewhere, view) if records.is_there else "its directory is gone",
+        stop_asked=records.stop_asked,
+        final=state == "ended" and _is_final(records, members),
         submitted=submission.time if submission else None,
         walltime=plan.walltime,
         members=members,
-        unsettled=told is not None and told.unsettled,
+        unsettled=view is not None and view.unsettled,
     )
 
 
-def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
+def _is_final(records: RunRecords, members: list[MemberStatus]) -> bool:
     """Whether an ended run will stay as it is: what its scheduler might start again will not."""
-    if scene.submission is not None and is_own(scene.plan.scheduler):
-        return not scene.alive
+    if records.submission is not None and is_own(records.plan.scheduler):
+        return not records.alive
     last = [member.attempts[-1] for member in members if member.attempts]
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
-    submitted = scene.queued and scene.submission is not None
-    may_go_on = not submitted and any(one.ending == "again" for one in last)
+    submitted = records.queued and records.submission is not None
+    may_go_on = not submitted and any(one.ending == "resume" for one in last)
     return time.time() - ended > REQUEUE_MEMORY and not may_go_on
 
 
 def _reason(
-    scene: Scene, members: list[MemberStatus], elsewhere: str | None, told: queued.Told | None
+    records: RunRecords,
+    members: list[MemberStatus],
+    elsewhere: str | None,
+    view: scheduler_view.SchedulerView | None,
 ) -> str | None:
     """Why it was never submitted, why it waits, why nobody knows how it ended, or how it can go on."""
-    run, submission, state = scene.run, scene.submission, joint_state(members)
-    refused = [send.error for send in scene.sends if send.error]
+    run, submission, state = records.run, records.submission, aggregate_state(members)
+    refused = [send.error for send in records.sends if send.error]
     if submission and (submission.error is not None or refused):
         return f"it could not be submitted: {submission.error or refused[0]}"
     if state == "ended":
-        if worst(member.ending for member in members) != "again":
+        if aggregate_ending(member.ending for member in members) != "resume":
             return None
-        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(scene.job)
-    if told is not None:
-        if submission and state != "running" and not scene.sends and not scene.attempts and not scene.alive:
+        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(records.job)
+    if view is not None:
+        if (
+            submission
+            and state != "running"
+            and not records.sends
+            and not records.attempts
+            and not records.alive
+        ):
             return _KILLED_EARLY.format(run.id)
         words = [one.reason for one in members if one.state == state != "running" and one.reason]
-        return told.stuck or next(iter(words), None)
-    if state == "running" and scene.alive and is_abandoned(run):
+        return view.stuck or next(iter(words), None)
+    if state == "running" and records.alive and is_abandoned(run):
         return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
     if state != "unknown":
         return None
@@ -210,7 +219,7 @@ def _reason(
         return "castoff did not submit it, so nothing tells whether its script still runs"
     if elsewhere:
         return f"its scheduler runs, or ran, on {elsewhere}: ask there"
-    return _KILLED_EARLY.format(run.id) if not submission.job and not scene.attempts else _ALL_KILLED
+    return _KILLED_EARLY.format(run.id) if not submission.job and not records.attempts else _ALL_KILLED
 
 
 _ALL_KILLED = (
@@ -237,14 +246,14 @@ class Asking:
         """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
-    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+    def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         """What is known of runs on Slurm or PBS, by directory, each with its scene as it is by now."""
-        found: dict[Path, queued.Told] = {}
-        for scheduler in sorted({scene.plan.scheduler for scene in scenes if scene.queued}):
+        found: dict[Path, scheduler_view.SchedulerView] = {}
+        for scheduler in sorted({records.plan.scheduler for records in runs if records.queued}):
             if scheduler not in self._sides:
                 self._sides[scheduler] = _Side(scheduler, self._patience)
-            own = [scene for scene in scenes if scene.queued and scene.plan.scheduler == scheduler]
-            found |= self._sides[scheduler].told(own)
+            own = [records for records in runs if records.queued and records.plan.scheduler == scheduler]
+            found |= self._sides[scheduler].query(own)
         return found
 
 
@@ -255,7 +264,7 @@ class _Side:
         self._queue = queued_of(scheduler).queue(patience=patience or PATIENCE)
         self._answer = NOT_ASKED
         self._elsewhere: dict[Path, str] = {}
-        self._history: Mapping[str, list[JobTold]] | None = None
+        self._history: Mapping[str, list[JobInfo]] | None = None
         self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
         self._jobs: set[str] = set()
         self._asked: float | None = None
@@ -265,19 +274,19 @@ class _Side:
         """Why it could not tell of a run the last time; None where it did, or was not asked about it."""
         return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 
-    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+    def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         """What is known of its runs."""
-        doubtful = [scene for scene in scenes if scene.needs_queue()]
+        doubtful = [records for records in runs if records.needs_queue()]
         if doubtful and self._is_due(doubtful):
             self._ask(doubtful)
             asked = {run.run.path for run in doubtful}
             further = True
             while further:  # records are read after each answer: what has ended since may be over for it
-                scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
-                further = self._ask_further([scene for scene in scenes if scene.run.path in asked])
-        return self._judge(scenes)
+                runs = [self._again(records) if records.run.path in asked else records for records in runs]
+                further = self._ask_further([records for records in runs if records.run.path in asked])
+        return self._judge(runs)
 
-    def _is_due(self, runs: list[Scene]) -> bool:
+    def _is_due(self, runs: list[RunRecords]) -> bool:
         new = any(run.run.path not in self._records or run.jobs - self._jobs for run in runs)
         if self._asked is None or new:
             return True  # its jobs may be newer than the answer
@@ -285,10 +294,10 @@ class _Side:
         pause = _ASK if changed else min(_SLOWEST_ASK, max(_ASK, (self._asked - self._changed) / 4))
         return time.monotonic() - self._asked >= pause
 
-    def _ask(self, runs: list[Scene]) -> None:
-        told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
-        self._elsewhere = {run.run.path: why for run, why in told if why}
-        here = {job for run, why in told if not why for job in run.jobs}
+    def _ask(self, runs: list[RunRecords]) -> None:
+        places = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
+        self._elsewhere = {run.run.path: why for run, why in places if why}
+        here = {job for run, why in places if not why for job in run.jobs}
         self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_ASKED
         self._jobs = {job for run in runs for job in run.jobs}
         self._history = None
@@ -297,7 +306,7 @@ class _Side:
         if records != self._records:
             self._records, self._changed = records, self._asked
 
-    def _ask_further(self, runs: list[Scene]) -> bool:
+    def _ask_further(self, runs: list[RunRecords]) -> bool:
         """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
@@ -307,33 +316,35 @@ class _Side:
         self._answer = self._answer.joined(self._queue.ask(further))
         return True
 
-    def _again(self, scene: Scene) -> Scene:
+    def _again(self, records: RunRecords) -> RunRecords:
         """A run's records as they are after the answer, which may decide whether it was submitted."""
         try:
-            if scene.unclear and not scene.held and scene.run.path not in self._elsewhere:
-                decide(scene.run, self._queue, self._answer, scene.unclear)
-            return Scene(scene.run, held=scene.held)
+            if records.unclear and not records.held and records.run.path not in self._elsewhere:
+                decide(records.run, self._queue, self._answer, records.unclear)
+            return RunRecords(records.run, held=records.held)
         except (CastoffError, OSError):
-            return scene  # what cannot be written stays as unclear as it was; what was read still counts
+            return records  # what cannot be written stays as unclear as it was; what was read still counts
 
-    def _judge(self, runs: list[Scene]) -> dict[Path, queued.Told]:
-        told = {run.run.path: self._told_of(run) for run in runs}
-        doubtful = {job for one in told.values() for job in one.doubtful}
+    def _judge(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
+        views = {run.run.path: self._view_of(run) for run in runs}
+        doubtful = {job for one in views.values() for job in one.doubtful}
         if doubtful and self._asked is not None:
             self._history = self._queue.history(doubtful)
             if self._history is not None:
-                told |= {path: self._told_of(one.run) for path, one in told.items() if one.doubtful}
-        for path, one in told.items():
+                views |= {path: self._view_of(one.records) for path, one in views.items() if one.doubtful}
+        for path, one in views.items():
             # So that nobody asks again; where that cannot be, somebody will.
             with contextlib.suppress(OSError, CastoffError):
                 for folder, last in one.learnt:
                     check_trusted(path)
                     folder.mkdir(mode=0o700, exist_ok=True)
                     write(folder / LAST_WORD, last)
-        return told
+        return views
 
-    def _told_of(self, run: Scene) -> queued.Told:
-        seen = {one[:2] for one in self._records.get(run.run.path, ())}
-        if elsewhere := self._elsewhere.get(run.run.path):
-            return queued.Told(run, self._queue, Answer({}, frozenset(), elsewhere), {}, seen)
-        return queued.Told(run, self._queue, self._answer, self._history, seen)
+    def _view_of(self, records: RunRecords) -> scheduler_view.SchedulerView:
+        seen = {one[:2] for one in self._records.get(records.run.path, ())}
+        if elsewhere := self._elsewhere.get(records.run.path):
+            return scheduler_view.SchedulerView(
+                records, self._queue, Answer({}, frozenset(), elsewhere), {}, seen
+            )
+        return scheduler_view.SchedulerView(records, self._queue, self._answer, self._history, seen)

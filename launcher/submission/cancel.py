@@ -18,10 +18,10 @@ from launcher.runs.env_from import remove_secrets
 from launcher.runs.records import Cancelled, write
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus
-from launcher.schedulers.local.control import cancel, is_alive, other_host, took_newest
-from launcher.schedulers.queue import Answer, Queue
+from launcher.schedulers.base_queue import Answer, Queue
+from launcher.schedulers.local.control import cancel, is_alive, other_host, owns_latest_submission
 from launcher.schedulers.registry import is_own, queued, queued_of
-from launcher.status.survey import CANCELLED, Scene
+from launcher.status.survey import CANCELLED, RunRecords
 from launcher.status.watch import status, statuses
 
 _POLL = 0.05
@@ -31,14 +31,14 @@ _PATIENCE = 30.0
 
 
 @dataclass(eq=False)
-class Wish:
+class CancelRequest:
     """That a run ends, and what came of it."""
 
     run: Run
     before: RunStatus
     asked: bool = False
     """Whether there was anything to end."""
-    goes_on: bool = False
+    is_active: bool = False
     """Whether something of it is still left."""
     problem: str | None = None
     """Why it could not be asked to, or refuses."""
@@ -54,66 +54,68 @@ class Wish:
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
 
-def end(runs: Iterable[Run]) -> list[Wish]:
+def end(runs: Iterable[Run]) -> list[CancelRequest]:
     """End runs, and tell what came of each.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
     found = list(runs)
-    wishes = [Wish(run, before) for run, before in zip(found, statuses(found), strict=True)]
-    _ask(wishes)
+    requests = [CancelRequest(run, before) for run, before in zip(found, statuses(found), strict=True)]
+    _ask(requests)
     begun = looked = time.monotonic()
-    _look(wishes)
-    while left := [wish for wish in wishes if wish.goes_on and looked - begun <= wish.patience]:
-        poll = _QUEUE_POLL if all(wish.queue for wish in left) else _POLL
+    _look(requests)
+    while left := [
+        request for request in requests if request.is_active and looked - begun <= request.patience
+    ]:
+        poll = _QUEUE_POLL if all(request.queue for request in left) else _POLL
         time.sleep(max(poll, time.monotonic() - looked))
         looked = time.monotonic()
         _look(left)
-    for wish in wishes:
-        if wish.asked and not wish.goes_on:
-            remove_secrets(wish.run, wish.before.submitted)
-    return wishes
+    for request in requests:
+        if request.asked and not request.is_active:
+            remove_secrets(request.run, request.before.submitted)
+    return requests
 
 
-def _ask(wishes: list[Wish]) -> None:
+def _ask(requests: list[CancelRequest]) -> None:
     """Ask the schedulers of runs to end them; what is wrong with one is its own problem."""
-    theirs: dict[str, list[Wish]] = {}
-    for wish in wishes:
-        run, now = wish.run, wish.before
+    theirs: dict[str, list[CancelRequest]] = {}
+    for request in requests:
+        run, now = request.run, request.before
         if now.state == "ended":
             continue
-        ours = took_newest(run)
+        ours = owns_latest_submission(run)
         if queued(now.scheduler) and not ours:
-            theirs.setdefault(now.scheduler, []).append(wish)
+            theirs.setdefault(now.scheduler, []).append(request)
         elif run.submission() is None or not (ours or is_own(now.scheduler)):
-            wish.problem = _by_hand(now)
+            request.problem = _by_hand(now)
         elif now.state != "unknown" or other_host(run) is not None:
             try:
                 cancel(run)
-                wish.asked = wish.goes_on = True
+                request.asked = request.is_active = True
             except CastoffError as error:
-                wish.problem = str(error)
+                request.problem = str(error)
     for scheduler, some in theirs.items():
         _ask_queue(queued_of(scheduler).queue(), some)
 
 
-def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
+def _ask_queue(queue: Queue, requests: list[CancelRequest]) -> None:
     """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
-    scenes = [Scene(wish.run) for wish in wishes]
-    here = [scene for scene in scenes if not queue.elsewhere(scene.clusters)]
-    answer = queue.ask({job for scene in here for job in scene.jobs})
-    for wish, scene in zip(wishes, scenes, strict=True):
+    runs = [RunRecords(request.run) for request in requests]
+    here = [records for records in runs if not queue.elsewhere(records.clusters)]
+    answer = queue.ask({job for records in here for job in records.jobs})
+    for request, records in zip(requests, runs, strict=True):
         try:
-            wish.jobs = _jobs_of(wish, scene, queue, answer)
+            request.jobs = _jobs_of(request, records, queue, answer)
         except CastoffError as error:
-            wish.problem = str(error)
-    wishes = [wish for wish in wishes if wish.jobs]
-    refused = cancel_jobs(queue, {wish.run: wish.jobs for wish in wishes})
-    for wish in wishes:
-        wish.queue, wish.asked, wish.goes_on = queue, True, True
-        words = dict.fromkeys(refused[job] for job in sorted(wish.jobs) if job in refused)
-        wish.refusal = "; ".join(words) or None
+            request.problem = str(error)
+    requests = [request for request in requests if request.jobs]
+    refused = cancel_jobs(queue, {request.run: request.jobs for request in requests})
+    for request in requests:
+        request.queue, request.asked, request.is_active = queue, True, True
+        words = dict.fromkeys(refused[job] for job in sorted(request.jobs) if job in refused)
+        request.refusal = "; ".join(words) or None
 
 
 def cancel_jobs(queue: Queue, jobs_of: Mapping[Run, Collection[str]]) -> dict[str, str]:
@@ -125,29 +127,29 @@ def cancel_jobs(queue: Queue, jobs_of: Mapping[Run, Collection[str]]) -> dict[st
         CastoffError: a run directory is not to be trusted.
     """
     for run, jobs in jobs_of.items():
-        _write_down(run, Scene(run).cancelled.union(jobs))
+        _record(run, RunRecords(run).cancelled.union(jobs))
     # The newest first: the end of one may let go another that waits for it.
     ordered = sorted({job for jobs in jobs_of.values() for job in jobs}, key=lambda job: (len(job), job))
     refused = queue.cancel(ordered[::-1])
     for run, jobs in jobs_of.items():
         if not refused.keys().isdisjoint(jobs):
-            _write_down(run, Scene(run).cancelled.difference(refused))
+            _record(run, RunRecords(run).cancelled.difference(refused))
     return refused
 
 
-def _write_down(run: Run, jobs: Collection[str]) -> None:
+def _record(run: Run, jobs: Collection[str]) -> None:
     check_trusted(run.path)
     # A full disk keeps nobody from ending what fills it.
     with contextlib.suppress(OSError):
         write(run.path / CANCELLED, Cancelled(sorted(jobs)))
 
 
-def _jobs_of(wish: Wish, scene: Scene, queue: Queue, answer: Answer) -> set[str]:
+def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: Answer) -> set[str]:
     """The jobs of a run that have to be ended; an error where that cannot be told."""
-    run, now = wish.run, wish.before
+    run, now = request.run, request.before
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
-    elsewhere, silence = queue.elsewhere(scene.clusters), answer.silence_on(sorted(scene.jobs))
+    elsewhere, silence = queue.elsewhere(records.clusters), answer.silence_on(sorted(records.jobs))
     if silence and not elsewhere and run.submission() is None:
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if why := elsewhere or silence:
@@ -167,31 +169,31 @@ def _jobs_of(wish: Wish, scene: Scene, queue: Queue, answer: Answer) -> set[str]
     return jobs
 
 
-def _look(wishes: list[Wish]) -> None:
+def _look(requests: list[CancelRequest]) -> None:
     """See which runs have gone, of those that go on, by one question to each scheduler.
 
     What a scheduler has refused to end, and is still there, is not waited for.
     """
-    wishes = [wish for wish in wishes if wish.goes_on]
+    requests = [request for request in requests if request.is_active]
     answers = {
-        queue: queue.ask({job for wish in wishes if wish.queue is queue for job in wish.jobs})
-        for queue in {wish.queue for wish in wishes if wish.queue}
+        queue: queue.ask({job for request in requests if request.queue is queue for job in request.jobs})
+        for queue in {request.queue for request in requests if request.queue}
     }
-    for wish in wishes:
-        if wish.queue is None:
-            elsewhere = other_host(wish.run) is not None
-            wish.goes_on = is_alive(wish.run) or (elsewhere and not status(wish.run).final)
+    for request in requests:
+        if request.queue is None:
+            elsewhere = other_host(request.run) is not None
+            request.is_active = is_alive(request.run) or (elsewhere and not status(request.run).final)
             continue
-        answer = answers[wish.queue]
-        silent = answer.silence_on(sorted(wish.jobs)) is not None
-        wish.goes_on = silent or not wish.jobs.isdisjoint(answer.left)
-        if wish.goes_on and wish.refusal:
-            wish.goes_on, wish.problem = False, printable(f"{wish.before.id}: {wish.refusal}")
+        answer = answers[request.queue]
+        silent = answer.silence_on(sorted(request.jobs)) is not None
+        request.is_active = silent or not request.jobs.isdisjoint(answer.left)
+        if request.is_active and request.refusal:
+            request.is_active, request.problem = False, printable(f"{request.before.id}: {request.refusal}")
 
 
 def _by_hand(now: RunStatus) -> str:
     """How a run is ended that castoff cannot end."""
     scheduler = queued(now.scheduler)
     job = shlex.quote(now.job) if now.job else "its job"
-    who = " ".join([*scheduler.cancels_with, job]) if scheduler else "end the process that runs its script"
+    who = " ".join([*scheduler.cancel_command, job]) if scheduler else "end the process that runs its script"
     return printable(f"{now.id}: castoff did not submit it, so it cannot end it; {who}")

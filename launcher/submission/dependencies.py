@@ -9,7 +9,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers.directives import dependency_words, is_job_id
 from launcher.schedulers.registry import queued, queued_of, title_of
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 from launcher.status.watch import condition_holds, status
 
 
@@ -57,7 +57,7 @@ def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) 
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
     if holds:
         return []
-    planned, submission, theirs = run.facts(), run.submission(), Scene(run)
+    planned, submission, theirs = run.facts(), run.submission(), RunRecords(run)
     why = None
     if planned.scheduler != scheduler:
         why = f"it is a run of {title_of(planned.scheduler)}"

@@ -12,16 +12,16 @@ import msgspec
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.env_from import SECRETS, secrets
-from launcher.runs.index import write_down
+from launcher.runs.index import record_runs
 from launcher.runs.records import Ending, Facts, Submission, read, write_file
 from launcher.runs.run import LOCK, STOP, Run, locked
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import Silent
+from launcher.schedulers.command import SchedulerUnreachable
 from launcher.schedulers.local.control import forget_cancellation, mark_of, marked, other_host
-from launcher.schedulers.orders import Order, Sending
 from launcher.schedulers.registry import queued, queued_of
+from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 from launcher.status.settle import settle
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import send, unrecorded
@@ -36,12 +36,12 @@ def resubmit(
     run: Run,
     *,
     members: Collection[int] = (),
-    done_too: bool = False,
+    include_done: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[int, int]:
     """Start the members of a run that are not done once more, and say with which attempt each begins.
 
-    `members`: these alone. `done_too`: also those that are done. `environ` is the submitter's
+    `members`: these alone. `include_done`: also those that are done. `environ` is the submitter's
     environment (default: this process's). The script is the one in the directory, whatever castoff
     would render now; what the run waited for once is not waited for again.
 
@@ -67,18 +67,18 @@ def resubmit(
     try:
         with locked(run.path / LOCK, patience=0.5) as lock:
             _check_over(run, scheduler, environ)
-            begin = _next_attempts(run, plan, members, done_too)
+            begin = _next_attempts(run, plan, members, include_done)
             record = _renewed(run, run.submission() or before, begin)  # what was unclear may be settled
-            sendings = None  # all that can be wrong with them is said before anything has changed
+            submit_commands = None  # all that can be wrong with them is said before anything has changed
             if scheduler is not None:
                 _check_none_left(run, scheduler, environ)
                 here = scheduler.configuration(environ)
                 record.cluster = here.cluster or record.cluster
-                sendings = _sendings(run, script, plan, record, here.largest_array, environ)
+                submit_commands = _submit_commands(run, script, plan, record, here.largest_array, environ)
             _renew_secrets(run, plan.env_from, environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
-            write_down(
+            record_runs(
                 environ,
                 lambda index: index.reopen(run),
                 f"{run.id} starts all the same; `castoff list` may go on telling how it ended before, "
@@ -86,7 +86,7 @@ def resubmit(
             )
             run.write_submission(record)
             try:
-                send(run, record, sendings, lock, environ)
+                send(run, record, submit_commands, lock, environ)
             except OSError as error:
                 raise unrecorded(run, record, error) from error
     except BlockingIOError:
@@ -102,10 +102,10 @@ def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[st
         if (mark := mark_of(run)) and mark in marked():
             raise CastoffError(_still(run))
         return
-    (now,) = judge([Scene(run, held=True)])
+    (now,) = judge([RunRecords(run, held=True)])
     if now.unsettled:
         settle(run, patience=_PATIENCE, environ=environ)
-        (now,) = judge([Scene(run, held=True)])
+        (now,) = judge([RunRecords(run, held=True)])
     if now.unsettled:
         raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
     if not now.over:
@@ -115,7 +115,7 @@ def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[st
 def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str, str]) -> None:
     """Make sure that the queue has no job of a run, whatever it has said of the ids in its records."""
     queue = scheduler.queue(environ)
-    scene = Scene(run, held=True)
+    records = RunRecords(run, held=True)
 
     def living() -> list[str]:
         """By its script's path, which no other has."""
@@ -123,12 +123,12 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
 
     give_up = time.monotonic() + _PATIENCE
     try:
-        if scene.queued and (elsewhere := queue.elsewhere(scene.clusters)):
-            raise Silent(elsewhere)
+        if records.queued and (elsewhere := queue.elsewhere(records.clusters)):
+            raise SchedulerUnreachable(elsewhere)
         # A job that has just ended is still being cleared away.
         while (left := living()) and time.monotonic() < give_up:
             time.sleep(_POLL)
-    except Silent as why:
+    except SchedulerUnreachable as why:
         raise CastoffError(
             f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; what may "
             "run already is not started again"
@@ -136,7 +136,7 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
     if left:
         raise CastoffError(
             f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, "
-            f"or end it: {shlex.join([*scheduler.cancels_with, *left])}"
+            f"or end it: {shlex.join([*scheduler.cancel_command, *left])}"
         )
 
 
@@ -144,9 +144,9 @@ def _still(run: Run) -> str:
     return f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
 
 
-def _sendings(
+def _submit_commands(
     run: Run, script: str, plan: Facts, record: Submission, largest: int | None, environ: Mapping[str, str]
-) -> list[Sending]:
+) -> list[SubmitCommand]:
     """The commands that start members again, in arrays of at most so many."""
     scheduler = queued_of(record.scheduler)
     dependency = None  # what its script's own directive says
@@ -155,10 +155,12 @@ def _sendings(
     elif _has_begun(run):
         dependency = ""  # it has held once, and those jobs may be forgotten
     scheduler.check_run_dir(str(run.path))
-    return scheduler.sendings(Order.of(plan, script, str(run.path), dependency, record.begin), largest)
+    return scheduler.submit_commands(
+        SubmitRequest.of(plan, script, str(run.path), dependency, record.begin), largest
+    )
 
 
-def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bool) -> dict[int, int]:
+def _next_attempts(run: Run, plan: Facts, members: Collection[int], include_done: bool) -> dict[int, int]:
     """The members to start, and the attempt that each begins with."""
     count = plan.array_count or 1
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
@@ -170,12 +172,12 @@ def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bo
         record = None if folder is None else read(folder / "ending.json", Ending)
         if record is None and (host := other_host(run)):
             raise CastoffError(f"{run.id}: its scheduler runs, or ran, on {host}: resubmit it there")
-        if record is None or record.ending != "done" or done_too:
+        if record is None or record.ending != "done" or include_done:
             begin[member] = attempt + 1
         elif members:
-            raise CastoffError(f"{run.id}: member {member} is done; with --done-too it starts again")
+            raise CastoffError(f"{run.id}: member {member} is done; with --include-done it starts again")
     if not begin:
-        raise CastoffError(f"{run.id}: it is done; with --done-too it starts again")
+        raise CastoffError(f"{run.id}: it is done; with --include-done it starts again")
     return begin
 
 

@@ -2,7 +2,7 @@
 
 Before a command runs, its submission stands in submission.json without a job; afterwards with it. A
 command that gives no clear answer, or a process that is killed in between, leaves it without one: then
-only the queue knows (`launcher.schedulers.queue`), and nothing is sent again before it was asked.
+only the queue knows (`launcher.schedulers.base_queue`), and nothing is sent again before it was asked.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from launcher.errors import CastoffError, say
+from launcher.launchers.local.processes import GUARDED
 from launcher.runs.records import Send, Submission
 from launcher.runs.run import Run
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import control as local
-from launcher.schedulers.orders import Sending
 from launcher.schedulers.registry import queued_of
-from launcher.starters.local.processes import GUARDED
+from launcher.schedulers.submit_request import SubmitCommand
 from launcher.status.settle import settle
 
 _PATIENCE = 5.0
@@ -84,13 +84,13 @@ class _Answer(NamedTuple):
 def send(
     run: Run,
     record: Submission,
-    sendings: Sequence[Sending] | None,
+    submit_commands: Sequence[SubmitCommand] | None,
     lock: IO[str],
     environ: Mapping[str, str],
 ) -> None:
     """Run each command once, from the submission's directory, and write its job down.
 
-    Without `sendings` castoff's own scheduler takes the run.
+    Without `submit_commands` castoff's own scheduler takes the run.
 
     Raises:
         NotSent: a scheduler refuses one; those before it are cancelled, and the refusal is written down.
@@ -99,10 +99,10 @@ def send(
         OSError: it cannot be written down; `record` holds the refusal, if that is what it was.
     """
     try:
-        if sendings is None:
+        if submit_commands is None:
             _send_to_local(run, lock, environ)
         else:
-            _send_all(run, record, sendings, lock, environ)
+            _send_all(run, record, submit_commands, lock, environ)
     except NotSent as refusal:
         record.sends, record.job, record.error = [], None, refusal.said
         run.write_submission(record)
@@ -120,19 +120,23 @@ def unrecorded(run: Run, record: Submission, error: OSError) -> CastoffError:
 
 
 def _send_all(
-    run: Run, record: Submission, sendings: Sequence[Sending], lock: IO[str], environ: Mapping[str, str]
+    run: Run,
+    record: Submission,
+    submit_commands: Sequence[SubmitCommand],
+    lock: IO[str],
+    environ: Mapping[str, str],
 ) -> None:
     cleaned = command_environment(environ)
     sends = record.sends
-    for number, sending in enumerate(sendings, 1):
-        command = sending.command(sends[-1].job if sends else None)
-        sends.append(_send_of(sending))
+    for number, part_of_run in enumerate(submit_commands, 1):
+        command = part_of_run.argv(sends[-1].job if sends else None)
+        sends.append(_send_of(part_of_run))
         try:
             run.write_submission(record)
         except OSError:
             sends.pop()  # nor is it sent
             raise
-        variables = {**cleaned, **sending.environment}
+        variables = {**cleaned, **part_of_run.environment}
         try:
             answer = _answer(
                 *(run, command, variables, record.directory, [lock.fileno()]),
@@ -147,7 +151,9 @@ def _send_all(
         record.job = record.job or sends[-1].job
         run.write_submission(record)
         if answer.interrupted:
-            parts = "" if number == len(sendings) else f", {number} of its {len(sendings)} parts"
+            parts = (
+                "" if number == len(submit_commands) else f", {number} of its {len(submit_commands)} parts"
+            )
             raise CastoffError(_interrupted(run, parts))
 
 
@@ -179,10 +185,10 @@ def _interrupted(run: Run, parts: str = "") -> str:
     return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
-def _send_of(sending: Sending) -> Send:
-    part = sending.part
+def _send_of(part_of_run: SubmitCommand) -> Send:
+    part = part_of_run.part
     if part is None:
-        return Send(time=time.time(), link=sending.link)
+        return Send(time=time.time(), link=part_of_run.link)
     gaps = part.members[-1] - part.offset + 1 != len(part.members)
     members = list(part.members) if gaps else None
     return Send(time=time.time(), offset=part.offset, count=len(part.members), members=members)

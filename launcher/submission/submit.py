@@ -25,7 +25,7 @@ from launcher.quoting import visible_word
 from launcher.runs import provenance
 from launcher.runs.drafts import Draft, new_run
 from launcher.runs.env_from import SECRETS, secrets
-from launcher.runs.index import write_down
+from launcher.runs.index import record_runs
 from launcher.runs.plan import Plan
 from launcher.runs.records import Submission, encode, write_file
 from launcher.runs.removal import sweep
@@ -33,8 +33,8 @@ from launcher.runs.run import Run, runs_folder
 from launcher.schedulers.base import Configuration
 from launcher.schedulers.directives import dependency_words, own_dependency
 from launcher.schedulers.local import control as local
-from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
+from launcher.schedulers.submit_request import SubmitRequest
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import send, unrecorded
 from launcher.submission.syntax import check_syntax
@@ -68,10 +68,10 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
         dependency = None
         if decided.after and own_dependency(decided.after) is None:  # names stand for ids
             dependency = dependency_words(decided.after)
-        order = Order.of(decided, script, _PLACEHOLDER, dependency)
+        request = SubmitRequest.of(decided, script, _PLACEHOLDER, dependency)
         largest = site.array.max_count if site.array else None
-        sendings = enumerate(scheduler.sendings(order, largest))
-        commands = [(one.environment, one.command("JOB" if number else None)) for number, one in sendings]
+        submit_commands = enumerate(scheduler.submit_commands(request, largest))
+        commands = [(one.environment, one.argv("JOB" if number else None)) for number, one in submit_commands]
     lines = (
         [*(f"{name}={_shown(value)}" for name, value in environment.items()), *map(_shown, command)]
         for environment, command in commands
@@ -142,11 +142,11 @@ def submit(
     made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
     with made as draft:
         run = draft.final
-        order = Order.of(decided, script, str(run.path), dependency)
+        request = SubmitRequest.of(decided, script, str(run.path), dependency)
         largest = here.largest_array or (site.array.max_count if site.array else None)
-        sendings = scheduler.sendings(order, largest) if scheduler else None
+        submit_commands = scheduler.submit_commands(request, largest) if scheduler else None
         try:
-            send(run, record, sendings, draft.lock, environ)
+            send(run, record, submit_commands, draft.lock, environ)
         except OSError as error:
             if record.error is None:
                 raise unrecorded(run, record, error) from error
@@ -196,7 +196,7 @@ def recorded(
             if prepare:
                 prepare(draft.run.path)
             path = visible_word(str(draft.final.path))
-            write_down(
+            record_runs(
                 environ,
                 lambda index: index.add(draft.final, decided.name),
                 f"no list will show {draft.final.id}, which is named by its path: castoff status {path}",

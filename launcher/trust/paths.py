@@ -102,7 +102,7 @@ def _names(path: Path) -> list[str]:
 def _weakness(step: _Step) -> Weakness | None:
     path, about, mode = step.path, step.about, step.about.st_mode
     is_link = stat.S_ISLNK(mode)
-    if about.st_uid not in (0, os.geteuid()) and not _cannot_be_told(about.st_uid):
+    if about.st_uid not in (0, os.geteuid()) and not _is_unmapped(about.st_uid):
         why = f"belongs to {user_name(about.st_uid)}"
         return Weakness(path, why, step.open_to_all, None, ours=False, is_link=is_link)
     # In a folder with a sticky bit, as /tmp, nobody can rename what is another's.
@@ -142,7 +142,7 @@ def _is_only_ours(gid: int) -> bool:
     return gid == me.pw_gid and group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
 
 
-def _cannot_be_told(uid: int) -> bool:
+def _is_unmapped(uid: int) -> bool:
     """Whether this is what a user namespace, as of a container, shows in place of users outside, root's too.
 
     Who they are cannot be told there, so castoff does not refuse what is theirs.

@@ -1,20 +1,20 @@
 # --- Run directory: records and logs --------------------------------------------------------------
 # What parts of this machinery do at these times; each adds to them.
 castoff_at_attempt=(:) castoff_at_records=(:) castoff_at_begun=(:) castoff_beside=(:) castoff_at_over=(:)
-castoff_at_end=(:) castoff_at_lone_failure=(:) castoff_at_failure=(:) castoff_at_again=(:) castoff_at_success=(:)
+castoff_at_end=(:) castoff_on_launcher_failure=(:) castoff_at_failure=(:) castoff_at_again=(:) castoff_at_success=(:)
 castoff_at_start=(castoff_check_run_directory) castoff_at_exit=(:)
-castoff_do() { # STEP...
+castoff_run_hooks() { # STEP...
   local castoff_step
   for castoff_step; do "$castoff_step"; done
 }
 castoff_begin() {
-  castoff_use_own_words
+  castoff_unset_user_functions
   castoff_locate
   castoff_find_run_directory
   castoff_count_attempts
-  castoff_do "${castoff_at_attempt[@]}"
+  castoff_run_hooks "${castoff_at_attempt[@]}"
   castoff_begin_records
-  castoff_do "${castoff_at_records[@]}"
+  castoff_run_hooks "${castoff_at_records[@]}"
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
   castoff_ending=failed castoff_reason=
   castoff_listen # before a trap for the end, which would call what a signal ends failed
@@ -24,7 +24,7 @@ castoff_begin() {
     castoff_ending=cancelled
     exit 143
   fi
-  castoff_do "${castoff_at_begun[@]}"
+  castoff_run_hooks "${castoff_at_begun[@]}"
   castoff_set_deadline
   cd "$castoff_submit_dir" || exit
 }
@@ -77,7 +77,7 @@ castoff_begin_records() {
   export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
-  export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
+  export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or resume
   export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
   castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # tells each rank who it is
   (
@@ -108,8 +108,8 @@ castoff_finish() { # CODE COMMAND: the last that this script does
   # A child that a signal ends as it begins still has this script's traps.
   if [[ $BASHPID != "$$" ]]; then builtin exit "$1"; fi
   set +e
-  castoff_use_own_words
-  castoff_do "${castoff_at_exit[@]}"
+  castoff_unset_user_functions
+  castoff_run_hooks "${castoff_at_exit[@]}"
   castoff_report_setup "$1" "$2"
   castoff_record_ending "$castoff_ending" "$1"
   if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or jobs that wait for it would begin
@@ -137,6 +137,6 @@ castoff_quoted() { # WORD...: as sh reads them
   local castoff_word castoff_tick="'\\''"
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
-readonly -f castoff_do castoff_begin castoff_find_run_directory castoff_check_run_directory
+readonly -f castoff_run_hooks castoff_begin castoff_find_run_directory castoff_check_run_directory
 readonly -f castoff_count_attempts castoff_begin_records
 readonly -f castoff_record_ending castoff_json castoff_finish castoff_keep_exit castoff_write castoff_quoted

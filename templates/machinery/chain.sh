@@ -19,7 +19,7 @@ castoff_check_chain() {
 }
 castoff_go_on_in_chain() {
   if ((${CASTOFF_CHAIN:-$castoff_requeue_max} < castoff_requeue_max)); then
-    castoff_ending=again
+    castoff_ending=resume
     exit 75 # not 0: then the chain's next job is due
   fi
   if [[ -n ${CASTOFF_CHAIN:-} ]]; then

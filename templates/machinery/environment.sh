@@ -1,14 +1,14 @@
 # --- Environment ----------------------------------------------------------------------------------
-castoff_forget() { # what a parent's ranks were told, and setup's functions that are named as what we call
-  castoff_use_own_words
+castoff_clear_stale_env() { # what a parent's ranks were told, and setup's functions that are named as what we call
+  castoff_unset_user_functions
   castoff_keep_exit
   castoff_listen # again: setup may have traps of its own
   set +C # we write over files of ours
   unset -v "${castoff_stale[@]}"
-  castoff_forget_other_schedulers
+  castoff_clear_other_schedulers
   export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 }
-castoff_use_own_words() { # functions of setup's or of the environment are not what we mean by these
+castoff_unset_user_functions() { # functions of setup's or of the environment are not what we mean by these
   POSIXLY_CORRECT=1 # so that unset is bash's own
   unset -f builtin shopt unset
   unset -v POSIXLY_CORRECT
@@ -19,4 +19,4 @@ castoff_use_own_words() { # functions of setup's or of the environment are not w
     .
   unset -f df ls mktemp rm rmdir sh sha256sum tar tr unzip # of programs for the nodes, where sh is bash
 }
-readonly -f castoff_forget castoff_use_own_words
+readonly -f castoff_clear_stale_env castoff_unset_user_functions

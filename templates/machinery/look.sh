@@ -6,4 +6,4 @@ castoff_read='[ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: 
 ' exec 9<"$0" && [ -O /proc/self/fd/9 ] && case $(ls -lnL /proc/self/fd/9) in'\
 ' -????-??-*) exec /bin/sh -c ". /proc/self/fd/9" "$0" "$@" ;; esac;'\
 ' echo "castoff: others may have written $0 on $(hostname), so it is not run" >&2; exit 126'
-castoff_look=(/bin/sh -c "${castoff_read//exit 126/${castoff_end_node-exit 126}}")
+castoff_check_run_dir=(/bin/sh -c "${castoff_read//exit 126/${castoff_end_node-exit 126}}")

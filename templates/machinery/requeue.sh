@@ -1,12 +1,12 @@
 castoff_start_again() {
   if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT < castoff_requeue_max)); then
-    castoff_record_ending again "${castoff_again_code:-0}" # before anything ends this job
+    castoff_record_ending resume "${castoff_resume_code:-0}" # before anything ends this job
     if castoff_requeue; then
-      castoff_ending=again
-      exit "${castoff_again_code:-0}"
+      castoff_ending=resume
+      exit "${castoff_resume_code:-0}"
     fi
     if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop was here meanwhile
-      castoff_ending=again
+      castoff_ending=resume
       exit 75
     fi
     echo "castoff: stopped early, but could not be started again" >&2

@@ -34,7 +34,7 @@ castoff_is_over() { # MEMBER, since it was submitted last
     castoff_attempt=$((castoff_attempt + 1))
   done
   castoff_file=$CASTOFF_RUN_DIR/attempts/$1.$castoff_attempt/ending.json
-  [[ $castoff_file -nt $CASTOFF_RUN_DIR/secrets.sh ]] && ! grep -q '"again"' "$castoff_file"
+  [[ $castoff_file -nt $CASTOFF_RUN_DIR/secrets.sh ]] && ! grep -q '"resume"' "$castoff_file"
 }
 castoff_at_begun+=(castoff_read_secrets)
 castoff_at_exit+=(castoff_remove_secrets)

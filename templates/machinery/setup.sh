@@ -16,7 +16,7 @@ castoff_fails() { # CODE COMMAND: whether that ends the job
   castoff_failed=$2 castoff_failed_in=("${BASH_SOURCE[@]:1}") castoff_failed_at=("${BASH_LINENO[@]}")
 }
 castoff_setup_over() {
-  castoff_use_own_words
+  castoff_unset_user_functions
   trap - DEBUG ERR RETURN
   set +ET -euo pipefail
   castoff_in_setup=

@@ -12,28 +12,28 @@ castoff_item() { # FROM TO unpack|copy activate|leave [SHA-256]
   castoff_items+="\"\$1\" $(castoff_quoted "$@")"$'\n'
   if [[ $4 == activate ]]; then castoff_staged_path+=$CASTOFF_STAGE_DIR/$2/bin:; fi
 }
-castoff_stage() { # STARTER of one process a node...
+castoff_stage() { # LAUNCHER of one process a node...
   castoff_command=("$@") castoff_flags=()
   castoff_write_stage
   castoff_place_stage
   castoff_stage=("${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"}
-    "${castoff_look[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh")
+    "${castoff_check_run_dir[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh")
   : >"$CASTOFF_LOG_DIR/stage.log"
-  castoff_run "${castoff_look[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh" measure >"$CASTOFF_ATTEMPT_DIR/stage-sizes"
+  castoff_run "${castoff_check_run_dir[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh" measure >"$CASTOFF_ATTEMPT_DIR/stage-sizes"
   if ((castoff_code == 0)); then
     awk '{ bytes += $2 } END { printf "castoff: staging %.1f MiB to each node\n", bytes / 1048576 }' \
       "$CASTOFF_ATTEMPT_DIR/stage-sizes"
     castoff_staged=1
     castoff_run "${castoff_stage[@]}" copy >"$CASTOFF_LOG_DIR/stage.log" 2>&1
   fi
-  castoff_starter=
+  castoff_launcher=
   if [[ -n $castoff_terminated ]]; then castoff_leave_stage; fi
   castoff_check_stage
   castoff_tell_of_stage
 }
 castoff_run() { # COMMAND... in the background, where signals reach it; leaves its code in castoff_code
   "$@" "$CASTOFF_STAGE_DIR" "$castoff_submit_dir" &
-  castoff_starter=$!
+  castoff_launcher=$!
   castoff_wait
 }
 castoff_leave_stage() { # the job was ended meanwhile
@@ -49,7 +49,7 @@ castoff_leave_stage() { # the job was ended meanwhile
 castoff_check_stage() { # whether all nodes have it
   local castoff_count castoff_plural=s
   castoff_count=$(grep -c 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" || true)
-  if [[ -e $CASTOFF_FAILURE_FILE ]]; then # its code counts, and not the starter's
+  if [[ -e $CASTOFF_FAILURE_FILE ]]; then # its code counts, and not the launcher's
     castoff_code=$(sed -n 's/.*"code": \([0-9]*\).*/\1/p' "$CASTOFF_FAILURE_FILE")
   fi
   if ((castoff_code != 0 || castoff_count != castoff_nodes)); then
@@ -60,11 +60,11 @@ castoff_check_stage() { # whether all nodes have it
     exit $((castoff_code ? castoff_code : 1))
   fi
 }
-castoff_unstage() { # CODE, the starter's; never for long, since somebody may be about to kill this job
+castoff_unstage() { # CODE, the launcher's; never for long, since somebody may be about to kill this job
   if [[ -z $castoff_staged ]]; then return 0; fi
   castoff_staged=
   # A signal now ends the cleaning; it is too late to be the ranks' ending.
-  local castoff_code castoff_starter=none castoff_terminated=$castoff_terminated
+  local castoff_code castoff_launcher=none castoff_terminated=$castoff_terminated
   local castoff_limit=60 castoff_cleaner=("${castoff_stage[@]}")
   if [[ -n $castoff_terminated ]]; then castoff_limit=4; fi
   castoff_choose_cleaner "$1"

@@ -20,27 +20,27 @@ castoff_await_start() {
       return
     fi
     if ((castoff_start_timeout && castoff_waited >= castoff_start_timeout)); then
-      echo "castoff: the job is ended: start.timeout is $castoff_start_timeout s," \
+      echo "castoff: the job is ended: launcher.timeout is $castoff_start_timeout s," \
         "and after $castoff_waited s these have not started: $castoff_missing" >&2
       : >"$CASTOFF_ATTEMPT_DIR/unstarted"
-      castoff_end_starter
+      castoff_end_launcher
       return
     fi
     if [[ -z $castoff_before ]]; then
       echo "castoff: after $castoff_waited s these have not started: $castoff_missing" >&2
       castoff_advise
       if ((castoff_start_timeout)); then
-        echo "castoff: if they have not after $castoff_start_timeout s (start.timeout), the job is ended" >&2
+        echo "castoff: if they have not after $castoff_start_timeout s (launcher.timeout), the job is ended" >&2
       fi
     fi
     read -r -t 1 -u 9 _ || true
   done
 }
 castoff_starts() { # whether there is something to wait for
-  builtin kill -0 "$castoff_starter" 2>/dev/null && [[ -d $CASTOFF_LOG_DIR && ! -s $CASTOFF_FAILURE_FILE ]]
+  builtin kill -0 "$castoff_launcher" 2>/dev/null && [[ -d $CASTOFF_LOG_DIR && ! -s $CASTOFF_FAILURE_FILE ]]
 }
 castoff_end_start_watch() { builtin kill -s KILL "$castoff_start_watcher" 2>/dev/null || true; }
-castoff_judge_start() { # the starter's code says only that it was ended
+castoff_judge_start() { # the launcher's code says only that it was ended
   if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi
 }
 castoff_started() { # the number of each that has started: it has opened its log; the first, removed a mark

@@ -1,2 +1,2 @@
-castoff_terminate_ranks() { builtin kill -s TERM "$castoff_starter"; }
+castoff_terminate_ranks() { builtin kill -s TERM "$castoff_launcher"; }
 readonly -f castoff_terminate_ranks

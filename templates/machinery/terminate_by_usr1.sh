@@ -1,5 +1,5 @@
-castoff_terminate_ranks() { # on TERM this starter would kill them
+castoff_terminate_ranks() { # on TERM this launcher would kill them
   : >>"$CASTOFF_ATTEMPT_DIR/terminated" # so that ranks know what USR1 means
-  builtin kill -s USR1 "$castoff_starter"
+  builtin kill -s USR1 "$castoff_launcher"
 }
 readonly -f castoff_terminate_ranks

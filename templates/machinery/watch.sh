@@ -2,13 +2,13 @@ castoff_watch() {
   ( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
     exec 9<> <(:) # never says anything
     until [[ -s $CASTOFF_FAILURE_FILE ]]; do
-      builtin kill -0 "$castoff_starter" 2>/dev/null || exit 0
+      builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
       read -r -t 2 -u 9 _ || true
     done
     read -r -t 4 -u 9 _ || true
-    builtin kill -0 "$castoff_starter" 2>/dev/null || exit 0
-    echo "castoff: a rank has failed and $castoff_starter_name lets the others go on, so they are ended" >&2
-    castoff_end_starter
+    builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
+    echo "castoff: a rank has failed and $castoff_launcher_name lets the others go on, so they are ended" >&2
+    castoff_end_launcher
   ) &
   castoff_watcher=$!
   disown "$castoff_watcher"

@@ -74,8 +74,8 @@ class Desk:
         """As `castoff status --json` prints it."""
         answer = self.castoff("status", "--json", run.path, env=env)
         assert answer.code == 0, answer.errors
-        told: dict[str, Any] = json.loads(answer.output)
-        return told
+        reported: dict[str, Any] = json.loads(answer.output)
+        return reported
 
     def until(self, run: Run, env: Mapping[str, str] | None = None, **wanted: Any) -> dict[str, Any]:
         """The status as soon as it is so."""
@@ -96,8 +96,10 @@ class Desk:
 
     def accounted(self, run: Run) -> list[str]:
         """The jobs of a run that Slurm knows, by its script: `ID STATE`, members of arrays each."""
-        told = self.slurm("sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobID,State,SubmitLine%-2000")
-        lines = [line.split("|", 2) for line in told.splitlines() if str(run.script) in line]
+        reported = self.slurm(
+            "sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobID,State,SubmitLine%-2000"
+        )
+        lines = [line.split("|", 2) for line in reported.splitlines() if str(run.script) in line]
         return [f"{job} {state}" for job, state, _ in lines]
 
     def over(self, run: Run, members: int = 1) -> list[str]:

@@ -19,7 +19,7 @@ from submitit.core import utils
 from submitit.helpers import Checkpointable, DelayedSubmission
 
 import launcher
-from launcher.executors.jobs import FunctionJob
+from launcher.executors.function_job import FunctionJob
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
 from tests.patience import until
@@ -57,7 +57,7 @@ def login(cluster: Cluster, folder: Path, commands: Sequence[str]) -> Iterator[P
 
 
 def place() -> dict[str, Any]:
-    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "CASTOFF_STARTER")
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "CASTOFF_LAUNCHER")
     here = submitit.JobEnvironment()
     shown = ("job_id", "num_tasks", "num_nodes", "node", "global_rank", "local_rank", "hostnames")
     return {
@@ -124,22 +124,24 @@ class Train(Checkpointable):
 
 def check_places(job: FunctionJob[Any]) -> None:
     """Three ranks of `place` on two nodes."""
-    told = job.results()
+    reported = job.results()
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
-    assert [[rank[name] for name in names] for rank in told] == [
+    assert [[rank[name] for name in names] for rank in reported] == [
         ["0", "0", "0", "3"],
         ["1", "1", "0", "3"],
         ["2", "0", "1", "3"],
     ]
-    assert [(rank["global_rank"], rank["local_rank"], rank["node"]) for rank in told] == [
+    assert [(rank["global_rank"], rank["local_rank"], rank["node"]) for rank in reported] == [
         (0, 0, 0),
         (1, 1, 0),
         (2, 0, 1),
     ]
-    assert {(rank["job_id"], rank["num_tasks"], rank["num_nodes"]) for rank in told} == {(job.job_id, 3, 2)}
-    hosts = told[0]["hostnames"]
-    assert [rank["hostname"] for rank in told] == [hosts[0], hosts[0], hosts[1]]
-    assert told[0]["MASTER_ADDR"] == hosts[0]
+    assert {(rank["job_id"], rank["num_tasks"], rank["num_nodes"]) for rank in reported} == {
+        (job.job_id, 3, 2)
+    }
+    hosts = reported[0]["hostnames"]
+    assert [rank["hostname"] for rank in reported] == [hosts[0], hosts[0], hosts[1]]
+    assert reported[0]["MASTER_ADDR"] == hosts[0]
     assert job.job_id == job.run.job
 
 
@@ -154,18 +156,18 @@ def check_first_failure(job: FunctionJob[Any]) -> None:
 
 def check_training(job: FunctionJob[Any]) -> dict[str, Any]:
     """Two ranks that `Train`, are asked to stop, and go on; what each returned."""
-    told: dict[str, Any]
-    told, second = job.results()
-    assert told == second
+    reported: dict[str, Any]
+    reported, second = job.results()
+    assert reported == second
     records = [path.read_text() for path in sorted(job.run.path.glob("attempts/*/*.json"))]
-    assert told["attempt"] == "1", records
+    assert reported["attempt"] == "1", records
     saved = vars(job.submission().function)
     assert saved["before"] == saved["steps"] > 0
-    assert (told["steps"], told["total"]) == (saved["steps"] + 5, 10.0)
-    assert (job.run.path / "attempts/0.0/outcome").read_text() == "again\n"
+    assert (reported["steps"], reported["total"]) == (saved["steps"] + 5, 10.0)
+    assert (job.run.path / "attempts/0.0/outcome").read_text() == "resume\n"
     assert not (job.run.path / "attempts/0.0/failure.json").exists()
     assert "calling checkpoint()" in (job.stdout() or "")
-    return told
+    return reported
 
 
 def cancel_second_alone(first: FunctionJob[Any], second: FunctionJob[Any]) -> None:

@@ -30,8 +30,8 @@ class Submitted:
         """Render a job in a folder of its own and submit it; its program is the probe unless it says so."""
         self.cluster, self.folder, self.seen = cluster, folder, folder / "seen"
         self.seen.mkdir(parents=True)
-        told = {"PROBE_FOLDER": str(self.seen), **fields.pop("probe_env", {})}
-        job = {"name": folder.name, "command": PROBE, "env": told, **fields}
+        reported = {"PROBE_FOLDER": str(self.seen), **fields.pop("probe_env", {})}
+        job = {"name": folder.name, "command": PROBE, "env": reported, **fields}
         (folder / "job.sh").write_text(render(plan(JobSpec.of(job), site or Site.load(cluster.site))))
         environ = {**os.environ, **(env or {})}
         answer = cluster.run(HEAD, [*cluster.sends, "job.sh"], cwd=folder, env=environ)
@@ -65,8 +65,8 @@ class Submitted:
         """The state and the exit code that Slurm keeps, once the job is over."""
 
         def over() -> tuple[str, str] | None:
-            told = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={self.id}"]
-            line = self.cluster.run(HEAD, [*told, "--format=State,ExitCode"]).stdout.strip()
+            reported = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={self.id}"]
+            line = self.cluster.run(HEAD, [*reported, "--format=State,ExitCode"]).stdout.strip()
             state, _, code = line.partition("|")
             return None if state in ("", "PENDING", "RUNNING", "REQUEUED") else (state, code)
 

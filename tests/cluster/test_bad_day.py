@@ -18,7 +18,7 @@ AGAIN = """\
 [ $CASTOFF_ATTEMPT = 0 ] || exit 0
 touch runs
 until [ -e go ]; do sleep 0.1; done
-echo again >"$CASTOFF_OUTCOME_FILE"
+echo resume >"$CASTOFF_OUTCOME_FILE"
 """
 
 
@@ -46,8 +46,8 @@ def refused(run: Run) -> bool:
 
 def endings(desk: Desk, run: Run) -> list[str]:
     """How its attempts ended, once it is over."""
-    told: dict[str, Any] = json.loads(desk.castoff("wait", run.id, "--json").output)
-    return [one["ending"] for one in told["members"][0]["attempts"]]
+    reported: dict[str, Any] = json.loads(desk.castoff("wait", run.id, "--json").output)
+    return [one["ending"] for one in reported["members"][0]["attempts"]]
 
 
 @pytest.mark.parametrize("how", ["away", "hung"])
@@ -63,7 +63,7 @@ def test_it_is_asked_until_it_answers(desk: Desk, slurm: SlurmCluster, how: str)
         go.touch()
         until(lambda: refused(run), "a requeue without an answer")
         slurm.continue_controller()
-    assert endings(desk, run) == ["again", "done"]
+    assert endings(desk, run) == ["resume", "done"]
     assert len(run.attempts()) == 2
 
 
@@ -78,4 +78,4 @@ def test_it_does_so_after_the_script_has_given_up(desk: Desk, slurm: SlurmCluste
     slurm.continue_controller()
     answer = desk.end(waiting)
     assert (answer.code, answer.output) == (0, f"{run.id}: done\n"), answer.errors
-    assert endings(desk, run) == ["again", "done"]
+    assert endings(desk, run) == ["resume", "done"]

@@ -11,7 +11,7 @@ import pytest
 from submitit.core import utils
 
 import launcher
-from launcher.executors.jobs import FunctionJob, JobEndedError
+from launcher.executors.function_job import FunctionJob, JobEndedError
 from tests.patience import SECONDS, until
 
 from . import functions
@@ -44,7 +44,7 @@ def on_the_head_node(login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def slurm_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine; a job of which it says nothing would be UNKNOWN for a while."""
-    monkeypatch.setattr("launcher.schedulers.queue.PATIENCE", SECONDS)
+    monkeypatch.setattr("launcher.schedulers.base_queue.PATIENCE", SECONDS)
     monkeypatch.setattr("launcher.schedulers.slurm.queue._HISTORY_PATIENCE", SECONDS)
 
 
@@ -117,8 +117,8 @@ def test_what_is_neither_done_nor_running(login: Path, slurm: SlurmCluster) -> N
     first, second = executor.map_array(sleep, [600, 600])
 
     def control(verb: str) -> None:
-        told = slurm.run(HEAD, ["scontrol", verb, first.job_id])
-        assert told.returncode == 0, told.stderr
+        reported = slurm.run(HEAD, ["scontrol", verb, first.job_id])
+        assert reported.returncode == 0, reported.stderr
 
     for job in (first, second):
         until(lambda job=job: "sleeps" in (job.stdout() or ""), "a job that runs")  # type: ignore[misc]

@@ -53,7 +53,7 @@ env: {{PYTHONPATH: {CHECKOUT}}}
 
 SLOW = ("--set", "env.SLOW=yes")
 
-WRITES_AGAIN = "echo again >$CASTOFF_OUTCOME_FILE"
+WRITES_RESUME = "echo resume >$CASTOFF_OUTCOME_FILE"
 
 
 class Trainings:
@@ -99,11 +99,11 @@ class Trainings:
         """What a training says of its weights at its end."""
         pattern = re.compile(r"^weights (\w+ after \d+ steps)$", re.MULTILINE)
 
-        def told() -> str | None:
+        def reported() -> str | None:
             logs = [path.read_text() for path in run.logs.glob("*/rank-00000.log")]
             return next((found[1] for log in logs if (found := pattern.search(log))), None)
 
-        found: str = until(told, f"the weights of {run.id}")
+        found: str = until(reported, f"the weights of {run.id}")
         return found
 
     def end(self, run: Run) -> tuple[str, list[dict[str, Any]]]:
@@ -155,11 +155,11 @@ def others(desk: Desk) -> dict[str, Run]:
     """Jobs that are not trainings."""
     again = ("--set", "requeue.max=1", "--walltime", "5m")
     return {
-        "used up": desk.submit("--name", "used", *again, sh=WRITES_AGAIN),
-        "failing": desk.submit("--name", "failing", *again, sh=f"{WRITES_AGAIN}; exit 3"),
+        "used up": desk.submit("--name", "used", *again, sh=WRITES_RESUME),
+        "failing": desk.submit("--name", "failing", *again, sh=f"{WRITES_RESUME}; exit 3"),
         "of an array": desk.submit(
             *("--name", "members", *again, "--set", "array.count=10"),
-            sh=f"[ $CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT != 9.0 ] || {WRITES_AGAIN}",
+            sh=f"[ $CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT != 9.0 ] || {WRITES_RESUME}",
         ),
     }
 
@@ -186,7 +186,7 @@ def test_interrupted_trainings_end_with_the_same_weights(
         has_time_again = beside.submit(trainings.has_time_again, trainings.late)
         urgent = interrupt_the_others(trainings, desk)
         has_time_again.result()
-    assert trainings.endings(trainings.stopped) == ["again"]
+    assert trainings.endings(trainings.stopped) == ["resume"]
     assert desk.castoff("resubmit", trainings.stopped.id).code == 0
     # Slurm holds a job that it cannot launch on a node, as where its first start is not yet gone.
     log, last = desk.cluster.logs / "n4.log", f"[{trainings.lost.job}.0] done with job"
@@ -195,9 +195,9 @@ def test_interrupted_trainings_end_with_the_same_weights(
     wanted = trainings.weights(trainings.whole)
     assert wanted.endswith(" after 55 steps")
     assert trainings.weights(trainings.late) == wanted
-    assert trainings.endings(trainings.late) == ["again", "done"]
+    assert trainings.endings(trainings.late) == ["resume", "done"]
     assert trainings.weights(trainings.stopped) == wanted
-    assert trainings.endings(trainings.stopped) == ["again", "done"]
+    assert trainings.endings(trainings.stopped) == ["resume", "done"]
     assert trainings.weights(trainings.preempted) == wanted
     assert trainings.endings(trainings.preempted) == ["preempted", "done"]
     assert trainings.weights(trainings.lost) == wanted
@@ -215,14 +215,14 @@ def test_a_system_that_runs_out_of_time_ends_with_the_same_weights(desk: Desk) -
     trainings.near_its_end(late)
     trainings.has_time_again(late)
     assert trainings.endings(whole) == ["done"]
-    assert trainings.endings(late) == ["again", "done"]
+    assert trainings.endings(late) == ["resume", "done"]
     assert trainings.end(late) == trainings.end(whole)
 
 
 def test_requeues_are_counted(others: dict[str, Run], desk: Desk) -> None:
     run = others["used up"]
     assert [desk.record(run, "ending", f"0.{attempt}")["ending"] for attempt in (0, 1)] == [
-        "again",
+        "resume",
         "walltime",
     ]
     assert "requeue.max (1) is used up" in run.script_log().read_text()

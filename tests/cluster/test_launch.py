@@ -44,9 +44,9 @@ class Shell:
     def start(
         self, *words: str, env: Mapping[str, str] | None = None, host: str = HEAD, **options: Any
     ) -> subprocess.Popen[str]:
-        told = {"PROBE_FOLDER": str(self.seen), "HARNESS_MARK": self.mark}
+        reported = {"PROBE_FOLDER": str(self.seen), "HARNESS_MARK": self.mark}
         person = {"SHELL": "/bin/bash", "TERM": "dumb", "USER": "root"}  # which no login set, as in CI
-        environ = {**person, **os.environ, **told, **(env or {})}
+        environ = {**person, **os.environ, **reported, **(env or {})}
         return self.cluster.popen(host, words, cwd=self.folder, env=environ, **options)
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, host: str = HEAD) -> Ended:
@@ -98,7 +98,7 @@ def shell(slurm: SlurmCluster, tmp_path: Path) -> Shell:
 
 def placed(rank: dict[str, Any]) -> tuple[Any, ...]:
     detected = rank["detected"]
-    fields = ("rank", "local_rank", "node_rank", "world_size", "starter")
+    fields = ("rank", "local_rank", "node_rank", "world_size", "launcher")
     return (*(detected[field] for field in fields), rank["environ"]["SLURMD_NODENAME"])
 
 
@@ -220,24 +220,25 @@ def test_in_a_step_that_holds_the_cores(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("starter", "package", "args"),
+    ("launcher", "package", "args"),
     [("hydra", "mpich", "[]"), ("openmpi", "openmpi-bin", "[--allow-run-as-root]")],
 )
 def test_an_mpiexec_instead_of_srun(
-    starter: str, package: str, args: str, shell: Shell, system_program: Callable[[str, str], Path]
+    launcher: str, package: str, args: str, shell: Shell, system_program: Callable[[str, str], Path]
 ) -> None:
     program = system_program(f"mpiexec.{package.partition('-')[0]}", package)
     profile = shell.folder / ".castoff" / "sites" / "slurm.yaml"
     profile.parent.mkdir(parents=True)
     profile.write_text(
-        f"description: ours\nextends: slurm\nstarter: {starter}\nmpiexec: {program}\nstart_args: {args}\n"
+        f"description: ours\nextends: slurm\nlauncher: {launcher}\nmpiexec: {program}\n"
+        f"launcher_args: {args}\n"
     )
     allocated = ["salloc", "-N3", "--ntasks-per-node=2"]
     ended = shell.run(*allocated, "castoff", "launch", "--nodes", "2", "-n", "2", "--", *PROBE)
     assert ended.code == 0, ended.errors
     ranks = shell.ranks()
     assert [rank["detected"]["node_rank"] for rank in ranks] == [0, 0, 1, 1]
-    assert {rank["detected"]["starter"] for rank in ranks} == {starter}
+    assert {rank["detected"]["launcher"] for rank in ranks} == {launcher}
 
 
 def test_a_rank_starts_ranks_on_its_own_host_alone(shell: Shell) -> None:
@@ -254,7 +255,7 @@ def test_a_rank_starts_ranks_on_its_own_host_alone(shell: Shell) -> None:
 
 def test_in_a_batch_script_and_the_local_scheduler_beside_it(shell: Shell) -> None:
     (shell.folder / "batch.sh").write_text(
-        "#!/bin/bash\nwho='echo $RANK of $WORLD_SIZE by $CASTOFF_STARTER'\n"
+        "#!/bin/bash\nwho='echo $RANK of $WORLD_SIZE by $CASTOFF_LAUNCHER'\n"
         'castoff launch -- sh -c "$who"\n'
         'castoff submit --site local --ranks-per-node 2 --name near -- sh -c "$who"\n'
         "castoff wait near\ncastoff logs near\ntouch over\n"
@@ -278,7 +279,7 @@ def test_an_interrupt_lets_the_ranks_save(shell: Shell) -> None:
 
 def test_an_interrupted_program_that_can_go_on(shell: Shell) -> None:
     """Its code tells that it is not done."""
-    program = SAVING.replace("echo done", "echo again")
+    program = SAVING.replace("echo done", "echo resume")
     process = shell.start("salloc", "-N2", "castoff", "launch", "--", "sh", "-c", program)
     shell.wait_for_ranks(2)
     shell.castoff(process).send_signal(signal.SIGINT)
@@ -352,15 +353,15 @@ def test_qsub_with_a_real_mpiexec_on_two_hosts(
     remote = shell.cluster.hosts.remote_shell(shell.folder / "ssh")
     profile.write_text(
         f"description: ours\nextends: pbs\nmpiexec: {system_program('mpiexec.mpich', 'mpich')}\n"
-        f"start_args: [-launcher, ssh, -launcher-exec, {remote}]\n"
+        f"launcher_args: [-launcher, ssh, -launcher-exec, {remote}]\n"
     )
     (shell.folder / "nodes").write_text("n1\nn1\nn2\nn2\nn3\n")
-    told = {"PBS_JOBID": "7.head", "PBS_NODEFILE": str(shell.folder / "nodes"), "PBS_O_WORKDIR": "/"}
+    reported = {"PBS_JOBID": "7.head", "PBS_NODEFILE": str(shell.folder / "nodes"), "PBS_O_WORKDIR": "/"}
     words = ["castoff", "launch", "--site", "ours", "--nodes", "2", "--ranks", str(ranks), "--", *PROBE]
-    ended = shell.run(*words, host="n1", env={**STALE, **told})
+    ended = shell.run(*words, host="n1", env={**STALE, **reported})
     assert ended.code == 0, ended.errors
     seen = shell.ranks()
-    assert [rank["detected"]["starter"] for rank in seen] == ["hydra"] * ranks
+    assert [rank["detected"]["launcher"] for rank in seen] == ["hydra"] * ranks
     assert [rank["detected"]["node_rank"] for rank in seen] == [0, 0, 1, 1][:ranks]
     assert {rank["environ"]["MASTER_ADDR"] for rank in seen} == {"n1"}
     assert {rank["cwd"] for rank in seen} == {str(shell.folder)}

@@ -24,9 +24,9 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 def cluster(*words: str) -> subprocess.CompletedProcess[str]:
-    told = [sys.executable, "-m", "tests.cluster", *words]
+    reported = [sys.executable, "-m", "tests.cluster", *words]
     return subprocess.run(
-        told, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=patience.SECONDS
+        reported, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=patience.SECONDS
     )
 
 
@@ -44,7 +44,7 @@ def folder(
     cluster("down")
 
 
-def test_it_stays_until_it_is_told_to_end(folder: Path) -> None:
+def test_it_stays_until_it_is_asked_to_end(folder: Path) -> None:
     up = cluster("up")
     assert up.returncode == 0, up.stderr
     assert f"its logs are in {folder / 'logs'}\n" in up.stdout
@@ -52,8 +52,8 @@ def test_it_stays_until_it_is_told_to_end(folder: Path) -> None:
     assert (again.returncode, again.stdout) == (1, "")
     assert again.stderr.startswith("tests.cluster: it is up already; to begin anew: python")
 
-    told = cluster("shell", "n2", "sh", "-c", "hostname; srun -w n3 hostname; exit 7")
-    assert (told.returncode, told.stdout) == (7, "n2\nn3\n"), told.stderr
+    reported = cluster("shell", "n2", "sh", "-c", "hostname; srun -w n3 hostname; exit 7")
+    assert (reported.returncode, reported.stdout) == (7, "n2\nn3\n"), reported.stderr
     shell = subprocess.run(
         [sys.executable, "-m", "tests.cluster", "shell", "head"],
         cwd=CHECKOUT,
@@ -83,8 +83,10 @@ def test_one_that_ended_with_the_machine_is_no_obstacle(folder: Path) -> None:
     os.mkfifo(folder / "hold")
     (folder / "hosts.json").write_text('[1, {"n1": 1}]')
     (folder / "logs").mkdir()
-    told = cluster("shell", "n1", "true")
-    assert told.returncode == 1 and told.stderr.startswith("tests.cluster: it is not up; to start it: ")
+    reported = cluster("shell", "n1", "true")
+    assert reported.returncode == 1 and reported.stderr.startswith(
+        "tests.cluster: it is not up; to start it: "
+    )
     up = cluster("up")
     assert up.returncode == 0, up.stderr
     assert cluster("shell", "n1", "hostname").stdout == "n1\n"
@@ -94,9 +96,9 @@ def test_nobody_elses_folder_is_believed(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     folder.symlink_to(tmp_path / "theirs")
     for words in (["up"], ["shell", "n1"], ["down"]):
-        told = cluster(*words)
-        assert told.returncode == 1
-        assert told.stderr == (
+        reported = cluster(*words)
+        assert reported.returncode == 1
+        assert reported.stderr == (
             f"tests.cluster: {folder} is no folder of yours that is closed to others; remove it first\n"
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name, "theirs"]

@@ -46,8 +46,10 @@ class Ended(NamedTuple):
     run_dir: Path
 
     def record(self, name: str) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads((self.run_dir / "attempts" / "0.0" / f"{name}.json").read_text())
-        return told
+        reported: dict[str, Any] = json.loads(
+            (self.run_dir / "attempts" / "0.0" / f"{name}.json").read_text()
+        )
+        return reported
 
 
 SEVEN = {"name": "probed", "command": PROBE, "nodes": 3, "ranks": 7, "walltime": "10m"}
@@ -70,8 +72,8 @@ class Job(NamedTuple):
         """A command on its first host."""
         nodefile = self.folder / "nodes"
         nodefile.write_text("".join(f"{host}\n" * 3 for host in HOSTS[:nodes]))
-        told = {"PBS_JOBID": "7.head", "PBS_O_WORKDIR": str(self.folder), "PBS_NODEFILE": str(nodefile)}
-        environ = {**os.environ, **env, **told, "PROBE": probe, "PROBE_FOLDER": str(self.folder)}
+        reported = {"PBS_JOBID": "7.head", "PBS_O_WORKDIR": str(self.folder), "PBS_NODEFILE": str(nodefile)}
+        environ = {**os.environ, **env, **reported, "PROBE": probe, "PROBE_FOLDER": str(self.folder)}
         done = self.hosts.run("n1", words, cwd=self.folder, env=environ, timeout=patience.SECONDS)
         return Ended(done.returncode, done.stdout + done.stderr, self.folder / "castoff-7.head")
 
@@ -98,13 +100,17 @@ def job(request: pytest.FixtureRequest, hosts: Hosts, tmp_path: Path, system_pro
     return job_with(request.param, hosts, tmp_path, system_program)
 
 
-def job_with(starter: str, hosts: Hosts, tmp_path: Path, system_program: SystemPrograms) -> Job:
-    if starter == "intelmpi":
+def job_with(launcher: str, hosts: Hosts, tmp_path: Path, system_program: SystemPrograms) -> Job:
+    if launcher == "intelmpi":
         program = intel_mpi()
     else:
-        program = system_program(f"mpiexec.{PACKAGES[starter].partition('-')[0]}", PACKAGES[starter])
+        program = system_program(f"mpiexec.{PACKAGES[launcher].partition('-')[0]}", PACKAGES[launcher])
     remote = hosts.remote_shell(tmp_path / "remote")
-    changes = {"starter": starter, "mpiexec": str(program), "start_args": [*FLAGS[starter], str(remote)]}
+    changes = {
+        "launcher": launcher,
+        "mpiexec": str(program),
+        "launcher_args": [*FLAGS[launcher], str(remote)],
+    }
     return Job(hosts, tmp_path, msgspec.structs.replace(Site.load("pbs"), **changes))
 
 
@@ -112,10 +118,10 @@ def test_seven_ranks_on_three_hosts(job: Job) -> None:
     ended = job.run("nothing")
     assert ended.code == 0, ended.output
     assert ended.record("ending")["ending"] == "done"
-    fields = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "starter")
+    fields = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "launcher")
     expected = [(local, count, node) for node, count in enumerate(COUNTS) for local in range(count)]
     assert [tuple(rank["detected"][field] for field in fields) for rank in job.ranks()] == [
-        (rank, 7, *place, job.site.starter) for rank, place in enumerate(expected)
+        (rank, 7, *place, job.site.launcher) for rank, place in enumerate(expected)
     ]
     assert {rank["environ"]["MASTER_ADDR"] for rank in job.ranks()} == {"n1"}
 
@@ -154,11 +160,11 @@ def test_as_a_job_file_has_it(hosts: Hosts, tmp_path: Path, system_program: Syst
 def test_as_it_is_typed(hosts: Hosts, tmp_path: Path, system_program: SystemPrograms) -> None:
     """In a job that is not castoff's, where mpiexec alone says who a rank is."""
     job = job_with("hydra", hosts, tmp_path, system_program)
-    there = [*map(str, job.site.start_args), "-hosts", "n1,n2"]
+    there = [*map(str, job.site.launcher_args), "-hosts", "n1,n2"]
     ended = job.run_words("nothing", 2, job.site.mpiexec, "-n", "12", "-ppn", "6", *there, *PROBE)
     assert ended.code == 0, ended.output
     one_job(job.ranks())
-    assert {rank["detected"]["starter"] for rank in job.ranks()} == {"hydra"}
+    assert {rank["detected"]["launcher"] for rank in job.ranks()} == {"hydra"}
 
 
 # --- A rank that fails --------------------------------------------------------------------------------
@@ -188,13 +194,13 @@ REMEDIES = {
 
 def test_a_host_that_does_not_answer(job: Job) -> None:
     """mpiexec waits for it, where ssh is closed between nodes: the job says so, and ends after a while."""
-    remote = Path(str(job.site.start_args[-1]))
+    remote = Path(str(job.site.launcher_args[-1]))
     reached = remote.rename(remote.with_name("reached"))
     over = remote.with_name("over")
     waits = f"exec >/dev/null 2>&1; until [ -e {over} ]; do sleep 0.1; done; exit 255"
     remote.write_text(f'#!/bin/sh\ncase " $* " in *" n3 "*) {waits} ;; esac\nexec {reached} "$@"\n')
     remote.chmod(0o755)
-    spec = JobSpec.of({**SEVEN, "command": ["sleep", "600"], "start": {"timeout": "2s"}})
+    spec = JobSpec.of({**SEVEN, "command": ["sleep", "600"], "launcher": {"timeout": "2s"}})
     try:
         ended = job.run("nothing", spec)
     finally:
@@ -203,7 +209,7 @@ def test_a_host_that_does_not_answer(job: Job) -> None:
     assert (ended.record("ending")["ending"], ended.record("ending")["code"]) == ("failed", 1)
     first, last = (line for line in ended.output.splitlines() if "not started: " in line)
     assert "n3 (ranks 5, 6)" in first and "n3 (ranks 5, 6)" in last
-    assert REMEDIES[job.site.starter] in ended.output
+    assert REMEDIES[job.site.launcher] in ended.output
 
     def left() -> str:
         return job.hosts.run("n1", ["pgrep", "-xaf", "sleep 600"]).stdout

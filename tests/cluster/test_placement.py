@@ -58,34 +58,38 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
     two: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
     submit("env", command=[*PROGRAMS, "env"], **two)
-    submit("inner", start={"torchrun": True}, python=sys.executable, **two)
+    submit("inner", launcher={"torchrun": True}, python=sys.executable, **two)
     failing = ["sh", "-c", '[ "$RANK" != 3 ] || exit 7; exec sleep 600']
-    submit("inner-fails", command=failing, start={"torchrun": True}, python=sys.executable, **two)
+    submit("inner-fails", command=failing, launcher={"torchrun": True}, python=sys.executable, **two)
     by_hand = ["sh", "-c", f"exec {' '.join(TORCHRUN)} {PROBE[1]}"]
     submit("outer", command=by_hand, nodes=2)
     for hosts in (1, 2, 3, 4):
         submit(f"hosts-{hosts}", nodes=hosts, ranks_per_node=2)
     submit("uneven", nodes=3, ranks=7)
     submit(
-        "three-and-one", setup=[THREE_AND_ONE], start={"args": ["--distribution=arbitrary"]}, nodes=2, ranks=4
+        "three-and-one",
+        setup=[THREE_AND_ONE],
+        launcher={"args": ["--distribution=arbitrary"]},
+        nodes=2,
+        ranks=4,
     )
     submit(
         *("backwards",),
         command=[*PROGRAMS, "env"],
         setup=[BACKWARDS],
-        start={"args": ["--distribution=arbitrary"]},
+        launcher={"args": ["--distribution=arbitrary"]},
         nodes=2,
         ranks=2,
     )
     submit("in-a-step", env=OUTER_STEP, setup=[A_STEP_IN_SETUP], **two)
-    submit("cyclic", start={"args": ["--distribution=cyclic"]}, **two)
+    submit("cyclic", launcher={"args": ["--distribution=cyclic"]}, **two)
     submit("cyclic-uneven", directives={"distribution": "cyclic"}, nodes=2, ranks=3)
     submit("stale", env=STALE, inherit="all", **two)
     for request in ("gpus-per-node", "gres", "gpus-per-task"):
         submit(request, gpus=request, devices_per_rank=1, **two)
     submit("gpus-shared", devices_per_rank=2, nodes=1, ranks_per_node=2)
     submit("cores", cores_per_rank=3, **two)
-    submit("held-up", setup=HOLD, start={"timeout": "2s"}, **two)
+    submit("held-up", setup=HOLD, launcher={"timeout": "2s"}, **two)
     return submitted
 
 
@@ -132,9 +136,11 @@ def test_ranks_meet_where_rank_0_is(jobs: dict[str, Submitted]) -> None:
 def test_a_script_submitted_in_a_step_has_none_of_its_bindings(jobs: dict[str, Submitted]) -> None:
     job = jobs["in-a-step"]
     assert placed(job) == blocks(2, 2)
-    told = {name: text for rank in job.ranks() for name, text in rank["environ"].items()}
-    assert not [name for name, text in told.items() if "BIND" in name and ("0x1" in text or "local" in text)]
-    assert told.get("SLURM_CPUS_PER_TASK", "1") == "1"
+    reported = {name: text for rank in job.ranks() for name, text in rank["environ"].items()}
+    assert not [
+        name for name, text in reported.items() if "BIND" in name and ("0x1" in text or "local" in text)
+    ]
+    assert reported.get("SLURM_CPUS_PER_TASK", "1") == "1"
 
 
 def test_a_step_of_setup_begins_with_the_jobs_environment(jobs: dict[str, Submitted]) -> None:
@@ -152,7 +158,7 @@ def test_cyclic_layouts(jobs: dict[str, Submitted]) -> None:
 def test_stale_variables_misplace_no_rank(jobs: dict[str, Submitted]) -> None:
     job = jobs["stale"]
     assert placed(job) == blocks(2, 2)
-    assert {rank["detected"]["starter"] for rank in job.ranks()} == {"srun"}
+    assert {rank["detected"]["launcher"] for rank in job.ranks()} == {"srun"}
     assert {rank["environ"].get("PMI_RANK") for rank in job.ranks()} == {None}
     assert job.accounted() == ("COMPLETED", "0:0")
 
@@ -161,7 +167,7 @@ def test_stale_variables_misplace_no_rank(jobs: dict[str, Submitted]) -> None:
 def test_torchrun(name: str, jobs: dict[str, Submitted]) -> None:
     """Started by castoff on every node, or by a program of one rank a node."""
     assert placed(jobs[name]) == blocks(2, 2)
-    assert {rank["detected"]["starter"] for rank in jobs[name].ranks()} == {"torchrun"}
+    assert {rank["detected"]["launcher"] for rank in jobs[name].ranks()} == {"torchrun"}
 
 
 def test_a_rank_that_fails_under_torchrun(jobs: dict[str, Submitted]) -> None:
@@ -235,10 +241,10 @@ def test_cores_of_the_job_are_cores_of_its_step(jobs: dict[str, Submitted]) -> N
     """srun takes them from its command line alone since Slurm 22.05."""
     assert placed(jobs["cores"]) == blocks(2, 2)
     for rank in jobs["cores"].ranks():
-        told = (
+        reported = (
             rank["environ"].get(n) for n in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "OMP_NUM_THREADS")
         )
-        assert [*told] == ["3", "6", "3"]
+        assert [*reported] == ["3", "6", "3"]
 
 
 def test_ranks_that_another_step_holds_up(jobs: dict[str, Submitted]) -> None:

@@ -22,12 +22,12 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
     two = {"nodes": 2, "ranks_per_node": 2}
     return {
-        "again": submit("again", probe_env={"PROBE": "outcome again"}, requeue={"max": 1}),
+        "resume": submit("again", probe_env={"PROBE": "outcome resume"}, requeue={"max": 1}),
         # slurmctld looks every 30 s, and sends the signal up to 30 s early. With a grace of 100 s that was
         # right at the start, now and then before the script listened.
         "stopping": submit("stopping", probe_env={"PROBE": "stop"}, walltime="2m", grace="70s", **two),
         "failing": submit("failing", probe_env={"PROBE": "fail 3 85"}, **two),
-        "array": submit("array", array={"count": 3, "at_most": 2}),
+        "array": submit("array", array={"count": 3, "max_concurrent": 2}),
         "terminated": submit("terminated", probe_env={"PROBE": "wait done"}, **two),
     }
 
@@ -63,13 +63,13 @@ def test_stopping_before_the_walltime(jobs: dict[str, Submitted]) -> None:
     job = jobs["stopping"]
     assert job.ending() == ("walltime", 75), job.output()
     assert job.accounted() == ("FAILED", "75:0")
-    told = float(job.ranks()[0]["environ"]["CASTOFF_DEADLINE"])
-    assert 0 < told - job.record("start")["time"] <= 121  # the script may begin late
+    reported = float(job.ranks()[0]["environ"]["CASTOFF_DEADLINE"])
+    assert 0 < reported - job.record("start")["time"] <= 121  # the script may begin late
 
 
 def test_requeue(jobs: dict[str, Submitted]) -> None:
     job = jobs["again"]
-    assert job.ending("0.0") == ("again", 0), job.output()
+    assert job.ending("0.0") == ("resume", 0), job.output()
     assert job.ending("0.1") == ("walltime", 75), job.output()
     assert job.accounted() == ("FAILED", "75:0")
     (rank,) = job.ranks()

@@ -23,11 +23,11 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 def test_hosts_differ_in_name_and_address(slurm: SlurmCluster) -> None:
-    told = slurm.run(HEAD, ["srun", "-N4", "sh", "-c", "hostname; ip -o -4 address show eth0"]).stdout
+    reported = slurm.run(HEAD, ["srun", "-N4", "sh", "-c", "hostname; ip -o -4 address show eth0"]).stdout
     for node in NODES:
         address = slurm.run(node, ["ip", "-o", "-4", "address", "show", "eth0"]).stdout
-        assert address in told and slurm.run(node, ["hostname"]).stdout.strip() == node
-    assert len(set(told.splitlines())) == 8
+        assert address in reported and slurm.run(node, ["hostname"]).stdout.strip() == node
+    assert len(set(reported.splitlines())) == 8
 
 
 def test_codes_output_and_folder(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_node_that_is_gone_comes_back(slurm: SlurmCluster) -> None:
     assert slurm.run(HEAD, ["scontrol", "ping"]).returncode == 0
     slurm.resume()
     assert slurm.run(HEAD, ping).returncode == 0
-    told = slurm.run(HEAD, ["srun", "-N2", "-w", "n[3-4]", "hostname"]).stdout
-    assert sorted(told.split()) == ["n3", "n4"]
+    reported = slurm.run(HEAD, ["srun", "-N2", "-w", "n[3-4]", "hostname"]).stdout
+    assert sorted(reported.split()) == ["n3", "n4"]
 
 
 def test_a_drained_node_gets_no_jobs(slurm: SlurmCluster) -> None:

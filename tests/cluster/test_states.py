@@ -80,15 +80,15 @@ class TestWaiting:
         assert desk.castoff("stop", "third").output == f"{third.id}: asked to stop; pending\n"
         answer = desk.castoff("cancel", "third", "second")
         assert answer.output == f"{third.id}: ended, cancelled\n{second.id}: ended already, cancelled\n"
-        told = desk.status(third)
-        assert (told["state"], told["code"], told["job"]) == ("ended", 143, third.job)
+        reported = desk.status(third)
+        assert (reported["state"], reported["code"], reported["job"]) == ("ended", 143, third.job)
         word = json.loads((third.path / "attempts/0.0/scheduler.json").read_text())
         assert (word["ending"], word["state"], word["job"]) == ("cancelled", "CANCELLED", third.job)
 
     def test_members_of_an_array(self, desk: Watched) -> None:
         """Each has a state of its own, also those that are cancelled alone, and in the queue."""
         run = desk.submit(
-            *("--set", "array={count: 6, at_most: 2}"),
+            *("--set", "array={count: 6, max_concurrent: 2}"),
             sh="[ $CASTOFF_ARRAY_INDEX = 0 ] && exit 3; touch begun.$CASTOFF_ARRAY_INDEX; sleep 600",
         )
         for member in (1, 2):
@@ -195,8 +195,8 @@ class TestLost:
         assert now["members"][0]["attempts"][0]["reason"] == "one of its nodes went down"
         slurm.resume()
         assert desk.castoff("wait", "twice").output == f"{twice.id}: done\n"
-        told = [one["ending"] for one in desk.status(twice)["members"][0]["attempts"]]
-        assert told == ["node-failure", "done"]
+        reported = [one["ending"] for one in desk.status(twice)["members"][0]["attempts"]]
+        assert reported == ["node-failure", "done"]
 
 
 def test_a_script_that_stood_alone(desk: Watched) -> None:
@@ -206,11 +206,11 @@ def test_a_script_that_stood_alone(desk: Watched) -> None:
     desk.begun()
     run = Run(desk.folder / f"castoff-{job}")
     assert desk.status(run)["state"] == "running"
-    told = (run.script).read_text()
-    run.script.write_text(told + "# changed\n")
+    reported = (run.script).read_text()
+    run.script.write_text(reported + "# changed\n")
     answer = desk.castoff("cancel", run.path)
     assert answer.code == 1 and f"scancel {job}" in answer.errors
-    run.script.write_text(told)
+    run.script.write_text(reported)
     assert desk.castoff("cancel", run.path).output == f"{run.id}: ended, cancelled\n"
     assert desk.status(run)["code"] == 143
 

@@ -80,7 +80,7 @@ def test_an_array_larger_than_slurm_takes(desk: Desk) -> None:
     """In three parts, each waiting for the one before, for no more than three may run at once."""
     log = desk.folder / "log"
     run = desk.submit(
-        *("--name", "sweep", "--set", "array.count=20", "--set", "array.at_most=3"),
+        *("--name", "sweep", "--set", "array.count=20", "--set", "array.max_concurrent=3"),
         sh=f"echo + >>{log}; echo member $CASTOFF_ARRAY_INDEX of $CASTOFF_ARRAY_COUNT; echo - >>{log}",
     )
     sends = submission_of(run).sends
@@ -207,7 +207,7 @@ class TestResubmission:
             text = run.script_log(member).read_text()
             assert f"attempt 0 of {member}: t\n" in text and f"attempt 1 of {member}: t\n" in text
         answer = desk.castoff("resubmit", run.id)
-        assert answer.code == 1 and "it is done; with --done-too it starts again" in answer.errors
+        assert answer.code == 1 and "it is done; with --include-done it starts again" in answer.errors
 
     def test_of_what_still_runs(self, desk: Desk) -> None:
         run = desk.submit(sh="sleep 600")
@@ -251,8 +251,8 @@ class TestExactlyOnce:
         assert answer.code != 0
         (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
         assert run.job is None
-        told = json.loads(desk.castoff("status", run.id, "--json").output)
-        assert told["job"] == run.job is not None
+        reported = json.loads(desk.castoff("status", run.id, "--json").output)
+        assert reported["job"] == run.job is not None
         assert desk.castoff("resubmit", run.id).code == 1
         assert desk.over(run) == [f"{run.job} COMPLETED"]
 
@@ -261,7 +261,7 @@ class TestExactlyOnce:
         killing = desk.program("sbatch", "kill -KILL $PPID\n")
         desk.castoff("submit", "--site", "slurm", "--", "true", env=killing)
         (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
-        told = json.loads(desk.castoff("status", run.id, "--json").output)
-        assert (told["state"], told["job"]) == ("unknown", None)
+        reported = json.loads(desk.castoff("status", run.id, "--json").output)
+        assert (reported["state"], reported["job"]) == ("unknown", None)
         until(lambda: desk.castoff("resubmit", run.id).code == 0, "a resubmission")
         assert desk.over(run) == [f"{run.job} COMPLETED"]

@@ -65,13 +65,13 @@ class LocalJobs:
         """The run's status, once it is over; as `castoff wait --json` prints it, but sooner."""
         now = watch.wait(run, patience.SECONDS)
         assert now.over
-        told: dict[str, Any] = msgspec.to_builtins(now)
-        return told
+        reported: dict[str, Any] = msgspec.to_builtins(now)
+        return reported
 
     def status(self, run: Run) -> dict[str, Any]:
         """As `castoff status --json` prints it."""
-        told: dict[str, Any] = msgspec.to_builtins(watch.status(run))
-        return told
+        reported: dict[str, Any] = msgspec.to_builtins(watch.status(run))
+        return reported
 
     def log(self, run: Run, member: int = 0) -> str:
         """What the ranks wrote, without castoff's own words."""
@@ -144,10 +144,10 @@ def processes_of(run: Run) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            words, told = process.cmdline(), process.environ()
+            words, reported = process.cmdline(), process.environ()
         except psutil.Error:
             continue
-        if str(run.path) in words or told.get("CASTOFF_RUN_DIR") == str(run.path):
+        if str(run.path) in words or reported.get("CASTOFF_RUN_DIR") == str(run.path):
             found.append(process)
     return found
 

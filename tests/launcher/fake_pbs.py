@@ -99,5 +99,5 @@ class OnPbs:
 
     def goes_on(self, name: str = "0.0", job: str = "8.head") -> None:
         """An attempt that has submitted its own copy."""
-        self.attempt(name, "again")
+        self.attempt(name, "resume")
         self.write(f"attempts/{name}/next.json", {"job": job, "time": 1009})

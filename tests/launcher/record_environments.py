@@ -1,13 +1,13 @@
-"""Record what real starters tell their ranks, for the tests of `launcher.ranks`.
+"""Record what real launchers tell their ranks, for the tests of `launcher.ranks`.
 
     python tests/launcher/record_environments.py --list
     python tests/launcher/record_environments.py --to tests/launcher/environments hydra-one-host
     python tests/launcher/record_environments.py --hosts n1,n2 --rsh 'ssh' hydra-uneven …
 
-Each scenario starts this very file as the ranks' program, under a starter that prefixes each
+Each scenario starts this very file as the ranks' program, under a launcher that prefixes each
 line of output with the rank it comes from. That label and the host's name are what a rank is
 *expected* to be; its variables are what it is *told*. So a recording never trusts the code that
-it will test. Kept are the variables a starter may set, without paths, addresses and secrets; of
+it will test. Kept are the variables a launcher may set, without paths, addresses and secrets; of
 those dropped, the names only.
 
 Scenarios with `flux` want a Flux instance of two brokers that are hosts to themselves, as FLUX_URI names it.
@@ -58,7 +58,7 @@ SHOWN = {
 class Scenario:
     """One way of starting ranks."""
 
-    starter: str
+    launcher: str
     """What RankEnv shall recognise."""
     command: str
     """The command line; see `fill` for the words in braces."""
@@ -67,7 +67,7 @@ class Scenario:
     error: str = ""
     """Words of the error that a process started so must get; empty where it is a rank."""
     node_rank: bool = True
-    """Whether this starter's variables tell the node index."""
+    """Whether this launcher's variables tell the node index."""
 
 
 SCENARIOS = {
@@ -185,10 +185,10 @@ def in_terminal(command: list[str]) -> None:
     )
 
 
-def label(line: str, starter: str) -> int | None:
-    """Read the rank out of the prefix that the starter puts before a line of output."""
+def label(line: str, launcher: str) -> int | None:
+    """Read the rank out of the prefix that the launcher puts before a line of output."""
     prefix = line.split("@")[0]
-    if starter == "openmpi":  # [job,3]<stdout>:
+    if launcher == "openmpi":  # [job,3]<stdout>:
         prefix = prefix.partition(",")[2]
     digits = prefix.strip("[ :").partition("]")[0].partition(":")[0]
     return int(digits) if digits.isdigit() else None
@@ -202,7 +202,7 @@ def expect(scenario: Scenario, ranks: list[tuple[int, str]]) -> list[dict[str, A
         here = [r for r, h in ranks if h == host]
         expected.append(
             {
-                "starter": scenario.starter,
+                "launcher": scenario.launcher,
                 "rank": rank,
                 "world_size": len(ranks),
                 "local_rank": here.index(rank),
@@ -227,7 +227,7 @@ def relevant(variables: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     return kept, names
 
 
-def versions(starter: str, command: str) -> list[str]:
+def versions(launcher: str, command: str) -> list[str]:
     """Ask the programs of a scenario what they are."""
     asked = {
         "hydra": [os.environ.get("MPIEXEC_HYDRA", "mpiexec.mpich"), "--version"],
@@ -236,16 +236,16 @@ def versions(starter: str, command: str) -> list[str]:
         "torchrun": [sys.executable, "-c", "import torch; print('torch', torch.__version__)"],
         "flux": ["flux", "--version"],
     }
-    commands = [asked[starter]] if starter in asked else []
+    commands = [asked[launcher]] if launcher in asked else []
     if any(word in command for word in ("srun", "sbatch", "salloc")):
         commands.append(["srun", "--version"])
-    told = []
+    reported = []
     for words in commands:
         lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\n")
-        told.append(" ".join(" ".join(lines[:2]).split()))
-    if starter == "intelmpi" and "Intel" not in told[0]:
-        sys.exit(f"{commands[0][0]} is not Intel's but {told[0]}: set MPIEXEC_INTEL")
-    return told
+        reported.append(" ".join(" ".join(lines[:2]).split()))
+    if launcher == "intelmpi" and "Intel" not in reported[0]:
+        sys.exit(f"{commands[0][0]} is not Intel's but {reported[0]}: set MPIEXEC_INTEL")
+    return reported
 
 
 def record(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -263,11 +263,11 @@ def record(name: str, options: argparse.Namespace) -> dict[str, Any]:
         ranks = []
         for line in output.splitlines():
             if line.count("@") >= 2:
-                told = json.loads((folder / line.split("@")[1]).read_text())
-                place = label(line, scenario.starter)
-                if scenario.starter == "torchrun":  # it labels by local rank, if at all
-                    place = int(told["variables"]["RANK"])
-                ranks.append((place or 0, told["host"], told["variables"]))
+                reported = json.loads((folder / line.split("@")[1]).read_text())
+                place = label(line, scenario.launcher)
+                if scenario.launcher == "torchrun":  # it labels by local rank, if at all
+                    place = int(reported["variables"]["RANK"])
+                ranks.append((place or 0, reported["host"], reported["variables"]))
         answers = len(list(folder.glob("*.json")))
     if not ranks or len(ranks) != answers:
         sys.exit(f"{name}: {len(ranks)} of {answers} answers can be read\n{output}\n{done.stderr}")
@@ -275,9 +275,9 @@ def record(name: str, options: argparse.Namespace) -> dict[str, Any]:
     parts = [relevant(variables) for _, _, variables in ranks]
     shown = scenario.command.format_map(SHOWN)
     recording: dict[str, Any] = {
-        "starter": scenario.starter,
+        "launcher": scenario.launcher,
         "recorded": options.date,
-        "versions": versions(scenario.starter, f"{scenario.command} {scenario.batch and 'sbatch'}"),
+        "versions": versions(scenario.launcher, f"{scenario.command} {scenario.batch and 'sbatch'}"),
         "command": f"sbatch {scenario.batch}: {shown}" if scenario.batch else shown,
         "ranks": [kept for kept, _ in parts],
         "also_set": sorted({dropped for _, names in parts for dropped in names}),
@@ -300,7 +300,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--tty"]:
         in_terminal(sys.argv[2:])
         return
-    parser = argparse.ArgumentParser(description="Record what starters tell their ranks.")
+    parser = argparse.ArgumentParser(description="Record what launchers tell their ranks.")
     parser.add_argument("names", nargs="*", help="scenarios; see --list")
     parser.add_argument("--list", action="store_true", help="list the scenarios")
     parser.add_argument("--to", type=Path, default=Path(__file__).parent / "environments")

@@ -124,8 +124,8 @@ def test_ctrl_c_twice_ends_a_loop_at_once(
         assert "Traceback" not in ranks.log(rank) and "castoff train: " not in ranks.log(rank)
     if stage == "export":  # where rank 1 waits, and cannot hear until rank 0 is gone
         assert codes[1] != 0
-        told = "[RANK 1] castoff train: rank 0 (127.0.0.1), which keeps the ranks' store, is gone"
-        assert ranks.log(1).count(told) == 1
+        reported = "[RANK 1] castoff train: rank 0 (127.0.0.1), which keeps the ranks' store, is gone"
+        assert ranks.log(1).count(reported) == 1
         assert ranks.log(1).count("Exception raised from") <= 1
 
 

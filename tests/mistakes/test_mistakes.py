@@ -48,11 +48,11 @@ AMONG_THREE = "collective of one rank"
 """Between two ranks, gloo may see that the sizes differ, and ends the process with words of its own."""
 
 STARTED = {
-    (name, starter, ranks)
+    (name, launcher, ranks)
     for name in ("build_data", "loss", "export", "worker", "sys.exit", "two missing fields")
-    for starter, ranks in (("launch", 3), ("job", 3), ("torchrun", 3), ("launch", 1), ("torchrun", 1))
-} | {(name, starter, 3) for name in OUTSIDE for starter in ("launch", "job")}
-"""What is tried by a starter, which ends all ranks at the first that fails."""
+    for launcher, ranks in (("launch", 3), ("job", 3), ("torchrun", 3), ("launch", 1), ("torchrun", 1))
+} | {(name, launcher, 3) for name in OUTSIDE for launcher in ("launch", "job")}
+"""What is tried by a launcher, which ends all ranks at the first that fails."""
 
 
 class Shown(NamedTuple):
@@ -129,7 +129,7 @@ def logged(shown: str) -> str:
     return "\n".join([first, *(line for line in lines if line not in again), below])
 
 
-STARTERS: dict[str, Callable[[Path, Path, int], Shown]] = {
+LAUNCHERS: dict[str, Callable[[Path, Path, int], Shown]] = {
     "forked": forked,
     "launch": launch,
     "job": job,
@@ -143,7 +143,7 @@ def _case(*case: str | int) -> object:
 
 
 def cases() -> list[object]:
-    """Every mistake on as many ranks as can make it; some by starters, too."""
+    """Every mistake on as many ranks as can make it; some by launchers, too."""
     forked_ones = {
         (name, "forked", ranks)
         for name in MISTAKES
@@ -155,15 +155,15 @@ def cases() -> list[object]:
     return [_case(*case) for case in sorted(forked_ones | STARTED | EVERYDAY)]
 
 
-@pytest.mark.parametrize(("name", "starter", "ranks"), cases())
-def test_a_mistake_is_shown_once(name: str, starter: str, ranks: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "launcher", "ranks"), cases())
+def test_a_mistake_is_shown_once(name: str, launcher: str, ranks: int, tmp_path: Path) -> None:
     mistake = MISTAKES[name]
     program = mistake.write(tmp_path)
     if mistake.again:
-        assert STARTERS[starter](tmp_path, program, ranks).code == 0
-    shown = STARTERS[starter](tmp_path, program, ranks)
+        assert LAUNCHERS[launcher](tmp_path, program, ranks).code == 0
+    shown = LAUNCHERS[launcher](tmp_path, program, ranks)
     see_that_it_is_told(mistake, shown.text, ranks)
-    assert shown.code == (1 if starter == "torchrun" else mistake.code), shown.text
+    assert shown.code == (1 if launcher == "torchrun" else mistake.code), shown.text
 
 
 _QUOTED = re.compile(
@@ -178,9 +178,9 @@ _RANK = re.compile(r"^\[RANK \d+\] ")
 def see_that_it_is_told(mistake: Mistake, text: str, ranks: int) -> None:
     """The cause once, and of several ranks which it was."""
     lines = [_LABEL.sub("", line) for line in text.splitlines()]
-    told = [line for line in lines if mistake.shows in line and not _QUOTED.search(line)]
+    reported = [line for line in lines if mistake.shows in line and not _QUOTED.search(line)]
     # Before ranks have met, each says the same as rank 0 in a line of its own.
-    causes = [line for line in told if not (_RANK.match(line) and _RANK.sub("", line) in lines)]
+    causes = [line for line in reported if not (_RANK.match(line) and _RANK.sub("", line) in lines)]
     assert len(causes) == 1, text
     if ranks > 1 and mistake.alone:
         where = text if mistake.code > 128 else causes[0]  # a signal leaves no words to the rank itself

@@ -14,7 +14,7 @@ from submitit.core import utils
 from submitit.helpers import Checkpointable
 
 from launcher.errors import InvalidInput
-from launcher.executors.jobs import FunctionJob, JobEndedError
+from launcher.executors.function_job import FunctionJob, JobEndedError
 from tests.cluster import HEAD, functions
 from tests.cluster.functions import Jobs, Train, fail, nested, number, place, sleep
 from tests.patience import until
@@ -103,8 +103,8 @@ def jobs(submitted: Jobs, pbs: PbsCluster) -> Jobs:
     """The same, after some of them have met with something: an end takes PBS ten seconds."""
 
     def tell(*words: str) -> None:
-        told = pbs.run(HEAD, words)
-        assert told.returncode == 0, told.stderr
+        reported = pbs.run(HEAD, words)
+        assert reported.returncode == 0, reported.stderr
 
     waiting = submitted["waiting"]
     assert waiting.get_info()["State"] == "PENDING" and not waiting.done()
@@ -136,7 +136,7 @@ def test_every_rank_knows_its_place(jobs: Jobs, pbs: PbsCluster) -> None:
     job = jobs["uneven"]
     assert type(job) is FunctionJob and type(job.task(1)) is FunctionJob
     functions.check_places(job)
-    assert {rank["CASTOFF_STARTER"] for rank in job.results()} == {"hydra"}
+    assert {rank["CASTOFF_LAUNCHER"] for rank in job.results()} == {"hydra"}
     assert job.job_id.partition(".")[0].isdecimal() and job.job_id.partition(".")[2].startswith("head")
     assert job.run.script.read_text() == auto(nodes=2, pbs_ranks=3)._executor.render(place)
     until(lambda: job.get_info()["State"] == "COMPLETED", "the end")
@@ -262,8 +262,8 @@ def test_going_on_before_the_walltime(jobs: Jobs) -> None:
     job = jobs["late"]
     number, stopped, attempt, again = job.result()
     assert (number, stopped, attempt) == (0, 1, "1") and again != job.job_id
-    told = job.stdout() or ""
-    assert told.count("waits") == 1 and "goes on" in told
+    reported = job.stdout() or ""
+    assert reported.count("waits") == 1 and "goes on" in reported
     assert job.state in ("RUNNING", "COMPLETED") and job.get_info()["Attempts"] == "2"
 
 

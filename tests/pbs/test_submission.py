@@ -28,7 +28,7 @@ def desk(pbs: PbsCluster, tmp_path: Path) -> PbsDesk:
     return PbsDesk(pbs, tmp_path / "desk")
 
 
-AGAIN = "[ $CASTOFF_ATTEMPT -ge {} ] || echo again >$CASTOFF_OUTCOME_FILE"
+AGAIN = "[ $CASTOFF_ATTEMPT -ge {} ] || echo resume >$CASTOFF_OUTCOME_FILE"
 
 
 class TestSubmission:
@@ -64,12 +64,12 @@ env_from: [TOKEN]
         assert (now["state"], now["ending"]) == ("ended", "failed") and "Unknown queue" in now["reason"]
 
     def test_an_array(self, desk: PbsDesk) -> None:
-        run = desk.submit("--set", "array={count: 3, at_most: 2}", sh="exit $CASTOFF_ARRAY_INDEX")
+        run = desk.submit("--set", "array={count: 3, max_concurrent: 2}", sh="exit $CASTOFF_ARRAY_INDEX")
         assert str(run.job).partition("[]")[1] == "[]"
         assert desk.castoff("wait", run.id).code in (1, 2)
         members = desk.status(run)["members"]
-        told = [(one["ending"], one["attempts"][0]["code"]) for one in members]
-        assert told == [("done", 0), ("failed", 1), ("failed", 2)]
+        reported = [(one["ending"], one["attempts"][0]["code"]) for one in members]
+        assert reported == [("done", 0), ("failed", 1), ("failed", 2)]
         again = desk.castoff("resubmit", run.id)
         assert again.code == 0, again.errors
         assert f"job         {run.job} (pbs)\n" in again.output
@@ -78,7 +78,7 @@ env_from: [TOKEN]
 
     def test_an_array_that_is_cancelled(self, desk: PbsDesk) -> None:
         """Those of its members that waited have not failed."""
-        run = desk.submit("--set", "array={count: 3, at_most: 1}", sh="sleep 600")
+        run = desk.submit("--set", "array={count: 3, max_concurrent: 1}", sh="sleep 600")
         until((run.path / "attempts/0.0/rank.sh").exists, "its start")
         answer = desk.castoff("cancel", run.id)
         assert answer.output == f"{run.id}: ended, cancelled\n", answer.errors
@@ -187,7 +187,7 @@ class TestGoingOn:
         going = ("--walltime", "5m", "--set", f"requeue={{max: 3, how: {how}}}")
         run = desk.submit(*going, sh=AGAIN.format(2))
         assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
-        assert desk.endings(run) == ["again", "again", "done"]
+        assert desk.endings(run) == ["resume", "resume", "done"]
         jobs = {json.loads(path.read_text())["job"] for path in run.path.glob("attempts/*/start.json")}
         assert len(jobs) == 3
 
@@ -200,7 +200,7 @@ class TestGoingOn:
             (desk.folder / "go").touch()
             until((run.path / "attempts/0.0/ending.json").exists, "its end")
         assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
-        assert desk.endings(run) == ["again", "done"]
+        assert desk.endings(run) == ["resume", "done"]
 
     def test_a_copy_that_is_not_needed(self, desk: PbsDesk) -> None:
         """It goes with the job, whether that was done or failed."""
@@ -218,7 +218,7 @@ class TestGoingOn:
         run = desk.submit(*going, sh=AGAIN.format(1), env={"CASTOFF_RUNS_DIR": str(folder)})
         assert run.path.parent == folder
         assert desk.castoff("wait", run.path).code == 0
-        assert desk.endings(run) == ["again", "done"]
+        assert desk.endings(run) == ["resume", "done"]
 
     def test_a_chain_that_fails(self, desk: PbsDesk) -> None:
         """Its later jobs do not begin, though the one before them did not exit with 0."""
@@ -232,24 +232,24 @@ class TestGoingOn:
     def test_too_often(self, desk: PbsDesk) -> None:
         run = desk.submit("--walltime", "5m", "--set", "requeue={max: 1}", sh=AGAIN.format(9))
         assert desk.castoff("wait", run.id).code == 75
-        assert desk.endings(run) == ["again", "walltime"]
+        assert desk.endings(run) == ["resume", "walltime"]
         assert desk.castoff("resubmit", run.id).code == 0
         assert desk.castoff("wait", run.id).code == 75
-        assert desk.endings(run) == ["again", "walltime", "again", "walltime"]
+        assert desk.endings(run) == ["resume", "walltime", "resume", "walltime"]
 
     def test_a_member_alone(self, desk: PbsDesk) -> None:
         going = ("--walltime", "5m", "--set", "requeue={max: 2}", "--set", "array={count: 3}")
         run = desk.submit(*going, sh=f"[ $CASTOFF_ARRAY_INDEX != 1 ] || {AGAIN.format(1)}")
         assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
-        told = [len(one["attempts"]) for one in desk.status(run)["members"]]
-        assert told == [1, 2, 1]
+        reported = [len(one["attempts"]) for one in desk.status(run)["members"]]
+        assert reported == [1, 2, 1]
 
     def test_stopped_and_cancelled(self, desk: PbsDesk) -> None:
-        program = "until [ -e $CASTOFF_STOP_FILE ]; do sleep 0.1; done; echo again >$CASTOFF_OUTCOME_FILE"
+        program = "until [ -e $CASTOFF_STOP_FILE ]; do sleep 0.1; done; echo resume >$CASTOFF_OUTCOME_FILE"
         run = desk.submit("--walltime", "5m", "--set", "requeue={max: 2}", sh=program)
         until((run.path / "attempts/0.0/rank.sh").exists, "its start")
         answer = desk.castoff("stop", "--wait", run.id)
-        assert answer.output == f"{run.id}: asked to stop; ended, again\n", answer.errors
+        assert answer.output == f"{run.id}: asked to stop; ended, resume\n", answer.errors
         assert desk.castoff("resubmit", run.id).code == 0
         until((run.path / "attempts/0.1/rank.sh").exists, "its second start")
         assert desk.castoff("cancel", run.id).output == f"{run.id}: ended, cancelled\n"

@@ -1,1 +1,1 @@
-"""Each training system under every starter: what they have in common, whatever they train."""
+"""Each training system under every launcher: what they have in common, whatever they train."""

@@ -76,7 +76,7 @@ def _found() -> dict[str, Any]:
     return {
         "rank": me.rank,
         "world_size": me.world_size,
-        "starter": me.starter,
+        "launcher": me.launcher,
         "environ": dict(os.environ),
         "process": multiprocessing.current_process().name,
         "host": socket.gethostname(),
@@ -84,8 +84,8 @@ def _found() -> dict[str, Any]:
 
 
 def _tell(found: dict[str, Any]) -> None:
-    told = {**found, "threads": torch.get_num_threads()}
-    Path(f"rank-{found['rank']}.json").write_text(json.dumps(told))
+    reported = {**found, "threads": torch.get_num_threads()}
+    Path(f"rank-{found['rank']}.json").write_text(json.dumps(reported))
 
 
 if __name__ == "__main__":

@@ -237,7 +237,7 @@ def test_asked_to_stop_at_any_time(tmp_path: Path, wholes: dict[int, Outcome]) -
     codes, logs = attempts.into(Trouble(0, "loss", 4, let_a_day_pass))
     assert codes == [0, 0], logs
     assert f"Stopped early at step {attempts.step()} (the deadline)" in logs[0]
-    assert outcome.read_text() == "again\n"
+    assert outcome.read_text() == "resume\n"
     attempts.environ = {"CASTOFF_OUTCOME_FILE": str(outcome)}
     attempts.become(wholes[2])
     assert outcome.read_text() == "done\n"

@@ -146,7 +146,7 @@ def test_stopped_at_the_first_step(world_size: int, tmp_path: Path) -> None:
     ranks = Ranks(tmp_path / "two", world_size, environ)
     ranks.start(train, Sensitive(counted=False), fields)
     assert ranks.end() == [0] * world_size, ranks.log(0)
-    assert outcome.read_text() == "again\n"
+    assert outcome.read_text() == "resume\n"
     newest = Checkpoints(tmp_path / "stopped" / "toy" / "checkpoints").newest()
     assert newest is not None
     assert load_part(newest, "training")["state"]["step"] < 4

@@ -630,7 +630,7 @@ def test_from_four_ranks_to_two(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path / "four", 4, told)
     ranks.start(train, Plain(True), four)
     assert ranks.end() == [0] * 4, ranks.log(0)
-    assert outcome.read_text() == "again\n"
+    assert outcome.read_text() == "resume\n"
     newest = Checkpoints(tmp_path / "out" / "toy" / "checkpoints").newest()
     assert newest is not None
     assert load_part(newest, "training")["state"]["consumed"] > 0

@@ -59,9 +59,9 @@ def spawned(port: int) -> list[str]:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     for name in RankEnv.detect().sources.values():
         os.environ.pop(name, None)
-    for name in ("CASTOFF_STARTER", "CASTOFF_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    for name in ("CASTOFF_LAUNCHER", "CASTOFF_RANK", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
-    assert RankEnv.detect().starter == "single"
+    assert RankEnv.detect().launcher == "single"
     place = initialize_ddp(rank, size, "localhost", port, device="cpu")
     place.sum(torch.ones(1))
     heard = listening([psutil.Process()])
@@ -131,7 +131,7 @@ def test_a_port_that_something_else_listens_on(tmp_path: Path) -> None:
 
 
 LAUNCHED = {
-    "CASTOFF_STARTER": "srun",
+    "CASTOFF_LAUNCHER": "srun",
     "CASTOFF_RANK": "1/2",
     "RANK": "1",
     "WORLD_SIZE": "2",

@@ -153,25 +153,25 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
     told = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome")}
     Stopping(Place(1, 2, torch.device("cpu")), told).say("done")
     assert not list(tmp_path.iterdir())
-    Stopping(ALONE, told).say("again")
+    Stopping(ALONE, told).say("resume")
     assert [path.name for path in tmp_path.iterdir()] == ["outcome"]
-    assert (tmp_path / "outcome").read_text() == "again\n"
+    assert (tmp_path / "outcome").read_text() == "resume\n"
 
 
-def test_each_host_of_castoffs_own_starter_is_told(tmp_path: Path) -> None:
+def test_each_host_of_castoffs_own_launcher_is_told(tmp_path: Path) -> None:
     """It sees its own host alone: the first rank there tells it, and on others than the first nobody else."""
-    there = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome"), "CASTOFF_STARTER": "local"}
-    Stopping(Place(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("again")
+    there = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome"), "CASTOFF_LAUNCHER": "local"}
+    Stopping(Place(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("resume")
     assert not list(tmp_path.iterdir())
-    Stopping(Place(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("again")
-    assert (tmp_path / "outcome").read_text() == "again\n"
+    Stopping(Place(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("resume")
+    assert (tmp_path / "outcome").read_text() == "resume\n"
 
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_nothing_is_said_before_the_checkpoint_is_on_the_disk(
     stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it cannot be written, neither `again` nor `done` would be true."""
+    """Where it cannot be written, neither `resume` nor `done` would be true."""
     monkeypatch.setenv("CASTOFF_OUTCOME_FILE", str(tmp_path / "outcome"))
     monkeypatch.setenv("CASTOFF_STOP_FILE", str(tmp_path if stopped else tmp_path / "none"))
 
@@ -401,7 +401,7 @@ def test_signals_to_the_whole_step(context: str, tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGTERM)
         os.killpg(process.pid, signal.SIGUSR2)
     assert ranks.end() == [0] * world, ranks.log(0)
-    assert outcome.read_text() == "again\n"
+    assert outcome.read_text() == "resume\n"
     (folder,) = (tmp_path / "out").iterdir()
     newest = Checkpoints(folder / "checkpoints").newest()
     assert newest is not None

@@ -182,7 +182,7 @@ def with_checkpoints(path: Path, **training: Any) -> dict[str, Any]:
 
 
 class Ranks:
-    """Processes that are each told who they are, as castoff's starter tells them.
+    """Processes that are each told who they are, as castoff's launcher tells them.
 
     Each leads a process group of its own. `fresh`: in new interpreters, not forked from a warm one.
     """
@@ -211,7 +211,7 @@ class Ranks:
                 "NODE_RANK": 0,
             }
             told |= {"LOCAL_WORLD_SIZE": self.world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            marks = {"CASTOFF_STARTER": "local", "CASTOFF_RANK": f"{rank}/{self.world_size}"}
+            marks = {"CASTOFF_LAUNCHER": "local", "CASTOFF_RANK": f"{rank}/{self.world_size}"}
             environ = {**os.environ, **{k: str(v) for k, v in told.items()}, **marks, **self.environ}
             environ["PYTHONPATH"] = str(Path(__file__).parents[2])
             answer, log = self.folder / f"answer-{rank}", self.folder / f"log-{rank}"

@@ -113,7 +113,7 @@ def _server() -> str:
     return str(address)
 
 
-class _Starter(socketserver.StreamRequestHandler):
+class _Launcher(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         """Start what is asked for, and wait for it: this is a fork of the server already."""
         job: Job = pickle.loads(self.rfile.read())
@@ -152,6 +152,6 @@ if __name__ == "__main__":
         importlib.import_module(name)
     gc.freeze()  # else the first collection of each rank copies all pages that these lie on
     draft = f"{sys.argv[1]}.draft"
-    with _Server(draft, _Starter) as server:
+    with _Server(draft, _Launcher) as server:
         Path(draft).rename(sys.argv[1])  # whoever sees it may connect
         server.serve_forever()

@@ -40,7 +40,7 @@ class Parallel(Section, frozen=True, kw_only=True):
     """How ranks meet, and what DistributedDataParallel is told."""
 
     world_size: Positive | None = None
-    """None, or a number that must be the one that the starter says."""
+    """None, or a number that must be the one that the launcher says."""
     rank: NotNegative | None = None
     master_addr: str = "localhost"
     """Used only where nothing else says where the ranks meet."""
@@ -377,7 +377,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
             training.max_memory_per_gpu is not None and not limits_memory,
             "torch limits no process's memory on this device",
         ),
-        ("parallel.rank", config.parallel.rank is not None, "the starter says it"),
+        ("parallel.rank", config.parallel.rank is not None, "the launcher says it"),
         (
             "training.checkpoint_at",
             training.checkpoint_at and config.validation.every_steps is None,

@@ -224,12 +224,12 @@ def initialize_ddp(
 ) -> Place:
     """Join the process group as `rank` of `worldsize`, and take this rank's device.
 
-    Where castoff, torchrun or another starter has told this process its rank and where to meet,
+    Where castoff, torchrun or another launcher has told this process its rank and where to meet,
     that stands: `master_addr` and `master_port` count only without (multiprocessing.spawn, say).
     `timeout`: seconds that ranks wait for each other, until a `Watch` says otherwise.
 
     Raises:
-        DistributedError: the starter says another rank or size, the device or backend is not there, or
+        DistributedError: the launcher says another rank or size, the device or backend is not there, or
             others do not come.
     """
     if dist.is_initialized():
@@ -348,31 +348,31 @@ def meet(
     master_addr: str,
     master_port: str,
 ) -> None:
-    """Set where the ranks meet, unless their starter has.
+    """Set where the ranks meet, unless their launcher has.
 
     Raises:
-        DistributedError: the starter says another rank or size.
+        DistributedError: the launcher says another rank or size.
     """
     if (me.rank, me.world_size) != (rank, world_size):
         # Spawned by this program itself, perhaps in a job of one rank: what the parent was told is not for
         # its children. torchrun's own store, which would listen for them, is not at the new place either.
-        if me.starter not in ("single", "environment") and me.world_size > 1:
+        if me.launcher not in ("single", "environment") and me.world_size > 1:
             raise DistributedError(
-                f"this is rank {me.rank} of {me.world_size} by {me.starter}, but the program says rank "
+                f"this is rank {me.rank} of {me.world_size} by {me.launcher}, but the program says rank "
                 f"{rank} of {world_size}; take both from launcher.ranks.RankEnv.detect(), and spawn nothing "
                 "inside a job"
             )
         environ["MASTER_ADDR"], environ["MASTER_PORT"] = master_addr, master_port
         environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
         return
-    if me.starter != "torchrun" and me.master_addr is not None and me.master_port is not None:
+    if me.launcher != "torchrun" and me.master_addr is not None and me.master_port is not None:
         me.export(environ)
     environ.setdefault("MASTER_ADDR", master_addr)
     environ.setdefault("MASTER_PORT", master_port)
 
 
 def _is(me: RankEnv, rank: int) -> bool:
-    return me.starter != "single" and me.rank == rank
+    return me.launcher != "single" and me.rank == rank
 
 
 def local_rank(me: RankEnv, rank: int, world_size: int) -> int:
@@ -434,7 +434,7 @@ def place_of(rank: int, config: Config) -> Place:
         meant = f"{size} ranks have met" if joined else "this process has joined no group"
         problems.append(
             f"parallel.world_size: is {declared}, but {meant}; call initialize_ddp() on {declared} ranks, or "
-            "leave it out: the starter knows it"
+            "leave it out: the launcher knows it"
         )
     if joined and rank != dist.get_rank():
         problems.append(f"rank: is {rank}, but this process is rank {dist.get_rank()} of its group")

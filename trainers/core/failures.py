@@ -32,7 +32,7 @@ Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | 
 """As sys.excepthook."""
 
 _MOMENT = 5.0
-"""Seconds that a rank leaves another to say the same in full: a starter ends all ranks at one failure."""
+"""Seconds that a rank leaves another to say the same in full: a launcher ends all ranks at one failure."""
 
 _SHORT = 300
 """Characters of what such a rank says."""

@@ -26,7 +26,7 @@ def on_one_host(me: RankEnv, rank: int, world_size: int, master_addr: str) -> bo
     if _is_loopback(master_addr):
         return True
     # A guess at LOCAL_WORLD_SIZE, where somebody's own script sets RANK and no more, may differ by rank.
-    told = me.starter != "environment" or me.sources.get("local_world_size") == "LOCAL_WORLD_SIZE"
+    told = me.launcher != "environment" or me.sources.get("local_world_size") == "LOCAL_WORLD_SIZE"
     return told and (me.rank, me.world_size, me.local_world_size) == (rank, world_size, world_size)
 
 

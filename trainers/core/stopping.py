@@ -26,7 +26,7 @@ from trainers.core.distributed import Place
 DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
 
-AGAIN = os.EX_TEMPFAIL
+RESUME = os.EX_TEMPFAIL
 """Exit code (75) of what has saved and can go on, where no script asks for the outcome in a file."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
@@ -47,11 +47,11 @@ class StoppedEarly(SystemExit):
     """Training ended early, on request, with everything saved.
 
     If nobody catches it the program exits with 0 where CASTOFF_OUTCOME_FILE names a file, in which
-    `again` stands then, and with `AGAIN` elsewhere.
+    `resume` stands then, and with `RESUME` elsewhere.
     """
 
     def __init__(self, why: str):
-        super().__init__(0 if os.environ.get("CASTOFF_OUTCOME_FILE") else AGAIN)
+        super().__init__(0 if os.environ.get("CASTOFF_OUTCOME_FILE") else RESUME)
         self.why = why
 
     def __str__(self) -> str:
@@ -72,8 +72,8 @@ class Stopping:
         grace = _number(environ.get("CASTOFF_GRACE"))
         self._grace = DEFAULT_GRACE if grace is None else grace
         self._file = environ.get("CASTOFF_STOP_FILE")
-        # castoff's own starter sees one host alone, and asks there.
-        first_here = environ.get("CASTOFF_STARTER") == "local" and environ.get("LOCAL_RANK") == "0"
+        # castoff's own launcher sees one host alone, and asks there.
+        first_here = environ.get("CASTOFF_LAUNCHER") == "local" and environ.get("LOCAL_RANK") == "0"
         self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if place.is_main or first_here else None
         self._looked = float("-inf")
         self._asked: str | None = None
@@ -216,7 +216,7 @@ class Stopping:
         self._change_pace()
 
     def say(self, outcome: str) -> None:
-        """Rank 0 tells the job script how it ended: `done`, or `again`."""
+        """Rank 0 tells the job script how it ended: `done`, or `resume`."""
         if not self._outcome:
             return
         path = Path(self._outcome)

@@ -38,7 +38,7 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
         return read(fields, flags.told(arguments), arguments.overrides, choose, origin=origin)
 
     told = settings(chosen(arguments, me, settings))
-    if me.starter == "single":
+    if me.launcher == "single":
         found = ranks.layout(arguments, partial(ranks.devices_here, told.training.device))
         if found is not None:
             ranks.become(found, sys.argv[1:])

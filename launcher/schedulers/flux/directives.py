@@ -10,9 +10,9 @@ import re
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
+from launcher.launchers.commands import Request
 from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, layered
-from launcher.starters.registry import Request
 
 _OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""
@@ -123,7 +123,7 @@ def _slots(request: Request) -> Layer:
         return [("exclusive", True)]
     return [
         ("nslots", str(request.layout.nodes)),
-        ("cores-per-slot", str(request.layout.most * (request.cores or 1))),
+        ("cores-per-slot", str(request.layout.max_per_node * (request.cores or 1))),
         ("gpus-per-slot", str(request.node_devices) if request.node_devices else None),
     ]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.schedulers.jobs import JobTold, whole
+from launcher.schedulers.job_info import JobInfo, whole
 
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
 """By result."""
@@ -48,19 +48,19 @@ def parse_denied(errors: str) -> set[str]:
     return {number for job in said if (number := decimal(job)) is not None}
 
 
-def parse_queue(answer: str) -> list[JobTold]:
+def parse_queue(answer: str) -> list[JobInfo]:
     """The jobs in an answer; where one was asked about, it is no list."""
     try:
-        told = json.loads(answer)
+        held = json.loads(answer)
     except ValueError:
         return []
-    jobs = told.get("jobs", [told]) if isinstance(told, dict) else []
+    jobs = held.get("jobs", [held]) if isinstance(held, dict) else []
     return [_job(one) for one in jobs if isinstance(one, dict) and isinstance(one.get("id"), int)]
 
 
-def _job(held: Mapping[str, Any]) -> JobTold:
+def _job(held: Mapping[str, Any]) -> JobInfo:
     word = str(held.get("status") or held.get("state") or "")  # the result, once it is over
-    told = JobTold(
+    info = JobInfo(
         job=str(held["id"]),
         task=None,
         word=word,
@@ -70,12 +70,12 @@ def _job(held: Mapping[str, Any]) -> JobTold:
         script=f"{held.get('cwd')}/job.sh",  # castoff has it start in its run directory
         folder=str(held.get("cwd") or ""),
     )
-    if told.stage == "ended":
-        return _ended(told, held)
-    return _waiting(told, held) if told.stage == "pending" else told
+    if info.stage == "ended":
+        return _ended(info, held)
+    return _waiting(info, held) if info.stage == "pending" else info
 
 
-def _ended(told: JobTold, held: Mapping[str, Any]) -> JobTold:
+def _ended(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
     """A job that has ended, and how."""
     wrong = held.get("exception")
     wrong = wrong if isinstance(wrong, dict) else {}
@@ -83,31 +83,31 @@ def _ended(told: JobTold, held: Mapping[str, Any]) -> JobTold:
     note, code = str(wrong.get("note") or ""), whole(str(held.get("returncode")))
     whys = {"cancel": note, "dependency": f"what it waited for can no longer be ({note})"}
     why = None if fatal in (None, "timeout") else whys.get(fatal, f"Flux ended it ({fatal}): {note}")
-    ran = told.start is not None and code != _NEVER_RAN
+    ran = info.start is not None and code != _NEVER_RAN
     exit_code = None if not ran or code is None else code if code >= 0 else 128 - code
-    return told._replace(
-        ending="node-failure" if fatal == "node-failure" else _ENDINGS[told.word],
+    return info._replace(
+        ending="node-failure" if fatal == "node-failure" else _ENDINGS[info.word],
         ended_itself=fatal is None and exit_code is not None,
         exit_code=exit_code,
-        is_void=fatal == "dependency",
+        dependency_never_satisfied=fatal == "dependency",
         why=why or None,
         end=_time(held.get("t_cleanup")) or _time(held.get("t_inactive")),
     )
 
 
-def _waiting(told: JobTold, held: Mapping[str, Any]) -> JobTold:
+def _waiting(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
     """A job that waits, and why, in plain words. What can never run, Flux ends at once."""
     is_held = held.get("urgency") == 0
     dependencies = held.get("dependencies")
     if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):
         words = f"it waits for other jobs ({needed})"
     elif is_held:
-        words = f"it is held (urgency 0); `flux job urgency {told.job} default` lets it go"
-    elif told.word == "SCHED":
+        words = f"it is held (urgency 0); `flux job urgency {info.job} default` lets it go"
+    elif info.word == "SCHED":
         words = "Flux has not found room for it yet"
     else:
         words = "Flux has not looked at it yet"
-    return told._replace(waits=words, is_stuck=is_held)
+    return info._replace(pending_reason=words, is_held=is_held)
 
 
 def _time(value: object) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.schedulers.machine import Question, Told, ToldQueue
+from launcher.schedulers.machine_info import MachineInfo, Question, QueueInfo
 
 QUESTIONS = [
     Question(
@@ -21,13 +21,13 @@ QUESTIONS = [
 ]
 
 
-def parse(answers: Mapping[str, str]) -> Told:
+def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     lines = [line.split("|") for line in answers["queues"].splitlines()]
     nodes = [map(int, line.split("|")) for line in answers["nodes"].splitlines()]
-    return Told(
+    return MachineInfo(
         queues={
-            name.removesuffix("*"): ToldQueue(max(int(least), 1), _number(most), None, _number(time))
+            name.removesuffix("*"): QueueInfo(max(int(least), 1), _number(most), None, _number(time))
             for name, time, least, most in lines
             if name
         },

@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Sequence
 
 from launcher.runs.run import Run
+from launcher.schedulers.base_queue import QueueByIds
 from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
 from launcher.schedulers.flux.scheduler import SCHEDULER
-from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import QueueByIds
+from launcher.schedulers.job_info import JobInfo
 
 _JOBS = ("flux", "jobs", "--json")
 
@@ -23,16 +23,16 @@ class FluxQueue(QueueByIds):
     scheduler = SCHEDULER
     cluster_is = "the Flux instance "
 
-    def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
+    def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
         """What flux jobs tells."""
         done = self.run([*_JOBS, *jobs])
         return done, parse_queue(done.stdout), parse_denied(done.stderr)
 
-    def search(self, name: str, since: float) -> list[JobTold]:
+    def search(self, name: str, since: float) -> list[JobInfo]:
         """Those of a name."""
         return parse_queue(self.answer([*_JOBS, "--count=0", "-a", f"--name={name}"]))
 
-    def of_user(self) -> list[JobTold]:
+    def of_user(self) -> list[JobInfo]:
         """Whatever their names."""
         return parse_queue(self.answer([*_JOBS, "--count=0"]))
 
@@ -41,9 +41,9 @@ class FluxQueue(QueueByIds):
         theirs = {f58(job): job for job in jobs}
         return {theirs[job]: why for job, why in super().cancel(list(theirs)).items()}
 
-    def is_of(self, told: JobTold, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
-        return told.folder in (str(run.path.parent), str(run.path))
+        return info.folder in (str(run.path.parent), str(run.path))
 
 
 QUEUE = FluxQueue

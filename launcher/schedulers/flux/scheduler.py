@@ -15,7 +15,7 @@ from launcher.schedulers.base import Configuration, QueuedScheduler
 from launcher.schedulers.command import version_of
 from launcher.schedulers.flux import directives
 from launcher.schedulers.flux.jobs import decimal
-from launcher.schedulers.orders import Order, Sending
+from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 _FROM = "CASTOFF_SUBMITTED_FROM"
 """Tells a script where it was submitted: its own working directory is the run's, which is its job's tag."""
@@ -26,15 +26,15 @@ class Flux(QueuedScheduler):
 
     name = "flux"
     title = "Flux"
-    starters = ("flux",)
+    launchers = ("flux",)
     dialect = directives.DIALECT
-    starts_again = False
+    requeues_in_place = False
     interactive = "flux alloc"
-    has_shells = False  # that is in an instance of its own, to which castoff submits
-    submits_with = ("flux", "batch")
-    cancels_with = ("flux", "cancel")
-    describes_itself: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
-    unfit: ClassVar[Mapping[str, str]] = {
+    supports_interactive = False  # that is in an instance of its own, to which castoff submits
+    submit_command = ("flux", "batch")
+    cancel_command = ("flux", "cancel")
+    config_command: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
+    forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         r"\{\{": "flux batch would take {{ for a template of its own",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
@@ -63,17 +63,17 @@ class Flux(QueuedScheduler):
         """Which instance this is, by the jobs round it: `/` is the machine's own."""
         return Configuration(answer.strip() or None)
 
-    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+    def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """flux batch, once for each job of a chain."""
-        words = [f"--cwd={order.run_dir}"]
-        words += [f"--output={order.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
+        words = [f"--cwd={request.run_dir}"]
+        words += [f"--output={request.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
         # No job's record shall hold what the script reads in its run directory.
-        words += [f"--env-remove={name}" for name in order.needed]
+        words += [f"--env-remove={name}" for name in request.needed]
         found = []
-        for link in order.links:
-            environment = order.variables(order.begin[0], link=link)
-            told = [*words, *(f"--env={name}" for name in environment), f"--env={_FROM}=$PWD"]
-            found.append(Sending(environment, partial(_command, told, order, link), link=link))
+        for link in request.links:
+            environment = request.variables(request.begin[0], link=link)
+            options = [*words, *(f"--env={name}" for name in environment), f"--env={_FROM}=$PWD"]
+            found.append(SubmitCommand(environment, partial(_command, options, request, link), link=link))
         return found
 
     def printed_job(self, line: str) -> str | None:
@@ -81,10 +81,10 @@ class Flux(QueuedScheduler):
         return None if line.isdecimal() else decimal(line)
 
 
-def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:
-    dependency = order.dependency_of(link, before)
+def _command(words: list[str], request: SubmitRequest, link: int | None, before: str | None) -> list[str]:
+    dependency = request.dependency_of(link, before)
     waits = directives.dependencies(dependency) if dependency else []
-    return ["flux", "batch", *words, *waits, f"{order.run_dir}/job.sh"]
+    return ["flux", "batch", *words, *waits, f"{request.run_dir}/job.sh"]
 
 
 SCHEDULER = Flux()

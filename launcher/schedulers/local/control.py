@@ -63,7 +63,7 @@ class _Who(msgspec.Struct):
 def introduce(run: Run, submission: int, mark: str | None = None) -> None:
     """Write down that this process is the run's scheduler, and which of its submissions it takes.
 
-    `mark`: what all that it starts has; None: a launch in the foreground, which has a guardian.
+    `mark`: what all that it starts has; None: a launch in the foreground, which has an orphan reaper.
 
     Raises:
         OSError: it cannot be written.
@@ -80,7 +80,7 @@ def taken(run: Run) -> int | None:
     return _who(run).submission
 
 
-def took_newest(run: Run) -> bool:
+def owns_latest_submission(run: Run) -> bool:
     """Whether the newest submission is castoff's own affair: the local scheduler's, or a launch's."""
     record = run.submission()
     return taken(run) == (len(record.earlier) if record else 0)
@@ -120,7 +120,7 @@ def marked() -> dict[str, list[psutil.Process]]:
 
 def is_abandoned(run: Run) -> bool:
     """Whether a local scheduler took the newest submission on this host, and is gone."""
-    if mark_of(run) is None or not took_newest(run):
+    if mark_of(run) is None or not owns_latest_submission(run):
         return False
     try:
         words = Path(f"/proc/{_who(run).pid}/cmdline").read_bytes().split(b"\0")
@@ -152,7 +152,7 @@ def _end_abandoned(run: Run, mark: str, member: int | None) -> None:
     """End what lives of a run, or of one of its members; then what has no ending was cancelled."""
     import psutil
 
-    from launcher.starters.local.processes import end_all
+    from launcher.launchers.local.processes import end_all
 
     def left() -> list[psutil.Process]:
         found = []

@@ -25,13 +25,13 @@ from pathlib import Path
 import psutil
 
 from launcher.errors import CastoffError
+from launcher.launchers.local.processes import become_subreaper, descendants, send, shares
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import SECRETS
 from launcher.runs.records import Ending, Submission, begins, encode, read, write
 from launcher.runs.run import LOCK, SETTLED, Run, stop_asked, take
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.schedulers.local.member import Member, Start, attempt_folder
-from launcher.starters.local.processes import become_subreaper, descendants, send, shares
 
 Waits = Callable[[str, Run], Callable[[], bool | None]]
 """Given a condition and another run: what tells whether it holds; False where it never will, None not yet."""
@@ -60,9 +60,9 @@ class _Scheduler:
         self.submission = submission
         due = begins(submission, self.plan)
         self.waiting = [Start(member, attempt, attempt) for member, attempt in sorted(due.items())]
-        at_most = self.plan.array_at_most or len(due)
+        max_concurrent = self.plan.array_max_concurrent or len(due)
         needed = (self.plan.ranks or 1) * (self.plan.cores_per_rank or 1)
-        self.free = shares(min(at_most, len(due)), needed)
+        self.free = shares(min(max_concurrent, len(due)), needed)
         """The cores of each member that could run beside those that do."""
         self.running: list[Member] = []
         self.cancelled: str | None = None
@@ -145,7 +145,7 @@ class _Scheduler:
         code = 128 - code if code < 0 else code
         record = read(member.folder / "ending.json", Ending)
         said = record.ending if record else None
-        if member.why is not None and said not in ("again", member.why) and not member.is_done:
+        if member.why is not None and said not in ("resume", member.why) and not member.is_done:
             # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
             self._record(member.folder, member.why, code or 143, None)
         elif said is None and member.was_cut_short:
@@ -156,7 +156,7 @@ class _Scheduler:
             self._record(member.folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")
         if (member.folder / "requeue").exists():
             if stop_asked(self.run):
-                self._record(member.folder, "again", 75, "asked to stop")
+                self._record(member.folder, "resume", 75, "asked to stop")
             else:
                 self.waiting.insert(0, member.start._replace(attempt=member.start.attempt + 1))
         _settle(member.folder)

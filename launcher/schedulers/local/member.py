@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import psutil
 
+from launcher.launchers.local.processes import on_cores
 from launcher.runs.records import Facts
 from launcher.runs.run import Run
 from launcher.schedulers.command import SETTINGS
 from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
-from launcher.starters.local.processes import on_cores
 
 ALWAYS_INHERITED = frozenset(["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"])
 """What a job has of its submitter's environment, whatever it inherits; its script says the same."""
@@ -97,10 +97,10 @@ class Member:
         try:
             if os.getsid(process.pid) == self.process.pid:
                 return True
-            told = process.environ()
+            environ = process.environ()
         except (psutil.Error, OSError):
             return False
-        return told.get(INDEX) == str(self.number)
+        return environ.get(INDEX) == str(self.number)
 
     @property
     def was_cut_short(self) -> bool:

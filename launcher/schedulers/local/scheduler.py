@@ -12,7 +12,7 @@ class Local(Scheduler):
 
     name = "local"
     title = "castoff's own scheduler"
-    starters = ("local",)
+    launchers = ("local",)
     default_inherit = "all"
     lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "gpu_request")
 

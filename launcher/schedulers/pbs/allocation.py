@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from launcher.ranks.hostlist import read_nodefile
 from launcher.runs.records import write_file
-from launcher.schedulers.allocation import Allocation, no_hosts
+from launcher.schedulers.base_allocation import Allocation, no_hosts
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.errors import shown
+from launcher.launchers.commands import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, array_words, layered
-from launcher.starters.registry import Request
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 
@@ -118,8 +118,8 @@ def _environment(spec: JobSpec) -> Directives:
 
 def _select(spec: JobSpec, site: Site, request: Request) -> str:
     spelled = {
-        "ncpus": str(request.layout.most * (request.cores or 1)),
-        "mpiprocs": str(request.layout.most),
+        "ncpus": str(request.layout.max_per_node * (request.cores or 1)),
+        "mpiprocs": str(request.layout.max_per_node),
         "ngpus": str(request.node_devices) if request.node_devices else None,
         "mem": f"{spec.memory.lower()}b" if spec.memory else None,
     }

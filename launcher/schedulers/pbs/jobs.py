@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from launcher.schedulers.jobs import JobTold, whole
+from launcher.schedulers.job_info import JobInfo, whole
 
 _KILLED_BY = 256
 """An Exit_status that is this much and a signal's number: the script was killed by it."""
@@ -62,12 +62,12 @@ def parse_denied(errors: str) -> set[str]:
     return set(re.findall(r"^qstat: Unknown Job Id (\S+)", errors, re.MULTILINE | re.IGNORECASE))
 
 
-def parse_queue(answer: str) -> list[JobTold]:
+def parse_queue(answer: str) -> list[JobInfo]:
     """The jobs in qstat's answer; of arrays their members. What is not told to its end says nothing."""
     held = dict(blocks(answer))
-    told = [one for name, attributes in held.items() if (one := _job(name, attributes))]
-    members = Counter(one.job for one in told if one.task is not None)
-    wholes = {one.job: one for one in told if one.task is None}
+    found = [one for name, attributes in held.items() if (one := _job(name, attributes))]
+    members = Counter(one.job for one in found if one.task is not None)
+    wholes = {one.job: one for one in found if one.task is None}
     counts = {
         name: _count(attributes.get("array_indices_submitted", "")) for name, attributes in held.items()
     }
@@ -75,19 +75,19 @@ def parse_queue(answer: str) -> list[JobTold]:
     # Of an array itself only where it has told of no member: its state B may be any of theirs.
     return [
         _of_array(one, wholes.get(one.job))
-        for one in told
+        for one in found
         if one.job not in cut and (one.task is not None or one.job not in members)
     ]
 
 
-def _of_array(one: JobTold, whole: JobTold | None) -> JobTold:
+def _of_array(one: JobInfo, whole: JobInfo | None) -> JobInfo:
     """A job, with what PBS tells of its array alone: what was submitted, and that it is held (OpenPBS 23)."""
     if whole is None:
         return one
     one = one._replace(script=one.script or whole.script)
     if one.stage != "pending" or whole.word != "H":
         return one
-    return one._replace(waits=whole.waits, is_stuck=whole.is_stuck)
+    return one._replace(pending_reason=whole.pending_reason, is_held=whole.is_held)
 
 
 def blocks(answer: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -107,13 +107,13 @@ def _count(indices: str) -> int:
     return len(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1) or 1)) if found else 0
 
 
-def _job(name: str, held: Mapping[str, str]) -> JobTold | None:
+def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
     place = re.fullmatch(r"(\d+)(?:\[(\d{0,9})\])?(\..*)?", name)
     word = held.get("job_state")
     if place is None or word is None:
         return None
     number, index, server = place.groups()
-    told = JobTold(
+    info = JobInfo(
         job=name if index is None else f"{number}[]{server or ''}",
         task=int(index) if index else None,
         word=word,
@@ -126,53 +126,53 @@ def _job(name: str, held: Mapping[str, str]) -> JobTold | None:
     )
     # Of a member that never ran it tells what it has to tell of the array.
     status = whole(held.get("Exit_status")) if not index or "array_index" in held else None
-    return _ended(told, status, held) if told.stage == "ended" else _waiting(told, name, held)
+    return _ended(info, status, held) if info.stage == "ended" else _waiting(info, name, held)
 
 
-def _ended(told: JobTold, status: int | None, held: Mapping[str, str]) -> JobTold:
+def _ended(info: JobInfo, status: int | None, held: Mapping[str, str]) -> JobInfo:
     """A job that has ended, and how."""
     if status is None:  # it was deleted before it ran
         depend = held.get("depend", "")
         if not depend.startswith("after"):  # those that wait for it stand there, too
-            return told._replace(ending="cancelled")
+            return info._replace(ending="cancelled")
         why = f"what it waited for can no longer be, or it was deleted ({depend})"
-        return told._replace(ending="cancelled", is_void=True, why=why)
+        return info._replace(ending="cancelled", dependency_never_satisfied=True, why=why)
     if status < 0:
         ending, words = _ENDED_BY_PBS.get(status, ("failed", "PBS ended it"))
         said = f": {held['comment']}" if status not in _ENDED_BY_PBS and held.get("comment") else ""
-        return told._replace(ending=ending, why=words and f"{words} (Exit_status {status}){said}")
+        return info._replace(ending=ending, why=words and f"{words} (Exit_status {status}){said}")
     if status >= _KILLED_BY:
-        return told._replace(ending="cancelled", exit_code=128 + (status - _KILLED_BY) % 128)
+        return info._replace(ending="cancelled", exit_code=128 + (status - _KILLED_BY) % 128)
     ending = "failed" if status else "done"
     if whole(held.get("substate")) == _TERMINATED:
         ending = "cancelled"
     # Root's that were killed have an Exit_status of 0.
     killed = ending == "done" and held.get("Job_Owner", "").startswith("root@")
-    return told._replace(ending=ending, ended_itself=True, exit_code=status, may_have_been_killed=killed)
+    return info._replace(ending=ending, ended_itself=True, exit_code=status, may_have_been_killed=killed)
 
 
-def _waiting(told: JobTold, name: str, held: Mapping[str, str]) -> JobTold:
+def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
     """A job, and why it waits, if it does: in plain words, and with PBS's own."""
-    if told.stage != "pending":
-        return told
+    if info.stage != "pending":
+        return info
     holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""
-    is_held = told.word == "H" and (any(kind in holds for kind in "uop") or ("s" in holds and not depend))
+    is_held = info.word == "H" and (any(kind in holds for kind in "uop") or ("s" in holds and not depend))
     if is_held:
         words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}` lets it go"
-    elif told.word == "H":
+    elif info.word == "H":
         words = f"it waits for another job ({depend})"
-    elif told.word == "W":
+    elif info.word == "W":
         words = "its time to begin has not come"
     else:
         words = f"PBS says: {comment}" if comment else "PBS has not looked at it yet"
     # What asks for more than there is is not held; PBS says "Can Never Run" of it.
-    return told._replace(waits=words, is_stuck=is_held or "Can Never Run" in comment)
+    return info._replace(pending_reason=words, is_held=is_held or "Can Never Run" in comment)
 
 
 def _folder(variables: str) -> str:
     """Where it was submitted; a comma in a value has a backslash before it, and so have quotes."""
-    told = (found[0].partition("=") for found in re.finditer(r"(?:\\.|[^,])+", variables))
-    return next((re.sub(r"\\(.)", r"\1", value) for name, _, value in told if name == "PBS_O_WORKDIR"), "")
+    pairs = (found[0].partition("=") for found in re.finditer(r"(?:\\.|[^,])+", variables))
+    return next((re.sub(r"\\(.)", r"\1", value) for name, _, value in pairs if name == "PBS_O_WORKDIR"), "")
 
 
 def _seconds(value: str | None) -> float | None:

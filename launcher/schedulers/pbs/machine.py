@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from launcher.schedulers.machine import Question, Told, ToldQueue, outermost
+from launcher.schedulers.machine_info import MachineInfo, Question, QueueInfo, outermost
 from launcher.schedulers.pbs.jobs import blocks
 
 QUESTIONS = [
@@ -22,7 +22,7 @@ _LIMIT = re.compile(r"\[[up]:PBS_GENERIC=(\d+)\]")
 """A limit for each user (u) or for each project (p), in attributes such as max_queued."""
 
 
-def parse(answers: Mapping[str, str]) -> Told:
+def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     asked = {name: dict(blocks(answer)) for name, answer in answers.items()}
     (server,) = asked["server"].values()
@@ -32,7 +32,7 @@ def parse(answers: Mapping[str, str]) -> Told:
         if "resources_available.ncpus" in held
     ]
     members = server.get("max_array_size")
-    return Told(
+    return MachineInfo(
         queues={name: _queue(held, asked["queues"]) for name, held in asked["queues"].items()},
         default_queue=server.get("default_queue"),
         array_count=None if members is None else int(members),
@@ -41,7 +41,7 @@ def parse(answers: Mapping[str, str]) -> Told:
     )
 
 
-def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> ToldQueue:
+def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
     """A queue; a routing one takes what those take that it hands its jobs to, within limits of its own."""
     reached = [held]
     if routes := held.get("route_destinations"):
@@ -54,7 +54,7 @@ def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> 
         own = _number(held.get(name))
         return inner((each for each in (behind, own) if each is not None), default=None)
 
-    return ToldQueue(
+    return QueueInfo(
         bound(min, max, "resources_min.nodect"),
         bound(max, min, "resources_max.nodect"),
         bound(min, max, "resources_min.walltime"),

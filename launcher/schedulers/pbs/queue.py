@@ -8,11 +8,11 @@ from __future__ import annotations
 import subprocess
 
 from launcher.runs.run import Run
-from launcher.schedulers.command import Silent, failure_of
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.base_queue import QueueByIds
+from launcher.schedulers.command import SchedulerUnreachable, failure_of
+from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 from launcher.schedulers.pbs.scheduler import SCHEDULER
-from launcher.schedulers.queue import QueueByIds
 
 _QSTAT = ("qstat", "-t", "-f", "-w")
 """Tells of each member of arrays, in lines, one for each attribute: of several jobs, JSON tells the first
@@ -29,42 +29,42 @@ class PbsQueue(QueueByIds):
     unknown = 153
     _keeps_history = True
 
-    def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
+    def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
         """What qstat tells."""
         done = self._run_for_all([*_QSTAT, *jobs])
         return done, parse_queue(done.stdout) if done.returncode >= 0 else [], parse_denied(done.stderr)
 
-    def search(self, name: str, since: float) -> list[JobTold]:
+    def search(self, name: str, since: float) -> list[JobInfo]:
         """Those of a name."""
         return self._selected(self._run_for_all(["qselect", "-u", self.user_name, "-N", name]))
 
-    def of_user(self) -> list[JobTold]:
+    def of_user(self) -> list[JobInfo]:
         """What qselect finds by any name: qalter changes names."""
         return self._selected(self.run(["qselect", "-u", self.user_name]))
 
-    def is_of(self, told: JobTold, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
-        return told.folder == str(run.path.parent)
+        return info.folder == str(run.path.parent)
 
-    def _selected(self, found: subprocess.CompletedProcess[str]) -> list[JobTold]:
+    def _selected(self, found: subprocess.CompletedProcess[str]) -> list[JobInfo]:
         """The jobs whose ids qselect has printed.
 
         Raises:
-            Silent: it failed, or qstat did not tell of one of them, whatever it said.
+            SchedulerUnreachable: it failed, or qstat did not tell of one of them, whatever it said.
         """
         if found.returncode:
-            raise Silent(failure_of(found))
+            raise SchedulerUnreachable(failure_of(found))
         jobs = parse_found(found.stdout)
-        told, unheard = self.told(jobs)
-        for job in sorted({*jobs} - {one.job for one in told}):
-            raise Silent(unheard.get(job, f"qselect knows of job {job}, but qstat does not"))
-        return told
+        reported, unanswered = self.query(jobs)
+        for job in sorted({*jobs} - {one.job for one in reported}):
+            raise SchedulerUnreachable(unanswered.get(job, f"qselect knows of job {job}, but qstat does not"))
+        return reported
 
     def _run_for_all(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         """What a command comes to, asked for jobs that have ended where the server remembers them.
 
         Raises:
-            Silent: it does not answer.
+            SchedulerUnreachable: it does not answer.
         """
         if self._keeps_history:
             done = self.run([command[0], "-x", *command[1:]])

@@ -15,8 +15,8 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import version_of
-from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.pbs import directives
+from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -31,14 +31,14 @@ class Pbs(QueuedScheduler):
 
     name = "pbs"
     title = "PBS"
-    starters = ("pals", "hydra", "intelmpi", "openmpi")
+    launchers = ("pals", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
-    starts_again = False
+    requeues_in_place = False
     interactive = "qsub -I"
-    submits_with = ("qsub",)
-    cancels_with = ("qdel",)
+    submit_command = ("qsub",)
+    cancel_command = ("qdel",)
     # prepare_path() in src/lib/Libcmds.
-    unfit: ClassVar[Mapping[str, str]] = {
+    forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",
     }
@@ -85,25 +85,25 @@ class Pbs(QueuedScheduler):
                 "--site, or put PBS's commands first on PATH"
             )
 
-    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+    def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """qsub, once for each job of a chain, or for neighbours with the same attempt."""
-        array, passed = order.directive("#PBS -J "), order.directive("#PBS -v ")
+        array, passed = request.directive("#PBS -J "), request.directive("#PBS -v ")
         log = "0" if array is None else "^array_index^"
         found = []
-        for members in _spans(order.begin):
-            for link in order.links:
-                environment = order.variables(order.begin[members[0]], link=link)
-                environment["CASTOFF_RUN_DIR"] = _for_qsub(order.run_dir)
-                names = order.names(passed, environment)
-                words = ["-o", f"{order.run_dir}/logs/job-{log}.log", "-v", names]
+        for members in _spans(request.begin):
+            for link in request.links:
+                environment = request.variables(request.begin[members[0]], link=link)
+                environment["CASTOFF_RUN_DIR"] = _for_qsub(request.run_dir)
+                names = request.names(passed, environment)
+                words = ["-o", f"{request.run_dir}/logs/job-{log}.log", "-v", names]
                 part = None if array is None else Part(members)
-                indices, limit, at_most = (array or "").partition("%")
+                indices, limit, max_concurrent = (array or "").partition("%")
                 if part and part.indices != indices:
                     begin, end = members[0], members[-1]
                     # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
                     alone = f"{begin}-{begin + 1}:2"
-                    words += ["-J", f"{begin}-{end}{limit}{at_most}" if end > begin else alone]
-                found.append(Sending(environment, partial(_command, words, order, link), part, link))
+                    words += ["-J", f"{begin}-{end}{limit}{max_concurrent}" if end > begin else alone]
+                found.append(SubmitCommand(environment, partial(_command, words, request, link), part, link))
         return found
 
     def printed_job(self, line: str) -> str | None:
@@ -129,15 +129,15 @@ def _is_slurms_own(qsub: str) -> bool:
     return False
 
 
-def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:
+def _command(words: list[str], request: SubmitRequest, link: int | None, before: str | None) -> list[str]:
     """The qsub command. Its -o and -v replace those of the script's directives.
 
     In the foreground (-f): else qsub leaves a process behind that submits for later ones, and would hold the
     run's lock for a minute (qsub(1B)).
     """
-    dependency = order.dependency_of(link, before)
+    dependency = request.dependency_of(link, before)
     waits = ["-W", f"depend={dependency}"] if dependency else []
-    return ["qsub", "-f", *words, *waits, f"{order.run_dir}/job.sh"]
+    return ["qsub", "-f", *words, *waits, f"{request.run_dir}/job.sh"]
 
 
 def _spans(begin: Mapping[int, int]) -> Iterator[list[int]]:

@@ -10,8 +10,8 @@ from typing import ClassVar
 from launcher.ranks.families import Around, slurm_in_step, tasks_on_node
 from launcher.ranks.hostlist import expand
 from launcher.ranks.rendezvous import job_id
-from launcher.schedulers.allocation import Allocation, no_hosts
-from launcher.schedulers.command import PATIENCE, Silent, answer_of
+from launcher.schedulers.base_allocation import Allocation, no_hosts
+from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
 
 _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
 """Beginnings of what srun told the step that this shell is, and an srun in it would take for orders."""
@@ -26,13 +26,13 @@ class SlurmAllocation(Allocation):
 
     def end(self, environ: Mapping[str, str]) -> float | None:
         """By its variable; from before Slurm 23.02 by squeue."""
-        told = environ.get("SLURM_JOB_END_TIME", "")
-        if told.isdecimal():
-            return float(told)
+        end_time = environ.get("SLURM_JOB_END_TIME", "")
+        if end_time.isdecimal():
+            return float(end_time)
         command = ["squeue", "--noheader", "--job", self.job, "--format", "%e"]
         try:
             return float(answer_of(command, PATIENCE, environ))
-        except (Silent, ValueError):
+        except (SchedulerUnreachable, ValueError):
             return None
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:

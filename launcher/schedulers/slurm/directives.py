@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
+from launcher.launchers.commands import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, array_words, layered, of_scheduler
-from launcher.starters.registry import Request
 
 NAME = "slurm"
 
@@ -86,7 +86,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("exclude", spec.exclude),
         ("exclusive", spec.exclusive),
         ("nodes", str(request.layout.nodes)),
-        ("ntasks-per-node", str(request.layout.most)),
+        ("ntasks-per-node", str(request.layout.max_per_node)),
         ("cpus-per-task", str(site.cpus_of(request.cores)) if request.cores else None),
         *devices(site, request.devices, request.node_devices, request.whole_nodes),
         ("mem", spec.memory),

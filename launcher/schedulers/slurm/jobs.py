@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from launcher.schedulers.jobs import JobTold, whole
+from launcher.schedulers.job_info import JobInfo, whole
 
 MOST_ASKED = 10_000
 """Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
@@ -120,16 +120,16 @@ _WAITING = {
 """Why a job waits, by Slurm's word for the reason (job_reason_codes.html) or for a state that says more."""
 
 
-def _job(job: str, word: str, times: Iterable[str], script: str) -> JobTold:
+def _job(job: str, word: str, times: Iterable[str], script: str) -> JobInfo:
     submitted, start, end = map(_seconds, times)
-    return _is(JobTold(job, None, word, submitted=submitted, start=start, end=end, script=script), word)
+    return _is(JobInfo(job, None, word, submitted=submitted, start=start, end=end, script=script), word)
 
 
-def _is(told: JobTold, word: str) -> JobTold:
+def _is(info: JobInfo, word: str) -> JobInfo:
     """A job of which that is the word."""
     ending, why = _ENDINGS.get(word, ("unknown", None))
     stage = _STAGES.get(word) or ("unknown" if ending == "unknown" else "ended")
-    return told._replace(
+    return info._replace(
         word=word,
         stage=stage,
         ending=ending,
@@ -140,49 +140,57 @@ def _is(told: JobTold, word: str) -> JobTold:
     )
 
 
-def _waiting(told: JobTold, reason: str) -> JobTold:
+def _waiting(info: JobInfo, reason: str) -> JobInfo:
     """A job, and why it waits, if it does."""
-    if told.stage != "pending":
-        return told
-    if told.word in _WAITING:
-        reason = told.word
+    if info.stage != "pending":
+        return info
+    if info.word in _WAITING:
+        reason = info.word
     text = (reason or "None").strip("() ")
     # The nodes that are meant may follow it; in sentences some versions write _ for spaces.
     known = re.split(r"[,:(]", text, maxsplit=1)[0].strip().replace(" ", "_")
     if known not in _WAITING:
         known = re.split(r"[ _]", known, maxsplit=1)[0]
-    told = told._replace(waits=_waiting_words(told, reason, known), is_stuck=known in _STUCK)
-    return told._replace(is_void=known == "DependencyNeverSatisfied")
+    info = info._replace(pending_reason=_waiting_words(info, reason, known), is_held=known in _STUCK)
+    return info._replace(dependency_never_satisfied=known == "DependencyNeverSatisfied")
 
 
-def _waiting_words(told: JobTold, reason: str, known: str) -> str:
+def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
     """Why a job waits, in plain words, and with Slurm's own."""
     limit = known.startswith(("QOS", "Assoc", "Max"))
     other = "a limit of your account or QOS is reached" if limit else "Slurm has a reason of its own"
     words = _WAITING.get(known, other)
     words = f"{words} ({reason})" if reason not in ("", "None") else words
     if known in _HELD:
-        return f"{words}; `scontrol release {_name(told)}` lets it go"
-    if told.start is None or known in ("Dependency", told.word):
+        return f"{words}; `scontrol release {_name(info)}` lets it go"
+    if info.start is None or known in ("Dependency", info.word):
         return words
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told.start))
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.start))
     return f"{words}; it begins at {at} at the earliest" if known == "BeginTime" else f"{words}; about {at}"
 
 
 def queue_command(user: str) -> list[str]:
     """squeue about all jobs of a user, in every partition, with those that ended a moment ago."""
     # The path, which may hold anything, is last.
-    told = "|".join(_QUEUE_FIELDS)
-    return ["squeue", "--noheader", "--all", "--states=all", "--array", f"--user={user}", f"--format={told}"]
+    fields = "|".join(_QUEUE_FIELDS)
+    return [
+        "squeue",
+        "--noheader",
+        "--all",
+        "--states=all",
+        "--array",
+        f"--user={user}",
+        f"--format={fields}",
+    ]
 
 
-def parse_queue(text: str) -> list[JobTold]:
+def parse_queue(text: str) -> list[JobInfo]:
     """The jobs in squeue's answer; what is no whole line of one says nothing."""
     found = []
     for job, index, word, reason, *times, script in _lines(text, _QUEUE_FIELDS):
         if job.isdecimal() and word:
-            told = _job(job, word, times, script)
-            found += [_waiting(told._replace(task=one), reason) for one in _indices(index)]
+            info = _job(job, word, times, script)
+            found += [_waiting(info._replace(task=one), reason) for one in _indices(index)]
     return found
 
 
@@ -198,9 +206,9 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
     return [*command, f"--jobs={','.join(jobs)}"]
 
 
-def parse_history(text: str) -> list[JobTold]:
+def parse_history(text: str) -> list[JobInfo]:
     """The starts of jobs in sacct's answer, in the order told; what is no whole line says nothing."""
-    found: list[JobTold] = []
+    found: list[JobInfo] = []
     for job, state, code, *times, script in _lines(text, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
         word, _, by = state.partition(" by ")
@@ -212,9 +220,9 @@ def parse_history(text: str) -> list[JobTold]:
         number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
         if not number.isdecimal() or not word:
             continue
-        told = _job(number, word, times, script)
-        told = told._replace(exit_code=_exit_code(code), cancelled_by=by.strip() or None)
-        found += [told._replace(task=one) for one in _indices(index or "N/A")]
+        info = _job(number, word, times, script)
+        info = info._replace(exit_code=_exit_code(code), cancelled_by=by.strip() or None)
+        found += [info._replace(task=one) for one in _indices(index or "N/A")]
     return found
 
 
@@ -232,8 +240,8 @@ def _exit_code(text: str) -> int | None:
     return 128 + signal if signal else code
 
 
-def _name(told: JobTold) -> str:
-    return told.job if told.task is None else f"{told.job}_{told.task}"
+def _name(info: JobInfo) -> str:
+    return info.job if info.task is None else f"{info.job}_{info.task}"
 
 
 def _indices(text: str) -> list[int | None]:

@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 
 from launcher.config.quantities import seconds
-from launcher.schedulers.machine import Question, Told, ToldQueue
+from launcher.schedulers.machine_info import MachineInfo, Question, QueueInfo
 from launcher.schedulers.slurm.scheduler import SCHEDULER
 
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),
-    Question("config", SCHEDULER.describes_itself),
+    Question("config", SCHEDULER.config_command),
     # One line for each kind of node, where `scontrol show nodes` has one for each node.
     Question("nodes", ["sinfo", "--noheader", "--exact", "--all", "--format=%D|%X|%Y|%G"]),
     Question(
@@ -30,12 +30,12 @@ QUESTIONS = [
 _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
 
 
-def parse(answers: Mapping[str, str]) -> Told:
+def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     qos = _qos(answers["qos"]) if "qos" in answers else None
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in answers["partitions"].splitlines()]
     nodes = [line.split("|") for line in answers["nodes"].splitlines()]
-    return Told(
+    return MachineInfo(
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions},
         qos=qos,
         default_queue=next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None),
@@ -46,10 +46,10 @@ def parse(answers: Mapping[str, str]) -> Told:
     )
 
 
-def _partition(fields: Mapping[str, str], qos: Mapping[str, ToldQueue]) -> ToldQueue:
+def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> QueueInfo:
     """A partition; the QOS that hangs on it binds every job in it too."""
     most, longest = _number(fields["MaxNodes"]), _number(fields["MaxTime"], seconds)
-    extra = qos.get(fields.get("QoS", ""), ToldQueue())
+    extra = qos.get(fields.get("QoS", ""), QueueInfo())
     return extra._replace(
         min_nodes=max(int(fields["MinNodes"]), extra.min_nodes or 1),
         max_nodes=min(filter(None, (most, extra.max_nodes)), default=None),
@@ -58,12 +58,12 @@ def _partition(fields: Mapping[str, str], qos: Mapping[str, ToldQueue]) -> ToldQ
     )
 
 
-def _qos(answer: str) -> dict[str, ToldQueue]:
+def _qos(answer: str) -> dict[str, QueueInfo]:
     found = {}
     for line in answer.splitlines():
         name, wall, most, least, submitted = line.split("|")
         most_of, least_of = _tres(most), _tres(least)
-        found[name] = ToldQueue(
+        found[name] = QueueInfo(
             min_nodes=least_of.get("node", 1),
             max_nodes=most_of.get("node"),
             max_walltime=_number(wall, seconds),

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterable
 
 from launcher.runs.run import Run
-from launcher.schedulers.command import Silent, answer_of
-from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Queue, user_name
+from launcher.schedulers.base_queue import Queue, user_name
+from launcher.schedulers.command import SchedulerUnreachable, answer_of
+from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.slurm.jobs import (
     MOST_ASKED,
     history_command,
@@ -40,45 +40,45 @@ class SlurmQueue(Queue):
     cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
     _history_rests = 0.0
 
-    def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
+    def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
         """What squeue tells, which is of all jobs of this user."""
         return parse_queue(self.answer(queue_command(self.user))), {}
 
-    def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
+    def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
         wanted = sorted({*jobs}, key=lambda job: (len(job), job))[-MOST_ASKED:]
-        told = self._accounted(history_command(wanted))
-        if told is None:
+        reported = self._accounted(history_command(wanted))
+        if reported is None:
             return None
-        found: dict[str, list[JobTold]] = {}
-        for one in told:
+        found: dict[str, list[JobInfo]] = {}
+        for one in reported:
             by = one.cancelled_by and user_name(one.cancelled_by)
             found.setdefault(one.job, []).append(one._replace(cancelled_by=by))
         return found
 
-    def search(self, name: str, since: float) -> list[JobTold]:
+    def search(self, name: str, since: float) -> list[JobInfo]:
         """Those since a time that accounting knows; none where it does not answer."""
         return self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
 
-    def of_user(self) -> list[JobTold]:
+    def of_user(self) -> list[JobInfo]:
         """What squeue tells of."""
-        return self.told(())[0]
+        return self.query(())[0]
 
-    def _accounted(self, command: list[str]) -> list[JobTold] | None:
+    def _accounted(self, command: list[str]) -> list[JobInfo] | None:
         if time.monotonic() < self._history_rests:
             return None
         try:
             return parse_history(answer_of(command, min(_HISTORY_PATIENCE, self.patience), self.environ))
-        except Silent:
+        except SchedulerUnreachable:
             self._history_rests = time.monotonic() + _HISTORY_PAUSE
             return None
 
-    def is_of(self, told: JobTold, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: Run) -> bool:
         """Whether a job has the script of a run: another cluster's may have the same id."""
         try:
-            script = self.answer(["scontrol", "write", "batch_script", told.job, "-"])
+            script = self.answer(["scontrol", "write", "batch_script", info.job, "-"])
             return script.encode("utf-8", "surrogateescape") == run.script.read_bytes()
-        except (Silent, OSError):
+        except (SchedulerUnreachable, OSError):
             return False
 
 

@@ -12,9 +12,9 @@ from functools import partial
 from typing import ClassVar
 
 from launcher.schedulers.base import Configuration, QueuedScheduler
-from launcher.schedulers.jobs import whole
-from launcher.schedulers.orders import Order, Part, Sending
+from launcher.schedulers.job_info import whole
 from launcher.schedulers.slurm import directives
+from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
 _SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
@@ -25,20 +25,20 @@ class Slurm(QueuedScheduler):
 
     name = directives.NAME
     title = "Slurm"
-    starters = ("srun", "hydra", "intelmpi", "openmpi")
+    launchers = ("srun", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
     interactive = "salloc"
-    submits_with = ("sbatch",)
-    cancels_with = ("scancel",)
-    describes_itself: ClassVar[list[str]] = ["scontrol", "show", "config"]
-    unfit: ClassVar[Mapping[str, str]] = {
+    submit_command = ("sbatch",)
+    cancel_command = ("scancel",)
+    config_command: ClassVar[list[str]] = ["scontrol", "show", "config"]
+    forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         # sbatch(1), filename pattern: then no % means anything, and \ is left out.
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
-    warns = True
+    signals_before_walltime = True
     counts_cpus = True
     plain_ids = True
     unreached = re.compile(r"connect failure|connection refused", re.IGNORECASE)
@@ -68,21 +68,23 @@ class Slurm(QueuedScheduler):
         limits = [number for text in found if (number := whole(text)) is not None]
         return Configuration(name[1] if name else None, min(limits, default=None))
 
-    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+    def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """sbatch, once for each attempt and part of an array."""
-        array, passed = order.directive("#SBATCH --array="), order.directive("#SBATCH --export=")
-        at_most = (array or "").partition("%")[2]
+        array, passed = request.directive("#SBATCH --array="), request.directive("#SBATCH --export=")
+        max_concurrent = (array or "").partition("%")[2]
         found = []
-        for attempt in sorted({*order.begin.values()}):
-            members = (member for member in order.begin if order.begin[member] == attempt)
-            for of_it in parts(members, largest or max(order.begin) + 1):
+        for attempt in sorted({*request.begin.values()}):
+            members = (member for member in request.begin if request.begin[member] == attempt)
+            for of_it in parts(members, largest or max(request.begin) + 1):
                 part = of_it if array is not None else None
-                environment = order.variables(attempt, part)
-                words = [_output(order.run_dir, part), f"--export={order.names(passed, environment)}"]
-                indices = part and f"{part.indices}%{at_most}".rstrip("%")
+                environment = request.variables(attempt, part)
+                words = [_output(request.run_dir, part), f"--export={request.names(passed, environment)}"]
+                indices = part and f"{part.indices}%{max_concurrent}".rstrip("%")
                 if indices != array:
                     words.append(f"--array={indices}")
-                found.append(Sending(environment, partial(_command, words, order, bool(at_most)), part))
+                found.append(
+                    SubmitCommand(environment, partial(_command, words, request, bool(max_concurrent)), part)
+                )
         return found
 
 
@@ -103,18 +105,18 @@ def _output(run_dir: str, part: Part | None) -> str:
     return f"--output={pattern}/logs/{name}"
 
 
-def _command(words: list[str], order: Order, in_turn: bool, before: str | None) -> list[str]:
+def _command(words: list[str], request: SubmitRequest, in_turn: bool, before: str | None) -> list[str]:
     """The sbatch command. Its --output, --export and --array replace those of the script's directives.
 
     `in_turn`: whether it waits for the part before it, too, for Slurm counts those that run at once for
     each job alone.
     """
-    own = order.directive("#SBATCH --dependency=") or ""
-    dependency = own if order.dependency is None else order.dependency
+    own = request.directive("#SBATCH --dependency=") or ""
+    dependency = own if request.dependency is None else request.dependency
     if before and in_turn:
         dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
     waits = [] if dependency == own else [f"--dependency={dependency}"]
-    return ["sbatch", "--parsable", *words, *waits, f"{order.run_dir}/job.sh"]
+    return ["sbatch", "--parsable", *words, *waits, f"{request.run_dir}/job.sh"]
 
 
 SCHEDULER = Slurm()

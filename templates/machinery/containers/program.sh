@@ -8,7 +8,7 @@ castoff_container() { # RUNTIME FLAG...
     exit 1
   fi
   export CASTOFF_WORKDIR=$PWD
-  castoff_do "${castoff_at_container[@]}"
+  castoff_run_hooks "${castoff_at_container[@]}"
   castoff_runtime=$(castoff_quoted "$@")
   castoff_write_container
   castoff_write_inside

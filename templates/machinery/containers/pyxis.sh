@@ -8,7 +8,7 @@ castoff_container() { # FLAG of srun...
     exit 1
   fi
   export CASTOFF_WORKDIR=$PWD
-  castoff_do "${castoff_at_container[@]}"
+  castoff_run_hooks "${castoff_at_container[@]}"
   # Should the image set one of these too, inside.sh puts it back.
   for castoff_name in MASTER_ADDR MASTER_PORT ${castoff_kept-}; do
     if [[ -n ${!castoff_name+set} ]]; then export "CASTOFF_GIVEN_$castoff_name=${!castoff_name}"; fi

@@ -18,5 +18,5 @@ castoff_locate() {
 castoff_about_start() { # what start.json holds
   printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)"
 }
-castoff_forget_other_schedulers() { :; } # where castoff launches within their jobs, their steps are ours
-readonly -f castoff_locate castoff_about_start castoff_forget_other_schedulers
+castoff_clear_other_schedulers() { :; } # where castoff launches within their jobs, their steps are ours
+readonly -f castoff_locate castoff_about_start castoff_clear_other_schedulers

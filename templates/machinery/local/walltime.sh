@@ -6,9 +6,9 @@ castoff_enforce() {
     if [[ -z $castoff_alone ]] && castoff_scheduler_lives; then castoff_pause 15; fi # it sees to that itself
     builtin kill -s TERM "$$"
     castoff_pause 10
-    builtin kill -s TERM "$castoff_starter" # the second, which has it kill its ranks
+    builtin kill -s TERM "$castoff_launcher" # the second, which has it kill its ranks
     castoff_pause 10
-    builtin kill -s KILL "$castoff_starter"
+    builtin kill -s KILL "$castoff_launcher"
   ) &
   castoff_enforcer=$!
   disown "$castoff_enforcer" # or bash would tell of its end

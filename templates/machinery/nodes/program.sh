@@ -7,7 +7,7 @@ castoff_pass_on() {
 trap 'castoff_told=1; castoff_pass_on TERM' TERM INT HUP
 trap castoff_on_usr1 USR1
 trap 'castoff_pass_on USR2' USR2
-(castoff_become "$@") &
+(castoff_exec "$@") &
 castoff_program=$!
 [ -z "$castoff_told" ] || castoff_pass_on TERM
 castoff_code=127

@@ -8,7 +8,7 @@ castoff_check_started "$castoff_ranks"
 RANK=$castoff_process
 LOCAL_RANK=$castoff_local
 WORLD_SIZE=$castoff_ranks
-CASTOFF_STARTER=$castoff_starter_name
+CASTOFF_LAUNCHER=$castoff_launcher_name
 CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may start itself
-export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_LAUNCHER CASTOFF_RANK
 castoff_count=$LOCAL_WORLD_SIZE

@@ -5,7 +5,7 @@ castoff_resolves() { # NAME. getent says 2 where nobody knows it; without getent
 }
 if [ "$castoff_process" -eq 0 ] && [ "${castoff_node:-$castoff_meeting_host}" != "$castoff_meeting_host" ]; then
   castoff_refuse "rank 0 runs on $castoff_node, but the ranks are to meet on $castoff_meeting_host, the job's first" \
-    "host: leave out what moves rank 0 (start.args, SLURM_HOSTFILE), or use --distribution=arbitrary"
+    "host: leave out what moves rank 0 (launcher.args, SLURM_HOSTFILE), or use --distribution=arbitrary"
 fi
 for castoff_name in "$MASTER_ADDR" $castoff_meeting_names ''; do
   if [ -z "$castoff_name" ]; then

@@ -1,2 +1,2 @@
-castoff_become() { exec "$@" </dev/null; }
+castoff_exec() { exec "$@" </dev/null; }
 castoff_on_usr1() { castoff_pass_on USR1; }

@@ -51,7 +51,7 @@ castoff_check_copy() {
     castoff_why="the run was asked to stop; castoff resubmit starts it again"
   elif [[ $castoff_by != "$CASTOFF_FOLLOWS" ]]; then
     castoff_why="another job has begun attempt $((CASTOFF_ATTEMPT - 1)) in its place"
-  elif [[ $castoff_last != again ]]; then
+  elif [[ $castoff_last != resume ]]; then
     castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: ${castoff_last:-it was killed}"
   else
     (set -C && umask 077 && echo "$castoff_job" >"$castoff_before/follower") 2>/dev/null || true

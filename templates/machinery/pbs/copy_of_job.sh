@@ -1,4 +1,4 @@
-castoff_again_code=75 # not 0: then the copy is due
+castoff_resume_code=75 # not 0: then the copy is due
 castoff_copy_words() { # as an array; the copy waits until this job has ended with another code than 0
   castoff_words=(-W "depend=afternotok:$PBS_JOBID" -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log")
 }
@@ -22,7 +22,7 @@ castoff_requeue() {
 }
 castoff_drop_copy() { # PBS itself deletes it after a job that ends with 0
   local castoff_next
-  if [[ $castoff_ending == 'done' || ($castoff_ending == again && ! -e $CASTOFF_RUN_DIR/stop) ]]; then return 0; fi
+  if [[ $castoff_ending == 'done' || ($castoff_ending == resume && ! -e $CASTOFF_RUN_DIR/stop) ]]; then return 0; fi
   castoff_next=$(sed -n 's/.*"job": *"\([^"]*\)".*/\1/p' "$CASTOFF_ATTEMPT_DIR/next.json" 2>/dev/null || true)
   # Where this fails, it begins, sees how this attempt has ended, and ends.
   if [[ -n $castoff_next ]] && timeout -k 1 3 qdel "$castoff_next" >/dev/null 2>&1; then

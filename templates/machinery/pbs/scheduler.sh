@@ -31,6 +31,6 @@ castoff_run_dir_for_qsub() {
   fi
   printf %s "$castoff_path"
 }
-castoff_forget_other_schedulers() { unset -v "${!SLURM_@}"; } # the starter would believe them
+castoff_clear_other_schedulers() { unset -v "${!SLURM_@}"; } # the launcher would believe them
 readonly -f castoff_hosts castoff_about_start castoff_read_run_dir castoff_run_dir_for_qsub
-readonly -f castoff_forget_other_schedulers
+readonly -f castoff_clear_other_schedulers

@@ -5,7 +5,7 @@ castoff_about_start() { # what start.json holds
   printf '{"job": "%s", "cluster": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "${SLURM_CLUSTER_NAME:-}" \
     "$(hostname)" "$(date +%s)"
 }
-castoff_forget_other_schedulers() { unset -v "${!PBS_@}"; } # the starter would believe them
+castoff_clear_other_schedulers() { unset -v "${!PBS_@}"; } # the launcher would believe them
 # sbatch hands on the variables of the step that it runs in, whatever --export says, and srun obeys them: all ranks
 # would be bound to the CPUs of that step (seen on 22.05.8). What a directive of this script set is this job's own.
 castoff_clear_outer_step() {
@@ -24,4 +24,4 @@ castoff_clear_outer_step() {
   unset -v SLURM_EXPORT_ENV # of sbatch --export: each srun and sbatch in here would begin with an empty environment
 }
 castoff_at_attempt+=(castoff_clear_outer_step)
-readonly -f castoff_hosts castoff_about_start castoff_forget_other_schedulers castoff_clear_outer_step
+readonly -f castoff_hosts castoff_about_start castoff_clear_other_schedulers castoff_clear_outer_step

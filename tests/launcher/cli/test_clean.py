@@ -131,7 +131,7 @@ class TestWhatGoes:
     def test_a_script_that_stood_alone(self, castoff: Castoff, made: Made) -> None:
         """Its scheduler could start it again: it goes if it is named, and by its age after a while."""
         (made.run.path / "submission.json").unlink()
-        made.attempt("0.0", "again")
+        made.attempt("0.0", "resume")
         assert "castoff did not submit it" in castoff("clean", "made", "--yes").stderr
         ending = {"ending": "done", "code": 0, "time": int(time.time())}
         made.write("attempts/0.0/ending.json", ending)

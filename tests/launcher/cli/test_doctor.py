@@ -43,9 +43,9 @@ def project(tmp_path: Path) -> Path:
 def weak(castoff: Castoff, *words: str) -> dict[str, list[str]]:
     """By what they are, the paths that others can change."""
     answer = castoff("doctor", "--trust", "--json", "--site", "local", *words)
-    told: list[dict[str, Any]] = [json.loads(line) for line in answer.stdout.splitlines()]
-    assert answer.returncode == any(not one["trusted"] for one in told)
-    return {one["what"]: [bad["path"] for bad in one["weak"]] for one in told}
+    reported: list[dict[str, Any]] = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert answer.returncode == any(not one["trusted"] for one in reported)
+    return {one["what"]: [bad["path"] for bad in one["weak"]] for one in reported}
 
 
 def test_nothing(castoff: Castoff, project: Path) -> None:
@@ -104,6 +104,6 @@ def test_what_castoff_refuses_is_no_reason_to_stop(castoff: Castoff, project: Pa
     assert "program's file     settings.yaml" in answer.stdout
 
 
-def test_it_has_to_be_told_what_to_look_at(castoff: Castoff) -> None:
+def test_it_needs_to_be_given_what_to_look_at(castoff: Castoff) -> None:
     answer = castoff("doctor")
     assert answer.returncode == 2 and "name what to look at: --trust" in answer.stderr

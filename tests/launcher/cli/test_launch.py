@@ -1,4 +1,4 @@
-"""launch through the real command: what a job file adds to the starter, whose own tests are elsewhere."""
+"""launch through the real command: what a job file adds to the launcher, whose own tests are elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_logs_and_failure(castoff: Castoff, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "ends", "code"), [("again", 0, 75), ("done", 0, 0), ("again", 7, 7), ("", 0, 0)]
+    ("says", "ends", "code"), [("resume", 0, 75), ("done", 0, 0), ("resume", 7, 7), ("", 0, 0)]
 )
 def test_the_code_tells_again_from_done(says: str, ends: int, code: int, castoff: Castoff) -> None:
     program = f'[ $RANK = 1 ] || echo {says} >"$CASTOFF_OUTCOME_FILE"; exit {ends}'
@@ -55,8 +55,8 @@ def test_where_a_job_asks_for_the_outcome_it_is_not_ours(
 ) -> None:
     """Its script reads it, and takes another code than 0 for a failure."""
     monkeypatch.setenv("CASTOFF_OUTCOME_FILE", str(tmp_path / "outcome"))
-    assert castoff("launch", "--", "sh", "-c", 'echo again >"$CASTOFF_OUTCOME_FILE"').returncode == 0
-    assert (tmp_path / "outcome").read_text() == "again\n"
+    assert castoff("launch", "--", "sh", "-c", 'echo resume >"$CASTOFF_OUTCOME_FILE"').returncode == 0
+    assert (tmp_path / "outcome").read_text() == "resume\n"
 
 
 def test_a_job_file_and_what_wins_over_it(castoff: Castoff, tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_the_share_of_one_host(castoff: Castoff, tmp_path: Path) -> None:
         assert logs == [f"rank-{rank:05d}.log" for rank in ranks]
 
 
-def test_each_finds_itself_to_be_who_it_was_told(castoff: Castoff) -> None:
+def test_each_finds_itself_to_be_who_it_was_reported(castoff: Castoff) -> None:
     program = (
         "from launcher.ranks import RankEnv; me = RankEnv.detect(); "
-        "print(me.starter, me.rank, me.world_size, me.node_rank, me.master_addr, me.master_port)"
+        "print(me.launcher, me.rank, me.world_size, me.node_rank, me.master_addr, me.master_port)"
     )
     port = free_port()
     answer = castoff(*by_hand(port, 1), "--", sys.executable, "-c", program)
@@ -162,7 +162,7 @@ def test_each_finds_itself_to_be_who_it_was_told(castoff: Castoff) -> None:
     ]
 
 
-def test_the_first_failure_is_told_by_its_rank_of_all(castoff: Castoff, tmp_path: Path) -> None:
+def test_the_first_failure_is_reported_by_its_rank_of_all(castoff: Castoff, tmp_path: Path) -> None:
     program = "[ $LOCAL_RANK = 1 ] && exit 7; sleep 600"
     answer = castoff(*by_hand(free_port(), 1, "--failure-file", "failure.json"), "--", "sh", "-c", program)
     assert answer.returncode == 7

@@ -72,8 +72,8 @@ class TestScriptsThatStoodAlone:
     def test_what_status_was_asked_about_is_listed(self, castoff: Castoff, tmp_path: Path) -> None:
         runs = [alone(castoff, tmp_path / "there", name) for name in ("one", "two")]
         assert objects(castoff("list", "--json").stdout) == []
-        told = objects(castoff("status", "--json", *(run.path for run in runs)).stdout)
-        assert [one["id"] for one in told] == [run.id for run in runs]
+        reported = objects(castoff("status", "--json", *(run.path for run in runs)).stdout)
+        assert [one["id"] for one in reported] == [run.id for run in runs]
         assert {row["id"] for row in objects(castoff("list", "--json").stdout)} == {run.id for run in runs}
 
     def test_somebody_elses_are_not(self, castoff: Castoff, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ class TestList:
         bad = jobs.submit("--name", "bad", sh="exit 3")
         jobs.wait(good), jobs.wait(bad)
         program = 'touch "here.$CASTOFF_ARRAY_INDEX"; [ $CASTOFF_ARRAY_INDEX = 0 ] || sleep 600'
-        slow = jobs.submit("--name", "slow", "--set", "array={count: 3, at_most: 2}", sh=program)
+        slow = jobs.submit("--name", "slow", "--set", "array={count: 3, max_concurrent: 2}", sh=program)
         until(lambda: jobs.status(slow)["members"][0]["state"] == "ended")
         until(lambda: len(list(jobs.folder.glob("here.*"))) == 3)
         later = jobs.submit("--name", "later", "--set", "after.afterok=[slow]", sh="true")
@@ -110,16 +110,18 @@ class TestList:
             ]
             assert [row[-1] for row in rows] == ["-", "-", "1/3 done, 2 running", "-"]
             assert all(re.fullmatch(r"\d+s", row[5]) for row in rows)
-        told = objects(castoff("list", "--json").stdout)
-        assert [one["id"] for one in told] == [run.id for run in (good, bad, slow, later)]
-        assert [one["code"] for one in told] == [0, 3, None, None]
-        assert told[2]["counts"] == {"done": 1, "running": 2} and told[2]["directory"] == str(slow.path)
+        reported = objects(castoff("list", "--json").stdout)
+        assert [one["id"] for one in reported] == [run.id for run in (good, bad, slow, later)]
+        assert [one["code"] for one in reported] == [0, 3, None, None]
+        assert reported[2]["counts"] == {"done": 1, "running": 2} and reported[2]["directory"] == str(
+            slow.path
+        )
         (slow.path / "stop").touch()
         assert columns(castoff("list", "--name", "slow").stdout)[1][2] == "stopping"
         assert "state      running, asked to stop\n" in castoff("status", "slow").stdout
 
     def test_a_run_that_was_requeued(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        program = '[ "$CASTOFF_ATTEMPT" = 2 ] || echo again >"$CASTOFF_OUTCOME_FILE"'
+        program = '[ "$CASTOFF_ATTEMPT" = 2 ] || echo resume >"$CASTOFF_OUTCOME_FILE"'
         run = jobs.submit("--set", "requeue.max=3", sh=program)
         jobs.wait(run)
         assert columns(castoff("list").stdout)[1][2:5] == ["done", "0", "3"]
@@ -180,8 +182,8 @@ class TestList:
         for words in (["list"], ["status", "x"]):
             answer = castoff(*words)
             assert "\x1b" not in answer.stdout and "\\x1b" in answer.stdout
-        told = objects(castoff("list", "--json").stdout)
-        assert told[0]["site"] == "\x1b]0;mine\x07"  # programs get what is there
+        reported = objects(castoff("list", "--json").stdout)
+        assert reported[0]["site"] == "\x1b]0;mine\x07"  # programs get what is there
 
     def test_with_an_index_that_may_only_be_read(
         self, castoff: Castoff, runs: list[Run], index: Index
@@ -233,10 +235,10 @@ class TestScan:
         assert [row[0] for row in rows] == [*(run.id for run in runs), by_hand.name]
         assert rows[2][1:4] == ["local", "failed", "3"]
         assert castoff("list", "--scan", ".").stderr == "castoff: .: 3 runs found, none new\n"
-        told = objects(castoff("list", "--scan", tmp_path / "castoff-runs", "--json").stdout)
-        assert len(told) == 3
+        reported = objects(castoff("list", "--scan", tmp_path / "castoff-runs", "--json").stdout)
+        assert len(reported) == 3
 
-    def test_what_is_refused_is_told(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+    def test_what_is_refused_is_reported(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
         runs[0].path.chmod(0o777)
         answer = castoff("list", "--scan", tmp_path)
         assert f"castoff: {runs[0].path}: others may write to it (mode 0777)" in answer.stderr
@@ -387,9 +389,9 @@ class TestStatusInWords:
     def test_one_that_can_go_on(self, castoff: Castoff, tmp_path: Path) -> None:
         made = Made(tmp_path)
         (made.run.path / "job.sh").touch()
-        made.attempt("0.0", "again", 75)
+        made.attempt("0.0", "resume", 75)
         assert castoff("status", made.run.path).stdout.splitlines()[3:5] == [
-            "state      ended, again (code 75)",
+            "state      ended, resume (code 75)",
             "           it stopped early and can go on: castoff resubmit run",
         ]
         assert castoff("wait", made.run.path).returncode == 75

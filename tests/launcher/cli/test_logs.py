@@ -128,9 +128,9 @@ class TestPrint:
         missing = logs("mine", "--rank", "3")
         assert missing.code == 1
         assert "there is no rank 3; there are 0 to 2" in missing.err
-        told = json.loads(logs("mine", "--json").out)
-        (attempt,) = told["attempts"]
-        assert told["id"] == run.id and attempt["script"] == str(run.script_log())
+        reported = json.loads(logs("mine", "--json").out)
+        (attempt,) = reported["attempts"]
+        assert reported["id"] == run.id and attempt["script"] == str(run.script_log())
         assert len(attempt["ranks"]) == 3 and attempt["nodes"] == []
         assert attempt["failure"]["rank"] == 2 and "broken" in attempt["failure"]["excerpt"]
         assert attempt["failure"]["log"] == attempt["ranks"][2]
@@ -156,7 +156,7 @@ class TestPrint:
         assert sorted(logs(run, "-n", "6").lines) == sorted(logs(run).lines[1:])
 
     def test_the_newest_attempt_or_another(self, jobs: LocalJobs, logs: Logs) -> None:
-        program = 'echo "attempt $CASTOFF_ATTEMPT"; echo again >"$CASTOFF_OUTCOME_FILE"'
+        program = 'echo "attempt $CASTOFF_ATTEMPT"; echo resume >"$CASTOFF_OUTCOME_FILE"'
         job = jobs.job("setup: ['echo setup']\nrequeue: {max: 2}\ncommand: [x]\n")
         run = jobs.submit(job, sh=program)
         jobs.wait(run)
@@ -186,8 +186,8 @@ class TestPrint:
         assert lines[0].startswith("--- rank 0 on ") and "[0] member 2" in lines
         wrong = logs(run, "--member", "3")
         assert wrong.err.endswith(": there is no member 3; there are 0 to 2\n")
-        told = json.loads(logs(run, "--json", "--member", "2", "--member", "0").out)
-        assert [one["member"] for one in told["attempts"]] == [0, 2]
+        reported = json.loads(logs(run, "--json", "--member", "2", "--member", "0").out)
+        assert [one["member"] for one in reported["attempts"]] == [0, 2]
 
     def test_before_it_began(self, jobs: LocalJobs, logs: Logs) -> None:
         jobs.submit("--name", "first", sh="sleep 60")
@@ -257,9 +257,9 @@ class TestFollow:
         """Those that begin later come too."""
         program = (
             "echo $CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT; touch here.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT; "
-            '[ $CASTOFF_ATTEMPT = 1 ] && exit; echo again >"$CASTOFF_OUTCOME_FILE"'
+            '[ $CASTOFF_ATTEMPT = 1 ] && exit; echo resume >"$CASTOFF_OUTCOME_FILE"'
         )
-        words = ["--set", "array={count: 2, at_most: 1}", "--set", "requeue.max=1"]
+        words = ["--set", "array={count: 2, max_concurrent: 1}", "--set", "requeue.max=1"]
         run = jobs.submit(*words, sh=program)
         code, out, err = follow(run).end()
         assert (code, err) == (0, f"castoff: {run.id}: done\n")

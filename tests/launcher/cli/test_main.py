@@ -108,9 +108,9 @@ class TestWrongWords:
             (["status", "a\nb"], "a\nb: there is no such run"),
         ]
         for words, said in wrong:
-            plain, told = castoff(*words), castoff(*words, "--json")
-            assert (told.stdout, told.returncode) == ("", plain.returncode)
-            (error,) = objects(told.stderr)
+            plain, reported = castoff(*words), castoff(*words, "--json")
+            assert (reported.stdout, reported.returncode) == ("", plain.returncode)
+            (error,) = objects(reported.stderr)
             assert error["error"].startswith(said) and error["exit_code"] == plain.returncode
         answer = castoff("render", "--site", "local", "--nodes", "two", "--ranks", "0", "--json", "--", "x")
         (error,) = objects(answer.stderr)
@@ -182,7 +182,7 @@ class TestMessages:
         assert answer.stderr.replace("\n", "").isprintable(), answer.stderr
         assert all(line.startswith("castoff: ") for line in answer.stderr.splitlines())
 
-    def test_of_the_local_starter(self, castoff: Castoff) -> None:
+    def test_of_the_local_launcher(self, castoff: Castoff) -> None:
         answer = castoff("launch", "--", "true", env={"OMP_NUM_THREADS": self.RED})
         assert "OMP_NUM_THREADS=\\x1b[31mred\\x1b[0m (given)" in answer.stderr
 

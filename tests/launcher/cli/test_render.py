@@ -64,10 +64,10 @@ class TestRender:
 
     def test_json(self, castoff: Castoff) -> None:
         words = ["--site", "slurm", "--", "true"]
-        told = json.loads(script(castoff, "--json", *words))
-        assert told["script"] == script(castoff, *words)
-        assert told["plan"]["command"] == ["true"]
-        assert told["plan"]["scheduler"] == "slurm"
+        reported = json.loads(script(castoff, "--json", *words))
+        assert reported["script"] == script(castoff, *words)
+        assert reported["plan"]["command"] == ["true"]
+        assert reported["plan"]["scheduler"] == "slurm"
 
     def test_problems_name_file_and_line(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "job.yaml").write_text(JOB + "walltme: 1h\nnodes: 0\n")
@@ -231,8 +231,8 @@ class TestSites:
         folder = tmp_path / ".castoff" / "sites"
         folder.mkdir(parents=True)
         (folder / "mine.yaml").write_text("description: mine\nextends: slurm\ndirectives: {qos: high}\n")
-        told = json.loads(castoff("sites", "mine", "--json").stdout)
-        assert told["scheduler"] == "slurm" and told["directives"]["qos"] == "high"
+        reported = json.loads(castoff("sites", "mine", "--json").stdout)
+        assert reported["scheduler"] == "slurm" and reported["directives"]["qos"] == "high"
         assert "scheduler: slurm\n" in castoff("sites", "mine").stdout
 
     def test_one_that_is_broken(self, castoff: Castoff, tmp_path: Path) -> None:
@@ -249,9 +249,9 @@ class TestSites:
 
 
 def test_schema_describes_what_init_writes(castoff: Castoff) -> None:
-    told = json.loads(castoff("schema").stdout)
-    assert told["$schema"].startswith("https://json-schema.org/")
-    ((_, job),) = [item for item in told["$defs"].items() if item[0] == "JobSpec"]
+    reported = json.loads(castoff("schema").stdout)
+    assert reported["$schema"].startswith("https://json-schema.org/")
+    ((_, job),) = [item for item in reported["$defs"].items() if item[0] == "JobSpec"]
     assert {"command", "nodes", "walltime", "env_from", "requeue"} <= set(job["properties"])
     assert all("description" in field or "$ref" in str(field) for field in job["properties"].values())
 
@@ -259,12 +259,12 @@ def test_schema_describes_what_init_writes(castoff: Castoff) -> None:
 class TestExplain:
     def test_each_rank_of_launch(self, castoff: Castoff) -> None:
         answer = castoff("launch", "-n", "2", "--", "castoff", "explain", "--json")
-        told = {}
+        reported = {}
         for rank in "01":
             lines = [line[4:] for line in answer.stdout.splitlines() if line.startswith(f"[{rank}] ")]
-            told[rank] = json.loads("\n".join(lines))
-        assert [one["placement"]["rank"] for one in told.values()] == [0, 1]
-        assert all(one["starter"] == "local" and one["error"] is None for one in told.values())
+            reported[rank] = json.loads("\n".join(lines))
+        assert [one["placement"]["rank"] for one in reported.values()] == [0, 1]
+        assert all(one["launcher"] == "local" and one["error"] is None for one in reported.values())
 
     def test_a_stale_environment(self, castoff: Castoff) -> None:
         answer = castoff("explain", env={"RANK": "3"})
@@ -297,9 +297,9 @@ class TestNoSiteNamed:
             return
         with pytest.raises(InvalidInput) as caught:
             load_site(None, spec)
-        told = str(caught.value)
-        assert told.startswith(f"job.yaml: {words}") and "--site local" in told
-        assert "with --site, one of aurora, flux, frontier, " in told and "one of local" not in told
+        reported = str(caught.value)
+        assert reported.startswith(f"job.yaml: {words}") and "--site local" in reported
+        assert "with --site, one of aurora, flux, frontier, " in reported and "one of local" not in reported
         assert load_site("local", spec).name == "local"
         monkeypatch.setenv("CASTOFF_SITE", "local")
         assert load_site(None, spec).name == "local"

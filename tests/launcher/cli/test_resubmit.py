@@ -23,8 +23,8 @@ SECOND = "echo $CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT >>ran; [ $CASTOFF_ATTEMPT -
 """Fails at first."""
 
 
-def endings(told: dict[str, Any]) -> list[list[str]]:
-    return [[one["ending"] for one in member["attempts"]] for member in told["members"]]
+def endings(reported: dict[str, Any]) -> list[list[str]]:
+    return [[one["ending"] for one in member["attempts"]] for member in reported["members"]]
 
 
 def again(jobs: LocalJobs, run: Run, *words: str, code: int = 0, **env: str | None) -> str:
@@ -43,8 +43,8 @@ class TestGoingOn:
         run = jobs.submit("--name", "mine", sh=SECOND)
         assert jobs.wait(run)["ending"] == "failed"
         first = submission_of(run)
-        told = json.loads(again(jobs, run, "--json"))
-        assert told == {"id": run.id, "job": run.job, "directory": str(run.path), "attempts": {"0": 1}}
+        reported = json.loads(again(jobs, run, "--json"))
+        assert reported == {"id": run.id, "job": run.job, "directory": str(run.path), "attempts": {"0": 1}}
         assert run.job != first.job
         now = jobs.wait(run)
         assert (now["ending"], now["code"], endings(now)) == ("done", 0, [["failed", "done"]])
@@ -71,12 +71,12 @@ class TestGoingOn:
         run = jobs.submit(sh=SECOND)
         for _ in range(2):
             jobs.wait(run)
-            again(jobs, run, "--done-too")
+            again(jobs, run, "--include-done")
             assert castoff("wait", run.path).returncode == 0
 
     def test_members_that_are_not_done(self, jobs: LocalJobs) -> None:
         program = f"[ $CASTOFF_ARRAY_INDEX = 1 ] && exit; {SECOND}"
-        run = jobs.submit("--set", "array={count: 3, at_most: 1}", sh=program)
+        run = jobs.submit("--set", "array={count: 3, max_concurrent: 1}", sh=program)
         assert endings(jobs.wait(run)) == [["failed"], ["done"], ["failed"]]
         assert json.loads(again(jobs, run, "--member", "2", "--json"))["attempts"] == {"2": 1}
         now = jobs.wait(run)
@@ -84,27 +84,29 @@ class TestGoingOn:
         assert json.loads(again(jobs, run, "--json"))["attempts"] == {"0": 1}
         now = jobs.wait(run)
         assert now["ending"] == "done" and endings(now) == [["failed", "done"], ["done"], ["failed", "done"]]
-        assert "it is done; with --done-too it starts again" in again(jobs, run, code=1)
-        assert "member 1 is done; with --done-too" in again(jobs, run, "--member", "1", code=1)
+        assert "it is done; with --include-done it starts again" in again(jobs, run, code=1)
+        assert "member 1 is done; with --include-done" in again(jobs, run, "--member", "1", code=1)
         assert f"{run.id}: there is no member 3; there are 0 to 2" in again(
             jobs, run, "--member", "3", code=1
         )
-        told = json.loads(again(jobs, run, "--done-too", "--member", "1", "--json"))
-        assert told["attempts"] == {"1": 1}
+        reported = json.loads(again(jobs, run, "--include-done", "--member", "1", "--json"))
+        assert reported["attempts"] == {"1": 1}
         assert endings(jobs.wait(run))[1] == ["done", "done"]
 
     def test_after_a_stop(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         program = (
             f'{SECOND} && exit; while [ ! -e "$CASTOFF_STOP_FILE" ]; do sleep 0.05; done; '
-            'echo again >"$CASTOFF_OUTCOME_FILE"'
+            'echo resume >"$CASTOFF_OUTCOME_FILE"'
         )
-        run = jobs.submit("--set", "array={count: 2, at_most: 1}", "--set", "requeue.max=1", sh=program)
+        run = jobs.submit(
+            "--set", "array={count: 2, max_concurrent: 1}", "--set", "requeue.max=1", sh=program
+        )
         until((jobs.folder / "ran").exists)
         castoff("stop", run.path, "--wait")
-        assert endings(jobs.status(run)) == [["again"], ["cancelled"]]
+        assert endings(jobs.status(run)) == [["resume"], ["cancelled"]]
         again(jobs, run)
         assert not (run.path / "stop").exists()
-        assert endings(jobs.wait(run)) == [["again", "done"], ["cancelled", "done"]]
+        assert endings(jobs.wait(run)) == [["resume", "done"], ["cancelled", "done"]]
         assert ran(jobs) == ["0.0", "0.1", "1.1"]
 
     def test_after_a_cancellation(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
@@ -123,11 +125,11 @@ class TestGoingOn:
         assert endings(jobs.wait(run)) == [["unknown", "done"]]
 
     def test_requeues_are_counted_anew(self, jobs: LocalJobs) -> None:
-        run = jobs.submit("--set", "requeue.max=1", sh='echo again >"$CASTOFF_OUTCOME_FILE"')
-        assert endings(jobs.wait(run)) == [["again", "walltime"]]
+        run = jobs.submit("--set", "requeue.max=1", sh='echo resume >"$CASTOFF_OUTCOME_FILE"')
+        assert endings(jobs.wait(run)) == [["resume", "walltime"]]
         again(jobs, run)
-        told = jobs.wait(run)
-        assert endings(told) == [["again", "walltime", "again", "walltime"]] and told["code"] == 75
+        reported = jobs.wait(run)
+        assert endings(reported) == [["resume", "walltime", "resume", "walltime"]] and reported["code"] == 75
 
     def test_the_script_that_is_there(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--", "no-such-program")
@@ -151,7 +153,7 @@ class TestRefusals:
         run = jobs.submit(sh="touch here; sleep 600")
         until((jobs.folder / "here").exists)
         before = run.submission()
-        for words in ([], ["--done-too"], ["--member", "0"]):
+        for words in ([], ["--include-done"], ["--member", "0"]):
             said = again(jobs, run, *words, code=1)
             assert said.startswith(f"castoff: {run.id}: still running; `castoff stop` asks it to stop")
         assert run.submission() == before
@@ -177,7 +179,7 @@ class TestRefusals:
 
     def test_on_another_host(self, jobs: LocalJobs, until: Until) -> None:
         """Whose locks may not be seen from here. What is over is over everywhere."""
-        run = jobs.submit("--set", "array={count: 2, at_most: 1}", sh="touch here; sleep 600")
+        run = jobs.submit("--set", "array={count: 2, max_concurrent: 1}", sh="touch here; sleep 600")
         until((jobs.folder / "here").exists)
         jobs.kill_everything(run)
         who = run.path / "local.json"
@@ -193,8 +195,8 @@ class TestRefusals:
         (tmp_path / "broken" / "psutil" / "__init__.py").write_text("raise ImportError('broken here')\n")
         said = again(jobs, run, code=1, PYTHONPATH=str(tmp_path / "broken"))
         assert "broken here" in said and "nothing was started" in said
-        told = jobs.status(run)
-        assert "broken here" in told["reason"] and [one["ending"] for one in told["members"]] == [
+        reported = jobs.status(run)
+        assert "broken here" in reported["reason"] and [one["ending"] for one in reported["members"]] == [
             *("failed", "done")
         ]
         assert json.loads(again(jobs, run, "--json"))["attempts"] == {"0": 1}

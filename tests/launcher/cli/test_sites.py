@@ -66,16 +66,16 @@ class TestCheck:
         profile(tmp_path, "lab", LAB)
         answer = castoff("sites", "check", "lab", "--json", env=answering("slurm-accounting"))
         assert answer.returncode == 1
-        told = json.loads(answer.stdout)
-        assert (told["site"], told["scheduler"]) == ("lab", "Slurm")
-        assert told["differences"][1] == {
+        reported = json.loads(answer.stdout)
+        assert (reported["site"], reported["scheduler"]) == ("lab", "Slurm")
+        assert reported["differences"][1] == {
             "field": "queues.gone",
             "profile": "there is one",
             "source": "a wiki",
             "date": "2026-10-01",
             "scheduler": "there is none",
         }
-        assert told["not_compared"]
+        assert reported["not_compared"]
 
     def test_the_site_that_a_job_would_have(self, castoff: Castoff, answering: Answers) -> None:
         environ = {**answering("slurm-plain"), "CASTOFF_SITE": "slurm"}
@@ -135,8 +135,8 @@ class TestList:
         assert ["bad", "project", "cannot be used, see below"] in rows
         assert rows[-1][:2] == ["without", "--site:"]
         assert answer.returncode == 2 and f"{path}:2: queus: " in answer.stderr
-        told = json.loads(castoff("sites", "--json").stdout)
-        assert [bool(one["error"]) for one in told["sites"] if one["from"] == "project"] == [True, False]
+        reported = json.loads(castoff("sites", "--json").stdout)
+        assert [bool(one["error"]) for one in reported["sites"] if one["from"] == "project"] == [True, False]
         assert castoff("sites", "good").returncode == 0
 
     def test_the_chosen_one_is_broken(self, castoff: Castoff, tmp_path: Path) -> None:

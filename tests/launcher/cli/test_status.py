@@ -73,8 +73,8 @@ class TestStatus:
     def test_while_it_runs(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh="echo half; touch here; while [ ! -e go ]; do sleep 0.05; done")
         until((jobs.folder / "here").exists)
-        told = json.loads(castoff("status", run.path, "--json").stdout)
-        assert (told["state"], told["ending"], told["code"]) == ("running", None, None)
+        reported = json.loads(castoff("status", run.path, "--json").stdout)
+        assert (reported["state"], reported["ending"], reported["code"]) == ("running", None, None)
         until(lambda: "half" in castoff("logs", run.path).stdout)
         assert castoff("logs", run.path, "--rank", "0").stdout == "half\n"
         late = castoff("wait", run.path, "--timeout", "0.3")
@@ -160,8 +160,8 @@ class TestDamage:
             "`castoff list --scan FOLDER` find it"
         )
         moved = Run(run.path.rename(tmp_path / "moved elsewhere"))
-        told = json.loads(castoff("status", moved.path, "--json").stdout)
-        assert (told["id"], told["name"], told["code"]) == ("moved elsewhere", "mine", 3)
+        reported = json.loads(castoff("status", moved.path, "--json").stdout)
+        assert (reported["id"], reported["name"], reported["code"]) == ("moved elsewhere", "mine", 3)
         assert "hello" in castoff("logs", moved.path).stdout
         assert castoff("status", run.id).stderr == f"castoff: {gone}\n"
         assert "moved elsewhere" in castoff("list").stdout, "it lies in the working directory"
@@ -220,8 +220,8 @@ class TestDamage:
         with index.open("ab") as file:
             file.write(b'{"path": "/half\xff')
         second = jobs.submit("--name", "second", sh="true")
-        told = objects(castoff("list", "--json").stdout)
-        assert [one["id"] for one in told] == [first.id, second.id]
+        reported = objects(castoff("list", "--json").stdout)
+        assert [one["id"] for one in reported] == [first.id, second.id]
         shutil.rmtree(_over(jobs, first).path)
         assert [one["id"] for one in objects(castoff("list", "--json").stdout)] == [second.id]
 
@@ -238,11 +238,11 @@ class TestDamage:
         by_hand = subprocess.run(["bash", "job.sh"], cwd=tmp_path, capture_output=True, text=True)
         assert by_hand.returncode == 3, by_hand.stderr
         (folder,) = tmp_path.glob("castoff-local-*")
-        told = json.loads(castoff("status", folder.name, "--json").stdout)
-        assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 3)
+        reported = json.loads(castoff("status", folder.name, "--json").stdout)
+        assert (reported["state"], reported["ending"], reported["code"]) == ("ended", "failed", 3)
         (folder / "attempts" / "0.0" / "ending.json").unlink()
-        told = json.loads(castoff("status", folder.name, "--json").stdout)
-        assert told["state"] == "unknown" and "castoff did not submit it" in told["reason"]
+        reported = json.loads(castoff("status", folder.name, "--json").stdout)
+        assert reported["state"] == "unknown" and "castoff did not submit it" in reported["reason"]
 
 
 def _over(jobs: LocalJobs, run: Run) -> Run:

@@ -19,13 +19,13 @@ CAREFUL = (
     'touch here.$CASTOFF_ARRAY_INDEX; while [ ! -e "$CASTOFF_STOP_FILE" ]; do sleep 0.05; done; '
     'echo {outcome} >"$CASTOFF_OUTCOME_FILE"'
 )
-AGAIN, DONE = CAREFUL.format(outcome="again"), CAREFUL.format(outcome="done")
+AGAIN, DONE = CAREFUL.format(outcome="resume"), CAREFUL.format(outcome="done")
 HEEDLESS = "touch here.$CASTOFF_ARRAY_INDEX; while [ ! -e go ]; do sleep 0.05; done"
 
 
-def endings(told: dict[str, Any]) -> list[list[tuple[str, int]]]:
+def endings(reported: dict[str, Any]) -> list[list[tuple[str, int]]]:
     """(ending, code) of each member's attempts."""
-    return [[(one["ending"], one["code"]) for one in member["attempts"]] for member in told["members"]]
+    return [[(one["ending"], one["code"]) for one in member["attempts"]] for member in reported["members"]]
 
 
 @pytest.mark.parametrize("requeue", [0, 3])
@@ -34,8 +34,8 @@ def test_a_program_that_looks(castoff: Castoff, jobs: LocalJobs, until: Until, r
     then = jobs.submit("--set", "after.afterok=[careful]", sh="touch then")
     until((jobs.folder / "here.0").exists)
     answer = castoff("stop", "careful", "--wait")
-    assert (answer.returncode, answer.stdout) == (0, f"{run.id}: asked to stop; ended, again\n")
-    assert endings(jobs.wait(run)) == [[("again", 75)]]
+    assert (answer.returncode, answer.stdout) == (0, f"{run.id}: asked to stop; ended, resume\n")
+    assert endings(jobs.wait(run)) == [[("resume", 75)]]
     assert castoff("wait", run.path).returncode == 75
     assert jobs.wait(then)["ending"] == "cancelled" and not (jobs.folder / "then").exists()
 
@@ -48,12 +48,12 @@ def test_one_that_has_finished_is_done(castoff: Castoff, jobs: LocalJobs, until:
 
 
 def test_members_that_wait_do_not_begin(castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
-    run = jobs.submit("--set", "array={count: 3, at_most: 1}", "--set", "requeue.max=1", sh=AGAIN)
+    run = jobs.submit("--set", "array={count: 3, max_concurrent: 1}", "--set", "requeue.max=1", sh=AGAIN)
     until((jobs.folder / "here.0").exists)
     castoff("stop", run.path)
-    told = jobs.wait(run)
-    assert endings(told) == [[("again", 75)], [("cancelled", 143)], [("cancelled", 143)]]
-    assert told["members"][1]["attempts"][0]["reason"] == "stopped before it began"
+    reported = jobs.wait(run)
+    assert endings(reported) == [[("resume", 75)], [("cancelled", 143)], [("cancelled", 143)]]
+    assert reported["members"][1]["attempts"][0]["reason"] == "stopped before it began"
     assert [path.name for path in jobs.folder.glob("here.*")] == ["here.0"]
 
 
@@ -71,10 +71,10 @@ def test_between_a_requeue_and_its_start(jobs: LocalJobs) -> None:
     blocks.mkdir(parents=True)
     (blocks / "ending.sh").write_text(
         'castoff_end() {\ncastoff_record_ending again 0\ncastoff_requeue\n: >"$CASTOFF_RUN_DIR/stop"\n'
-        "castoff_ending=again\nexit 0\n}\n"
+        "castoff_ending=resume\nexit 0\n}\n"
     )
     run = jobs.submit("--set", "requeue.max=3", "--set", "templates=own", sh="echo here")
-    assert endings(jobs.wait(run)) == [[("again", 75)]]
+    assert endings(jobs.wait(run)) == [[("resume", 75)]]
     assert jobs.log(run) == "[0] here"
 
 
@@ -117,11 +117,11 @@ def test_several_or_none(castoff: Castoff, jobs: LocalJobs, until: Until) -> Non
     assert wrong.returncode == 1 and "nothing: there is no such run" in wrong.stderr
     assert not (runs[0].path / "stop").exists()
     answer = castoff("stop", "a", "b", "--timeout", "60")
-    assert answer.stdout.splitlines() == [f"{run.id}: asked to stop; ended, again" for run in runs]
+    assert answer.stdout.splitlines() == [f"{run.id}: asked to stop; ended, resume" for run in runs]
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs", ""])
-@pytest.mark.parametrize(("ending", "asked"), [("again", True), (None, True), ("done", False)])
+@pytest.mark.parametrize(("ending", "asked"), [("resume", True), (None, True), ("done", False)])
 def test_under_other_schedulers(
     castoff: Castoff, jobs: LocalJobs, scheduler: str, ending: str | None, asked: bool
 ) -> None:

@@ -37,10 +37,10 @@ class TestRunDirectory:
         path = jobs.job("name: mine\nwalltime: 30m\narray: {count: 2}\ncommand: [true]\n")
         answer = castoff("submit", path, "--site", "local")
         assert (answer.returncode, answer.stderr) == (0, "")
-        told = dict(line.split(maxsplit=1) for line in answer.stdout.splitlines())
-        run = Run(Path(told["directory"]))
-        assert told["run"] == run.id and re.fullmatch(r"mine-\d{8}-\d{6}-[0-9a-f]{4}", run.id)
-        assert told["job"] == f"{run.job} (local)" and told["node-hours"] == "at most 1.00"
+        reported = dict(line.split(maxsplit=1) for line in answer.stdout.splitlines())
+        run = Run(Path(reported["directory"]))
+        assert reported["run"] == run.id and re.fullmatch(r"mine-\d{8}-\d{6}-[0-9a-f]{4}", run.id)
+        assert reported["job"] == f"{run.job} (local)" and reported["node-hours"] == "at most 1.00"
         assert run.path.parent == tmp_path / "castoff-runs"
         assert jobs.wait(run)["ending"] == "done"
 
@@ -127,10 +127,10 @@ class TestRunDirectory:
             answers = list(pool.map(lambda _: castoff_command(*words, "--", "true"), range(10)))
         runs = [Run(Path(json.loads(answer.stdout)["directory"])) for answer in answers]
         assert len({run.id for run in runs}) == len({run.job for run in runs}) == 10
-        told = objects(castoff("list", "--json").stdout)
-        assert told[0]["id"] == first.id
-        assert {one["id"] for one in told} == {first.id, *(run.id for run in runs)}
-        assert {one["state"] for one in told[1:]} == {"pending"}
+        reported = objects(castoff("list", "--json").stdout)
+        assert reported[0]["id"] == first.id
+        assert {one["id"] for one in reported} == {first.id, *(run.id for run in runs)}
+        assert {one["state"] for one in reported[1:]} == {"pending"}
 
 
 class TestDryRun:
@@ -149,7 +149,11 @@ class TestDryRun:
     @pytest.mark.parametrize(
         ("words", "program", "waits"),
         [
-            (["slurm", "--set", "array={count: 2500, at_most: 3}"], "sbatch", "--dependency=afterany:"),
+            (
+                ["slurm", "--set", "array={count: 2500, max_concurrent: 3}"],
+                "sbatch",
+                "--dependency=afterany:",
+            ),
             (
                 ["pbs", "--walltime", "1h", "--set", "requeue={max: 2, how: chain}"],
                 "qsub",
@@ -169,11 +173,11 @@ class TestDryRun:
         answer = castoff("submit", "--dry-run", "--json", "--site", "aurora", "--", "true")
         assert answer.returncode == 2  # and says all that Aurora needs
         answer = castoff("submit", "--dry-run", "--json", "--site", "pbs", "--", "true")
-        told = json.loads(answer.stdout)
-        assert told["command"].startswith('CASTOFF_RUN_DIR="$CASTOFF_RUN_DIR" qsub ') and told[
+        reported = json.loads(answer.stdout)
+        assert reported["command"].startswith('CASTOFF_RUN_DIR="$CASTOFF_RUN_DIR" qsub ') and reported[
             "command"
         ].endswith(' "$CASTOFF_RUN_DIR/job.sh"')
-        assert told["plan"]["scheduler"] == "pbs" and told["script"].startswith("#!")
+        assert reported["plan"]["scheduler"] == "pbs" and reported["script"].startswith("#!")
 
 
 class TestSecrets:
@@ -186,10 +190,10 @@ class TestSecrets:
         )
         (jobs.folder / "expected").write_text(SECRET)
         run = jobs.submit(job, env={"TOKEN": SECRET})
-        told = jobs.wait(run)
+        reported = jobs.wait(run)
         # The program got it, and no process shows it: grep counts nothing and so exits with 1.
         assert jobs.log(run).splitlines()[0] == "[0] 0"
-        assert told["code"] == 1
+        assert reported["code"] == 1
         assert (jobs.folder / "held").read_text().split() == [f"{run.path}/secrets.sh", "600"]
         assert jobs.holders(run, "s3cr3t") == []
 
@@ -252,7 +256,7 @@ class TestRefusals:
         assert everything(tmp_path) == before and everything(fresh_home) == set()
 
     @pytest.mark.parametrize("folder", ["a\\b", "a\nb"])
-    def test_a_folder_that_slurm_cannot_be_told(
+    def test_a_folder_that_slurm_cannot_be_reported(
         self, castoff: Castoff, tmp_path: Path, fresh_home: Path, folder: str
     ) -> None:
         """Before anything is made."""
@@ -290,7 +294,7 @@ class TestRefusals:
         assert "the index of runs cannot be written" in note and "XDG_STATE_HOME" in note
         assert note.endswith(f"castoff status {run.path}")
         assert castoff("wait", run.path, env=environment).stdout == f"{run.id}: done\n"
-        answer = castoff("resubmit", "--done-too", run.path, env=environment)
+        answer = castoff("resubmit", "--include-done", run.path, env=environment)
         assert answer.returncode == 0 and "the index of runs cannot be written" in answer.stderr
         assert [one["ending"] for one in jobs.wait(run)["members"][0]["attempts"]] == ["done", "done"]
 
@@ -320,9 +324,9 @@ class TestRefusals:
         assert "failed with exit code 1: " in answer.stderr and "broken here" in answer.stderr
         (run,) = [Run(path) for path in (tmp_path / "castoff-runs").iterdir()]
         assert answer.stderr.endswith(f"castoff: nothing was started; the script is {run.script}\n")
-        told = jobs.status(run)
-        assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 1)
-        assert "broken here" in told["reason"]
+        reported = jobs.status(run)
+        assert (reported["state"], reported["ending"], reported["code"]) == ("ended", "failed", 1)
+        assert "broken here" in reported["reason"]
         assert "broken here" in castoff("status", "x").stdout
         assert "broken here" in castoff("logs", "x").stderr
 

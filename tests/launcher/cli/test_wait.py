@@ -27,12 +27,12 @@ class TestWait:
         )
         answer = castoff("wait", "good", "bad", "worse", "good")
         assert answer.returncode == 3, "the first that is not 0, in the order given"
-        told = answer.stdout.splitlines()
-        assert sorted(told) == sorted([f"{good.id}: done", f"{bad.id}: failed", f"{worse.id}: failed"])
+        reported = answer.stdout.splitlines()
+        assert sorted(reported) == sorted([f"{good.id}: done", f"{bad.id}: failed", f"{worse.id}: failed"])
         ended = objects(castoff("wait", "bad", "good", "--json").stdout)
         assert [one["code"] for one in ended] == [3, 0]
 
-    def test_each_is_told_as_it_ends(self, jobs: LocalJobs) -> None:
+    def test_each_is_reported_as_it_ends(self, jobs: LocalJobs) -> None:
         quick = jobs.submit("--name", "quick", sh="true")
         slow = jobs.submit("--name", "slow", sh="sleep 600")
         words = ["castoff", "wait", "slow", "quick"]

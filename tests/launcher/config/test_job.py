@@ -64,12 +64,12 @@ snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
 directives: {comment: null, hold: true, x: false, n: 5, pbs: {filesystems: "home:flare"}, slurm: null}
 options: [proxy]
-start: {starter: pals, torchrun: false, args: [--label]}
+launcher: {name: pals, torchrun: false, args: [--label]}
 container: {runtime: apptainer, image: /a.sif, binds: [/a, "/b:/c:ro"], env: {N: 1}, gpus: none, args: [-x]}
 stage:
   - {from: env.tar.gz, activate: true}
   - {from: /a, to: b, unpack: false, sha256: 0000000000000000000000000000000000000000000000000000000000000001}
-array: {count: 8, at_most: 4}
+array: {count: 8, max_concurrent: 4}
 after: {afterok: [preprocess, 123], afterany: ["7[].host"]}
 requeue: {max: 3}
 grace: 5m
@@ -207,8 +207,8 @@ MISTAKES: dict[str, dict[str, str]] = {
         **{"directives.a b": "a directive's name", "directives.c": "is a list"},
         **{"directives.pbs.x y": "a directive's name", "directives.slurm": "is a list"},
     },
-    "start: {starter: slurm, torchrun: 'on'}": {"start.starter": "srun", "start.torchrun": "is 'on'"},
-    "array: {at_most: 2}": {"array.count": "is missing"},
+    "launcher: {name: slurm, torchrun: 'on'}": {"launcher.name": "srun", "launcher.torchrun": "is 'on'"},
+    "array: {max_concurrent: 2}": {"array.count": "is missing"},
     "after: {afterOK: [a]}": {"after.afterOK": "did you mean afterok?"},
     "requeue: {max: -1, min: 2}": {"requeue.max": "is -1", "requeue.min": "is no field; there are: max, how"},
     "grace: 5": {"grace": "is 5, but takes a duration"},

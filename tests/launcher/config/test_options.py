@@ -22,8 +22,8 @@ GOOD: dict[str, Any] = {
 def site(**options: Option) -> Site:
     node = Node(sockets=["0-7"], reserved_cores="0", source="s", date="2026-11-21")
     return Site(
-        name="there", description="d", scheduler="pbs", starter="pals", node=node, options=options,
-        setup=["site"], env={"A": "site", "B": "site"}, start_args=["--site"], teardown=["site down"],
+        name="there", description="d", scheduler="pbs", launcher="pals", node=node, options=options,
+        setup=["site"], env={"A": "site", "B": "site"}, launcher_args=["--site"], teardown=["site down"],
     )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ EVERYTHING = Option(
     setup_last=["last"],
     teardown=["down"],
     env={"B": "option", "C": "option", "D": "option"},
-    start_args=["--option"],
+    launcher_args=["--option"],
     reserved_cores="6-7",
     **FACT,
 )
@@ -50,7 +50,7 @@ EVERYTHING = Option(
 
 def test_it_adds_to_what_the_site_says() -> None:
     found = planned(
-        site(all=EVERYTHING), options=["all"], setup=["job"], env={"D": "job"}, start={"args": ["--job"]}
+        site(all=EVERYTHING), options=["all"], setup=["job"], env={"D": "job"}, launcher={"args": ["--job"]}
     )
     assert found.setup == ["site", "first", "job", "last"]
     assert found.teardown == ["down", "site down"], "what began last ends first"

@@ -29,7 +29,7 @@ setup: [module load x, 5]
 env: {OMP_NUM_THREADS: 1, LR: 1e-3}
 inherit: [HOME]
 directives: {comment: null, hold: true, n: 5, pbs: {filesystems: home, k: null}, slurm: null}
-start: {starter: pals, args: [--label]}
+launcher: {name: pals, args: [--label]}
 container: {runtime: shifter, image: 5, binds: [/a], env: {A: 1}}
 stage: [{from: 007, unpack: true}]
 array: {count: 8}
@@ -71,7 +71,7 @@ jobs = st.fixed_dictionaries(
             words | st.booleans() | st.none(),
             max_size=3,
         ),
-        "start": st.fixed_dictionaries({}, optional={"torchrun": st.booleans(), "args": st.lists(words)}),
+        "launcher": st.fixed_dictionaries({}, optional={"torchrun": st.booleans(), "args": st.lists(words)}),
         "container": st.fixed_dictionaries(
             {},
             optional={
@@ -89,7 +89,7 @@ jobs = st.fixed_dictionaries(
             ),
             max_size=2,
         ),
-        "array": st.fixed_dictionaries({"count": counts}, optional={"at_most": counts}),
+        "array": st.fixed_dictionaries({"count": counts}, optional={"max_concurrent": counts}),
         "after": st.dictionaries(st.sampled_from(["afterok", "afterany"]), st.lists(words, min_size=1)),
         "requeue": st.fixed_dictionaries({}, optional={"max": st.integers(0, 9)}),
     },
@@ -200,7 +200,12 @@ class TestSchema:
             ),
             "directives: {pbs: {a b: x}}",
             *("mail: {to: me, on: [ended]}", "mail: {to: me, cc: you}", "mail: {on: [end]}"),
-            *("start: {starter: slurm}", "start: {torchrun: 'on'}", "array: {at_most: 2}", "setup: x"),
+            *(
+                "launcher: {name: slurm}",
+                "launcher: {torchrun: 'on'}",
+                "array: {max_concurrent: 2}",
+                "setup: x",
+            ),
             *("after: {afterOK: [a]}", "after: {afterok: a}", "requeue: {max: -1}", 'queue: "a\\n"'),
         ],
     )

@@ -81,7 +81,7 @@ class TestBuiltIn:
     def test_loads_under_its_name(self, name: str, folders: Folders) -> None:
         site = folders.load(name)
         assert site.name == name
-        assert site.starter in scheduler_of(site.scheduler).starters
+        assert site.launcher in scheduler_of(site.scheduler).launchers
         assert site.description
 
     def test_these_are_all(self, folders: Folders) -> None:
@@ -171,12 +171,12 @@ class TestExtends:
         folders.write("user", "aurora", "extends: aurora\ndescription: user\nmpiexec: from-user\n")
         folders.write("project", "aurora", "extends: aurora\ndescription: project\n")
         site = folders.load("aurora")
-        assert (site.description, site.mpiexec, site.starter) == ("project", "from-user", "pals")
+        assert (site.description, site.mpiexec, site.launcher) == ("project", "from-user", "pals")
         kinds = [kind for kind, _ in folders.search().profiles()["aurora"]]
         assert kinds == ["project", "user", "built-in"]
 
     def test_a_profile_of_the_same_name_that_extends_nothing_replaces(self, folders: Folders) -> None:
-        folders.write("user", "aurora", "description: x\nscheduler: slurm\nstarter: srun\n")
+        folders.write("user", "aurora", "description: x\nscheduler: slurm\nlauncher: srun\n")
         assert folders.load("aurora").queues == {}
 
     def test_a_project_changes_one_limit_of_perlmutter(self, folders: Folders) -> None:
@@ -209,7 +209,7 @@ class TestExtends:
         folders.write("user", "a", "extends: slurm\ngpu_request: gres\nsetup: [one]\n")
         folders.write("project", "b", "extends: a\nsetup: [two]\n")
         site = folders.load("b")
-        assert (site.gpu_request, site.setup, site.starter) == ("gres", ["two"], "srun")
+        assert (site.gpu_request, site.setup, site.launcher) == ("gres", ["two"], "srun")
 
     @pytest.mark.parametrize(
         "texts",
@@ -247,10 +247,10 @@ class TestExtends:
 
     def test_null_restores_castoffs_own_default(self, folders: Folders) -> None:
         folders.write(
-            "user", "a", "extends: aurora\nshell: null\nnode: null\nqueues: null\nstart_args: null\n"
+            "user", "a", "extends: aurora\nshell: null\nnode: null\nqueues: null\nlauncher_args: null\n"
         )
         site = folders.load("a")
-        assert (site.shell, site.node, site.queues, site.start_args) == ("/bin/bash", None, {}, [])
+        assert (site.shell, site.node, site.queues, site.launcher_args) == ("/bin/bash", None, {}, [])
 
 
 class TestRefusals:

@@ -58,7 +58,7 @@ def test_in_a_job_file(line: str, hint: str) -> None:
 )
 def test_in_a_profile(line: str, instead: str) -> None:
     document = Document.parse(line, "site.yaml")
-    document.data |= {"name": "s", "description": "d", "scheduler": "slurm", "starter": "srun"}
+    document.data |= {"name": "s", "description": "d", "scheduler": "slurm", "launcher": "srun"}
     problems: list[Problem] = []
     convert(document, Site, problems)
     (problem,) = problems
@@ -71,7 +71,7 @@ def test_in_a_profile(line: str, instead: str) -> None:
         ("command: python x", "is 'python x', but takes a list of texts; write command: [python, x]"),
         ("command: sh -c 'echo \"$A\"'", '; write command: [sh, "-c", "echo \\"$A\\""]'),
         ("command: it's", '; write command: ["it\'s"]'),
-        ("start: {args: --label -v}", '; write args: ["--label", "-v"]'),
+        ("launcher: {args: --label -v}", '; write args: ["--label", "-v"]'),
         ("setup: module load x", '; write setup: ["module load x"]'),
         ("options: 7", "is 7, but takes a list of lines of text, none empty; write options: [7]"),
         ("after: {afterok: prepare}", "; write afterok: [prepare]"),

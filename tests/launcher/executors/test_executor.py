@@ -34,12 +34,12 @@ from launcher.config.job import JobSpec, Requeue
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput
 from launcher.executors.executor import CastoffExecutor, PbsExecutor, SubmissionError
-from launcher.executors.jobs import FunctionJob, JobEndedError
+from launcher.executors.function_job import FunctionJob, JobEndedError
 from launcher.executors.watcher import RunWatcher
 from launcher.runs.run import Run, ask_to_stop
 from launcher.schedulers.local.control import is_alive
 from launcher.status import watch
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 from launcher.submission.resubmit import resubmit
 
 from ..conftest import give_away, local_runs, processes_of
@@ -194,7 +194,7 @@ def test_a_function_on_two_ranks(executors: Executors) -> None:
         job.result()
 
 
-def test_arguments_and_what_they_are_told(executors: Executors) -> None:
+def test_arguments_and_what_they_are_reported(executors: Executors) -> None:
     job = executors().submit(divmod, 7, 2)
     assert job.result() == (3, 1)
     assert job.submission().args == (7, 2)
@@ -210,18 +210,18 @@ def test_arguments_and_what_they_are_told(executors: Executors) -> None:
 
 def test_the_environment_that_submitit_shows(executors: Executors) -> None:
     jobs = executors(ranks_per_node=2).map_array(lambda _: environment(), range(2))
-    told = jobs[1].results()[1]
+    reported = jobs[1].results()[1]
     array = jobs[1].run.job
-    assert told["paths"].pop("within").parent == Path("/proc/self/fd")
-    assert told.pop("paths") == {
+    assert reported["paths"].pop("within").parent == Path("/proc/self/fd")
+    assert reported.pop("paths") == {
         "_folder": jobs[1].run.path,
         "job_id": f"{array}_1",
         "task_id": 1,
         "member": 1,
         "attempt": 0,
     }
-    assert told.pop("hostnames") == [os.uname().nodename]
-    assert told == {
+    assert reported.pop("hostnames") == [os.uname().nodename]
+    assert reported == {
         "job_id": f"{array}_1",
         "raw_job_id": array,
         "array_job_id": array,
@@ -237,14 +237,14 @@ def test_the_environment_that_submitit_shows(executors: Executors) -> None:
 
 @trap(12, "map_array builds submitit's own SlurmExecutor, whose script is submitit's")
 def test_an_array_is_one_run_with_our_script(executors: Executors) -> None:
-    executor = executors(array={"at_most": 2})
+    executor = executors(array={"max_concurrent": 2})
     jobs = executor.map_array(pow, [2, 3, 4], [5, 5, 5])
     assert {job.run.path for job in jobs} == {jobs[0].run.path}
     assert all(type(job) is FunctionJob for job in jobs)
     assert [job.job_id for job in jobs] == [f"{jobs[0].run.job}_{member}" for member in range(3)]
     assert [job.result() for job in jobs] == [32, 243, 1024]
     plan = json.loads((jobs[0].run.path / "plan.json").read_text())
-    assert (plan["array_count"], plan["array_at_most"], plan["function"]) == (3, 2, True)
+    assert (plan["array_count"], plan["array_max_concurrent"], plan["function"]) == (3, 2, True)
     assert jobs[0].run.script.read_text() == executor.render(pow, count=3)
     assert [path.name for path in (executor.folder).iterdir()] == [jobs[0].run.id]
 
@@ -472,7 +472,7 @@ def test_auto_executor_lets_castoff_say_what_is_wrong(tmp_path: Path) -> None:
         )
     text = str(error.value)
     assert "partition: is no field; here: queue" in text
-    assert "array_parallelism: is no field; here: array.at_most" in text
+    assert "array_parallelism: is no field; here: array.max_concurrent" in text
     assert "slurm_constraint: is no field; here: constraint" in text
     assert "did you mean account?" in text and "queue: is" in text and "setup: is" in text
     assert executor.spec.nodes is None and executor.parameters == {}
@@ -507,7 +507,7 @@ def test_auto_executors_machine_is_one_of_pbs(tmp_path: Path, monkeypatch: pytes
         ("mem_gb", "memory"),
         ("cpus_per_task", "cores_per_rank"),
         ("slurm_partition", "queue"),
-        ("slurm_array_parallelism", "array.at_most"),
+        ("slurm_array_parallelism", "array.max_concurrent"),
         ("slurm_setup", "here: setup"),
         ("slurm_account", "here: account"),
         ("slurm_use_srun", "without srun only one rank starts"),
@@ -598,13 +598,13 @@ def test_setup_that_fails(executors: Executors) -> None:
 
 @trap(5, "the other ranks go on when one has failed")
 @trap(16, "an error starts a debugger")
-def test_the_first_failure_ends_the_job_and_is_told(executors: Executors) -> None:
+def test_the_first_failure_ends_the_job_and_is_reported(executors: Executors) -> None:
     job = executors(ranks_per_node=3).submit(fail, "no such luck", rank=1)
     with pytest.raises(submitit.core.utils.FailedJobError, match="no such luck"):
         job.results()  # the others would never end
     assert job.state == "FAILED" and job.get_info()["Failure"].startswith("rank 1 on ")
-    told = str(job.task(0).exception())
-    assert "rank 1 on" in told and "ValueError: no such luck" in told
+    reported = str(job.task(0).exception())
+    assert "rank 1 on" in reported and "ValueError: no such luck" in reported
     assert "--kill-on-bad-exit=1 --wait=0" in launcher.executor({}, "slurm", "runs").render(fail)
 
 
@@ -612,7 +612,7 @@ def test_the_first_failure_ends_the_job_and_is_told(executors: Executors) -> Non
 def test_a_function_that_exits(executors: Executors) -> None:
     job = executors().submit(leave, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("launcher.executors.jobs._LATE_FILES", 0.1)
+        patch.setattr("launcher.executors.function_job._LATE_FILES", 0.1)
         with pytest.raises(JobEndedError, match="the function did not return"):
             job.result()
     assert job.state == "COMPLETED"
@@ -656,7 +656,7 @@ def test_cancel(executors: Executors, until: Callable[..., None]) -> None:
 
 
 def test_cancel_what_waits(executors: Executors, until: Callable[..., None]) -> None:
-    jobs = executors(array={"at_most": 1}).map_array(sleep, [600, 600])
+    jobs = executors(array={"max_concurrent": 1}).map_array(sleep, [600, 600])
     jobs[1].cancel()
     jobs[1].wait()
     assert jobs[1].state == "CANCELLED" and not jobs[0].done(force_check=True)
@@ -946,7 +946,7 @@ def test_of_two_errors_the_first_counts(executors: Executors) -> None:
 def test_a_trainer_that_says_again_itself(executors: Executors) -> None:
     def train() -> str:
         if os.environ["CASTOFF_ATTEMPT"] == "0":
-            Path(os.environ["CASTOFF_OUTCOME_FILE"]).write_text("again\n")
+            Path(os.environ["CASTOFF_OUTCOME_FILE"]).write_text("resume\n")
             return "half"
         return "whole"
 
@@ -999,7 +999,7 @@ def test_what_submitit_asks_of_a_plugin(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert issubclass(executor, submitit.Executor) and executor.affinity() >= -1
     monkeypatch.setenv("CASTOFF_OUTCOME_FILE", str(tmp_path / "outcome"))
     here._requeue(3)
-    assert (tmp_path / "outcome").read_text() == "again\n"
+    assert (tmp_path / "outcome").read_text() == "resume\n"
 
 
 def test_what_a_job_environment_is_called_in_a_rank(executors: Executors) -> None:
@@ -1033,12 +1033,12 @@ def test_one_run_that_cannot_be_read_hides_no_other(
     settle(good)
     settle(bad)
 
-    def broken(run: Run, **options: Any) -> Scene:
+    def broken(run: Run, **options: Any) -> RunRecords:
         if run.path == bad.run.path:
             raise CastoffError("its disk is on fire")
-        return Scene(run, **options)
+        return RunRecords(run, **options)
 
-    monkeypatch.setattr(watch, "Scene", broken)
+    monkeypatch.setattr(watch, "RunRecords", broken)
     monkeypatch.setattr(FunctionJob, "watcher", RunWatcher())
     good._register_in_watcher()
     bad._register_in_watcher()
@@ -1053,15 +1053,15 @@ def test_what_ranks_load(tmp_path: Path) -> None:
         "import sys\nfrom submitit.core import plugins\nassert 'pbs' in plugins.get_executors()\n"
         "assert 'castoff' in plugins.get_job_environments()\nprint(*sys.modules)"
     )
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    loaded = {name.partition(".")[0] for name in told.stdout.split()}
+    loaded = {name.partition(".")[0] for name in reported.stdout.split()}
     assert not loaded & {"msgspec", "yaml", "jinja2", "click", "psutil", "rich", "torch"}
 
 
 def test_json_of_a_run_is_that_of_any_other(executors: Executors, castoff: Any) -> None:
     job = executors().submit(abs, 1)
     job.wait()
-    told = json.loads(castoff("status", job.run.path, "--json").stdout)
-    assert (told[0] if isinstance(told, list) else told)["name"] == "abs"
+    reported = json.loads(castoff("status", job.run.path, "--json").stdout)
+    assert (reported[0] if isinstance(reported, list) else reported)["name"] == "abs"

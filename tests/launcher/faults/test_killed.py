@@ -60,8 +60,8 @@ def test_submit(workplace: Workplaces) -> None:
 def goes_on(here: Workplace, run: Run, words: str) -> None:
     """A run that never began says so, and does when it is resubmitted."""
     assert run.attempts() == [] and here.ran() == []
-    told = here.castoff("status", run.id)
-    assert told.code == 0 and words in told.output and run.id in here.castoff("status").output
+    reported = here.castoff("status", run.id)
+    assert reported.code == 0 and words in reported.output and run.id in here.castoff("status").output
     answer = here.castoff("resubmit", run.id)
     assert answer.code == 0, answer.errors
     assert here.settled(run).ending == "done" and here.ran() == ["0"]
@@ -73,9 +73,9 @@ def no_run(here: Workplace) -> None:
     index = Index.of(os.environ).path
     for path in here.drafts():
         known = index.exists() and path.name[1:].rpartition(".")[0] in index.read_text()
-        told = here.castoff("status", path.name[1:].rpartition(".")[0])
-        assert told.code == 1 and told.errors.count("\n") == 1
-        assert ("its submission was interrupted before anything was sent" in told.errors) == known
+        reported = here.castoff("status", path.name[1:].rpartition(".")[0])
+        assert reported.code == 1 and reported.errors.count("\n") == 1
+        assert ("its submission was interrupted before anything was sent" in reported.errors) == known
         assert here.castoff("status", path).code == 1
 
 
@@ -126,7 +126,7 @@ def test_no_second_scheduler_while_the_first_comes_up(
     monkeypatch.delenv("PYTHONPATH")
     (run,) = here.runs()
     assert "state      pending" in here.castoff("status", run.id).output.splitlines()
-    for words in (["resubmit", run.id], ["resubmit", run.id, "--done-too"]):
+    for words in (["resubmit", run.id], ["resubmit", run.id, "--include-done"]):
         answer = here.castoff(*words)
         assert answer.code == 1 and "still running" in answer.errors
     by_hand = [sys.executable, "-m", "launcher.cli.local_scheduler", str(run.path)]
@@ -218,7 +218,7 @@ def test_the_life_of_the_scheduler(workplace: Workplaces) -> None:
         now = here.settled(run)
         if now.ending == "done":
             assert here.castoff("resubmit", run.id).errors.endswith(
-                "it is done; with --done-too it starts again\n"
+                "it is done; with --include-done it starts again\n"
             )
         else:
             assert here.castoff("resubmit", run.id).code == 0

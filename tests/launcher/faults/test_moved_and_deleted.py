@@ -30,15 +30,15 @@ def scheduler_log(run: Run) -> str:
 @pytest.mark.parametrize(("code", "ending"), [(0, "done"), (5, "failed")])
 def test_moved_while_it_runs(jobs: LocalJobs, until: Until, code: int, ending: str) -> None:
     """What runs was told the old place and can write nothing there; what comes after is told the new."""
-    run = jobs.submit("--set", "array={count: 2, at_most: 1}", sh=f"{WAIT}exit {code}")
+    run = jobs.submit("--set", "array={count: 2, max_concurrent: 1}", sh=f"{WAIT}exit {code}")
     until((jobs.folder / "here.0").exists)
     moved = Run(run.path.rename(jobs.folder / "moved"))
     until(lambda: f"{run.path} was moved to {moved.path}" in scheduler_log(moved))
     assert jobs.status(moved)["state"] == "running"
     (jobs.folder / "go").touch()
-    told = jobs.wait(moved)
-    assert [member["ending"] for member in told["members"]] == [ending, ending]
-    assert told["code"] == code
+    reported = jobs.wait(moved)
+    assert [member["ending"] for member in reported["members"]] == [ending, ending]
+    assert reported["code"] == code
     assert (jobs.folder / "ran").read_text().split() == [str(run.path), str(moved.path)]
     until(lambda: not is_locked(moved.path / LOCK))
     assert not run.path.exists() and jobs.nothing_left(run) and jobs.nothing_left(moved)
@@ -80,18 +80,18 @@ def test_what_a_run_waits_for_is_moved(jobs: LocalJobs, until: Until) -> None:
     until((jobs.folder / "here.0").exists)
     first.path.rename(jobs.folder / "moved")
     (jobs.folder / "go").touch()
-    told = jobs.wait(then)
-    reason = told["members"][0]["attempts"][0]["reason"]
-    assert told["ending"] == "cancelled" and reason == f"afterok of {first.id} cannot hold any more"
+    reported = jobs.wait(then)
+    reason = reported["members"][0]["attempts"][0]["reason"]
+    assert reported["ending"] == "cancelled" and reason == f"afterok of {first.id} cannot hold any more"
 
 
 def test_the_script_is_gone(jobs: LocalJobs, until: Until) -> None:
-    run = jobs.submit("--set", "array={count: 2, at_most: 1}", sh=WAIT)
+    run = jobs.submit("--set", "array={count: 2, max_concurrent: 1}", sh=WAIT)
     until((jobs.folder / "here.0").exists)
     run.script.unlink()
     (jobs.folder / "go").touch()
-    told = jobs.wait(run)
-    assert [member["ending"] for member in told["members"]] == ["done", "failed"]
+    reported = jobs.wait(run)
+    assert [member["ending"] for member in reported["members"]] == ["done", "failed"]
     assert "No such file" in run.script_log(1).read_text()
 
 
@@ -126,6 +126,6 @@ class TestClock:
         record = json.loads(start.read_text())
         start.write_text(json.dumps({**record, "time": record["time"] + 86400}))
         assert jobs.castoff("resubmit", "job").returncode == 0
-        told = jobs.wait(run)
-        assert told["ending"] == "done"
-        assert [attempt["ending"] for attempt in told["members"][0]["attempts"]] == ["failed", "done"]
+        reported = jobs.wait(run)
+        assert reported["ending"] == "done"
+        assert [attempt["ending"] for attempt in reported["members"][0]["attempts"]] == ["failed", "done"]

@@ -49,7 +49,7 @@ fi
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_forget # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's ranks were told must not reach ours
 export ZE_FLAT_DEVICE_HIERARCHY=FLAT
 export CCL_PROCESS_LAUNCHER=pmix
 export CCL_ATL_TRANSPORT=mpi

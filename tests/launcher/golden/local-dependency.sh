@@ -18,7 +18,7 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Environment of the ranks
-castoff_forget # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's ranks were told must not reach ours
 
 # --- Start
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 -- \

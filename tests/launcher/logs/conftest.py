@@ -23,7 +23,7 @@ class MadeRun(Run):
         for folder in ("attempts", "logs"):
             (path / folder).mkdir(parents=True)
         (path / "job.sh").touch()
-        plan = {"name": "made", "scheduler": "pbs", "starter": "pals", "ranks": 256}
+        plan = {"name": "made", "scheduler": "pbs", "launcher": "pals", "ranks": 256}
         self.record("plan.json", {**plan, "array_count": members if members > 1 else None})
         self.job_id = "7[].head" if members > 1 else "7.head"
         sent = {"job": self.job_id, "count": members if members > 1 else None}

@@ -49,7 +49,7 @@ class TestEnds:
 
     def test_not_between_two_attempts(self, made: MadeRun, time: Time, follow: Follow) -> None:
         append(rank(made.begin(), 0), "first\n")
-        made.end(ending="again")
+        made.end(ending="resume")
         time.at(60, lambda: append(rank(made.begin("0.1"), 0), "second\n"))
         time.at(90, lambda: made.end("0.1"))
         followed = follow(made)
@@ -58,11 +58,11 @@ class TestEnds:
         assert followed.said == ["run: castoff cannot see its scheduler; Ctrl-C ends this before its ending"]
 
     def test_not_between_two_starts_by_hand(self, made: MadeRun, time: Time, follow: Follow) -> None:
-        made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
+        made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
         (made.path / "submission.json").unlink()
         made.begin()
         append(made.script_log(), "[0] first\n")
-        made.end(ending="again")
+        made.end(ending="resume")
         time.at(60, lambda: made.begin("0.1"))
         time.at(61, lambda: append(made.script_log(), "[0] second\n"))
         time.at(90, lambda: made.end("0.1"))
@@ -88,13 +88,15 @@ class TestEnds:
         followed = follow(made, members=frozenset([1]))
         assert followed.lines == ["[0] member 1"]
         assert (followed.end.ending, followed.end.code) == ("walltime", 75)
-        made.end("0.0", ending="again")
+        made.end("0.0", ending="resume")
         made.begin("0.1")
         followed = follow(made, members=frozenset([0]), attempt=0)
         assert followed.lines == ["[0] member 0"]
-        assert (followed.end.ending, followed.end.code) == ("again", 0)
+        assert (followed.end.ending, followed.end.code) == ("resume", 0)
 
-    def test_a_log_that_cannot_be_read_is_told_once(self, made: MadeRun, time: Time, follow: Follow) -> None:
+    def test_a_log_that_cannot_be_read_is_reported_once(
+        self, made: MadeRun, time: Time, follow: Follow
+    ) -> None:
         log = rank(made.begin(), 0)
         log.mkdir()
         time.at(3, made.end)
@@ -207,9 +209,9 @@ class TestSelection:
         append(rank(made.begin(), 7), "one\n")
         made.fail(7)
         made.end(ending="failed", code=1)
-        told = [json.loads(line) for line in follow(made, Json()).lines]
-        assert [one["event"] for one in told] == ["failure", "line"]
-        assert (told[1]["rank"], told[1]["text"]) == (7, "one")
+        reported = [json.loads(line) for line in follow(made, Json()).lines]
+        assert [one["event"] for one in reported] == ["failure", "line"]
+        assert (reported[1]["rank"], reported[1]["text"]) == (7, "one")
 
 
 class TestScript:
@@ -320,7 +322,7 @@ class TestMany:
 
 def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so once, and on whom it waits."""
-    made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
+    made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
     made.record("submission.json", {"job": "local-1", "after": {"afterok": ["/runs/first-1"]}})
     alive = [True]
     monkeypatch.setattr("launcher.status.survey.is_alive", lambda run: alive[0])
@@ -341,7 +343,7 @@ def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch
 
 
 def test_a_scheduler_that_was_killed(made: MadeRun, follow: Follow) -> None:
-    made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
+    made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
     made.record("submission.json", {"job": "local-1"})
     made.begin()
     append(made.script_log(), "[0] one\n")

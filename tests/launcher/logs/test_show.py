@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.launchers.local.streams import for_terminal
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source, by_rank
 from launcher.logs.show import End, Json, Show, Text
 from launcher.runs.records import Failure
-from launcher.starters.local.streams import for_terminal
 
 FAILED = FailedRank(Failure(code=9, rank=2, host="n1", time=5.0), Path("/logs/rank-00002.log"))
 
@@ -21,7 +21,7 @@ def text(*, several: bool = False, terminal: bool = False, labels: bool = True) 
 
 
 def merged(show: Show, source: Source, block: bytes) -> bytes:
-    """Lines as castoff's starter merges them."""
+    """Lines as castoff's launcher merges them."""
     return b"".join(show.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
 
 
@@ -93,9 +93,9 @@ class TestJson:
         return [json.loads(line) for line in shown.splitlines()]
 
     def test_lines(self) -> None:
-        told = self.events(merged(Json(), Source(3, 1), b"castoff: hello\n[2] \xff a\n"))
+        reported = self.events(merged(Json(), Source(3, 1), b"castoff: hello\n[2] \xff a\n"))
         place = {"event": "line", "member": 3, "attempt": 1}
-        assert told == [
+        assert reported == [
             {**place, "rank": None, "node": None, "text": "castoff: hello"},
             {**place, "rank": 2, "node": None, "text": "\ufffd a"},
         ]
@@ -103,9 +103,14 @@ class TestJson:
         assert (of_node["node"], of_node["rank"]) == (4, None)
 
     def test_failure_and_end(self) -> None:
-        (told,) = self.events(Json().failure(Source(3, 1), FAILED, [b"one", b"two"]))
-        assert (told["event"], told["member"], told["rank"], told["code"]) == ("failure", 3, 2, 9)
-        assert (told["log"], told["excerpt"]) == ("/logs/rank-00002.log", "one\ntwo\n")
+        (reported,) = self.events(Json().failure(Source(3, 1), FAILED, [b"one", b"two"]))
+        assert (reported["event"], reported["member"], reported["rank"], reported["code"]) == (
+            "failure",
+            3,
+            2,
+            9,
+        )
+        assert (reported["log"], reported["excerpt"]) == ("/logs/rank-00002.log", "one\ntwo\n")
         assert self.events(Json().end(End("x", "failed", 9, None, FAILED))) == [
             {"event": "end", "id": "x", "ending": "failed", "code": 9, "reason": None}
         ]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.launchers.local.streams import LINE_LIMIT
 from launcher.logs.lines import Source
 from launcher.logs.show import LINE_PATIENCE
 from launcher.logs.sources import Log, ScriptLog, Selection, rank_log, rank_logs
-from launcher.starters.local.streams import LINE_LIMIT
 
 from .conftest import MadeRun, plain
 
@@ -111,7 +111,7 @@ class TestMergedLines:
 
     @pytest.fixture(autouse=True)
     def on_one_machine(self, made: MadeRun) -> None:
-        made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
+        made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
 
     def shown(self, made: MadeRun, **selection: object) -> bytes:
         log = ScriptLog(made, 0, Selection(**selection), plain())  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ class TestOwnLines:
 
     @pytest.mark.parametrize("name", ["rank-00000.log", "node-00000.log"])
     def test_their_last_half_line(self, made: MadeRun, script: Path, name: str) -> None:
-        facts = {"name": "made", "scheduler": "pbs", "starter": "pals", "per_rank_logs": name[0] == "r"}
+        facts = {"name": "made", "scheduler": "pbs", "launcher": "pals", "per_rank_logs": name[0] == "r"}
         made.record("plan.json", facts)
         (made.logs / "0.0" / name).write_bytes(b"one\nhalf")
         script.write_bytes(b"one\nhalf")

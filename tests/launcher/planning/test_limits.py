@@ -11,10 +11,10 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds
 from launcher.config.site import Queue, Range, Site
 from launcher.errors import InvalidInput
+from launcher.launchers.commands import Layout, Request
 from launcher.planning.limits import site_problems
 from launcher.planning.planner import DEFAULT_GRACE
 from launcher.schedulers.directives import directive_problems
-from launcher.starters.registry import Layout, Request
 
 FACT: dict[str, Any] = {"source": "the guide", "date": "2026-08-19"}
 
@@ -25,8 +25,8 @@ def aurora() -> Site:
 
 
 def site(scheduler: str, **fields: Any) -> Site:
-    starter = {"slurm": "srun", "pbs": "hydra", "local": "local"}[scheduler]
-    return Site(name="there", description="d", scheduler=scheduler, starter=starter, **fields)  # type: ignore[arg-type]
+    launcher = {"slurm": "srun", "pbs": "hydra", "local": "local"}[scheduler]
+    return Site(name="there", description="d", scheduler=scheduler, launcher=launcher, **fields)  # type: ignore[arg-type]
 
 
 def problems(at: Site, *, name: str = "job", grace: int = DEFAULT_GRACE, **fields: Any) -> dict[str, str]:
@@ -132,13 +132,19 @@ class TestAurorasQueues:
         # running-jobs/known-issues: PBS takes it, and it never runs.
         fields = {**GOOD, "queue": "prod", "nodes": 256}
         found = problems(aurora, **fields, array={"count": 11})
-        assert found["array.at_most"].startswith("is not set, but of 11 members prod takes 10 at a time (")
-        assert found["array.at_most"].endswith("write at_most: 10 or less")
-        found = problems(aurora, **fields, array={"count": 100, "at_most": 20})
-        assert found["array.at_most"].startswith("is 20, but of 100 members")
-        for array in ({"count": 10}, {"count": 100, "at_most": 10}, {"count": 10, "at_most": 50}):
+        assert found["array.max_concurrent"].startswith(
+            "is not set, but of 11 members prod takes 10 at a time ("
+        )
+        assert found["array.max_concurrent"].endswith("write max_concurrent: 10 or less")
+        found = problems(aurora, **fields, array={"count": 100, "max_concurrent": 20})
+        assert found["array.max_concurrent"].startswith("is 20, but of 100 members")
+        for array in (
+            {"count": 10},
+            {"count": 100, "max_concurrent": 10},
+            {"count": 10, "max_concurrent": 50},
+        ):
             assert problems(aurora, **fields, array=array) == {}
-        assert set(problems(aurora, **fields, array={"count": 101, "at_most": 10})) == {"array.count"}
+        assert set(problems(aurora, **fields, array={"count": 101, "max_concurrent": 10})) == {"array.count"}
 
     def test_an_array_that_a_queue_does_not_take_goes_where_it_fits(self, aurora: Site) -> None:
         def refusal(count: int, **fields: Any) -> str:
@@ -330,11 +336,11 @@ class TestGoingOnOnPbs:
     def test_members_of_an_array(self, aurora: Site) -> None:
         asked: dict[str, Any] = {**GOOD, "queue": "capacity", "requeue": {"max": 1}}
         assert problems(aurora, **asked, array={"count": 2}) == {}
-        assert problems(aurora, **asked, array={"count": 4, "at_most": 1}) == {}
+        assert problems(aurora, **asked, array={"count": 4, "max_concurrent": 1}) == {}
         assert problems(aurora, **asked, array={"count": 3}) == {
             "requeue": "cannot work, because each of 3 members may submit its own copy while it still runs, "
             f"which makes 6 jobs, and capacity allows a user 5 jobs queued or running {self.GUIDE}; "
-            "lower array.count or array.at_most, or use another queue"
+            "lower array.count or array.max_concurrent, or use another queue"
         }
         too_many = problems(aurora, **asked, array={"count": 6})
         assert set(too_many) == {"array.count"}, "one thing after the other"
@@ -381,7 +387,7 @@ class TestRequired:
 
 
 def _of(**fields: Any) -> Site:
-    plain = {"name": "there", "description": "d", "scheduler": "slurm", "starter": "srun", **fields}
+    plain = {"name": "there", "description": "d", "scheduler": "slurm", "launcher": "srun", **fields}
     return msgspec.convert(plain, Site)
 
 

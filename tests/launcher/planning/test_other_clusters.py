@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.executors.jobs import FunctionJob
+from launcher.executors.function_job import FunctionJob
 from launcher.runs.index import Index
 from launcher.runs.records import Send, Submission
 from launcher.status.settle import settle
@@ -57,7 +57,7 @@ def is_refused(slurm: FakeSlurm, made: OnSlurm, why: str = ELSEWHERE) -> None:
 
 
 class TestFromTheOtherOne:
-    @pytest.mark.parametrize("ending", [None, "cancelled", "again"])
+    @pytest.mark.parametrize("ending", [None, "cancelled", "resume"])
     def test_it_may_go_on(self, slurm: FakeSlurm, made: OnSlurm, ending: str | None) -> None:
         """Also what ended by a signal, or is to go on, which its own cluster may have queued again."""
         made.attempt("0.0", ending, 143 if ending == "cancelled" else 0)

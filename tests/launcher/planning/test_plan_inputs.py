@@ -59,14 +59,14 @@ class TestDefaults:
             "env": {"A": "site", "B": "site"},
             "setup": ["default"],
             "directives": {"comment": "site", "hint": "site"},
-            "start": {"starter": "hydra", "args": ["-v"]},
+            "launcher": {"name": "hydra", "args": ["-v"]},
             "requeue": {"max": 2},
             "env_from": ["KEY"],
         }
         at = derived("slurm", defaults=defaults, setup=["site"], env={"A": "env", "C": "env"})
         found = planned(at)
         assert (found.nodes, found.walltime, found.requeue_max, found.env_from) == (2, 3600, 2, ["KEY"])
-        assert found.starter == "hydra"
+        assert found.launcher == "hydra"
         found = planned(
             at,
             account="job",
@@ -74,7 +74,7 @@ class TestDefaults:
             env={"B": "job"},
             setup=["job"],
             directives={"hint": "job"},
-            start={"torchrun": True},
+            launcher={"torchrun": True},
             env_from=["MINE"],
         )
         assert dict(found.directives)["account"] == "job"
@@ -83,7 +83,7 @@ class TestDefaults:
         assert found.nodes == 1
         assert found.env == {"A": "site", "B": "job", "C": "env", "OMP_NUM_THREADS": "1"}
         assert found.setup == ["site", "default", "job"]
-        assert (found.starter, found.torchrun, found.start[-1]) == ("hydra", True, "-v")
+        assert (found.launcher, found.torchrun, found.start[-1]) == ("hydra", True, "-v")
         assert found.env_from == ["MINE"]
 
     def test_directives_of_one_scheduler_and_of_another(self) -> None:
@@ -193,7 +193,7 @@ jobs = st.fixed_dictionaries(
         "directives": st.just({"filesystems": "home"}) | st.just({"comment": "x"}),
         "array": st.fixed_dictionaries({"count": st.integers(1, 9)}),
         "requeue": st.fixed_dictionaries({"max": st.integers(0, 2)}),
-        "start": st.fixed_dictionaries({}, optional={"torchrun": st.booleans(), "args": st.just(["-v"])}),
+        "launcher": st.fixed_dictionaries({}, optional={"torchrun": st.booleans(), "args": st.just(["-v"])}),
         "inherit": st.sampled_from(["none", "all"]),
         "memory": st.just("4G"),
         "exclusive": st.booleans(),
@@ -292,7 +292,7 @@ def test_directives_of_one_scheduler(site: str, line: str, expected: dict[str, s
 def test_a_profile_of_no_scheduler_that_is_known(text: str, expected: str, tmp_path: Path) -> None:
     folder = tmp_path / ".castoff" / "sites"
     folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text(f"description: d\nstarter: hydra\n{text}\n")
+    (folder / "mine.yaml").write_text(f"description: d\nlauncher: hydra\n{text}\n")
     site = Site.load("mine", search=Search({}, tmp_path))
     with pytest.raises(InvalidInput, match=r"^site mine: ") as caught:
         plan(JobSpec.of({"command": ["x"]}), site)

@@ -99,7 +99,7 @@ class TestAurora:
     def test_no_flag_of_another_mpi_and_none_that_was_not_asked_for(self) -> None:
         # mlcommons/storage 549; ezpz 156: --no-vni is for those who need it.
         assert not {"--no-vni", "--hostfile", "--bind-to", "-x", "--gpu-bind"} & set(planned("aurora").start)
-        assert planned("aurora", start={"args": ["--no-vni"]}).start[-2:] == ["--pmi=pmix", "--no-vni"]
+        assert planned("aurora", launcher={"args": ["--no-vni"]}).start[-2:] == ["--pmi=pmix", "--no-vni"]
 
     def test_every_reason_at_once(self) -> None:
         found = refused(
@@ -112,7 +112,7 @@ class TestAurora:
             qos="high",
             name="1st",
             directives={"N": "other"},
-            start={"starter": "srun"},
+            launcher={"name": "srun"},
             grace="3h",
         )
         assert set(found) == {
@@ -123,7 +123,7 @@ class TestAurora:
                 "qos",
                 "name",
                 "directives.N",
-                "start.starter",
+                "launcher.name",
                 "grace",
             ),
             "directives.filesystems",
@@ -171,7 +171,7 @@ class TestPolaris:
         assert found["ranks_per_node"].startswith("is 8, but a node has 4 devices; what fits: up to 4 ranks")
 
     def test_torchrun_sees_them_in_the_same_order(self) -> None:
-        found = planned("polaris", start={"torchrun": True})
+        found = planned("polaris", launcher={"torchrun": True})
         assert (found.devices.visible, found.start[-2]) == ("3,2,1,0", "list:0-31")
 
     def test_a_mask_of_the_jobs_own(self) -> None:
@@ -217,7 +217,7 @@ class TestPerlmutter:
         both = planned("perlmutter", qos="shared")
         assert (both.layout, dict(both.directives)["cpus-per-task"]) == ([(2, 1)], "32")
         assert "2 ranks per node: shared gives a job 2 of a node's devices" in both.notes
-        torchrun = planned("perlmutter", qos="shared", start={"torchrun": True})
+        torchrun = planned("perlmutter", qos="shared", launcher={"torchrun": True})
         assert torchrun.devices == Devices(), "Slurm numbers the job's own from 0"
 
     def test_more_than_shared_gives(self) -> None:
@@ -261,7 +261,7 @@ class TestFrontier:
         assert set(refused("frontier", ranks_per_node=16)) == {"ranks_per_node"}
 
     def test_torchrun_owns_the_node(self) -> None:
-        found = planned("frontier", start={"torchrun": True})
+        found = planned("frontier", launcher={"torchrun": True})
         assert found.start[3:7] == [
             *("--ntasks-per-node=1", "--cpus-per-task=56", "--gpus-per-task=8", "--gpu-bind=closest")
         ]
@@ -291,7 +291,7 @@ class TestLayout:
         assert message.endswith("use 8 or 12")
         assert "fills node after node with 3" in message
         assert planned("aurora", ranks=11, nodes=3).layout == [(4, 2), (3, 1)]
-        assert planned("aurora", ranks=10, nodes=4, start={"torchrun": True}).ranks == 10
+        assert planned("aurora", ranks=10, nodes=4, launcher={"torchrun": True}).ranks == 10
         assert planned("pbs", ranks=10, nodes=4).ranks == 10
 
     def test_a_machine_alone_is_one_node(self) -> None:
@@ -305,7 +305,7 @@ class TestLayout:
 
 class TestTorchrun:
     def test_one_process_a_node_owns_all_of_it(self) -> None:
-        found = planned("aurora", nodes=2, start={"torchrun": True})
+        found = planned("aurora", nodes=2, launcher={"torchrun": True})
         assert found.start == [
             "mpiexec",
             "-n",
@@ -322,7 +322,12 @@ class TestTorchrun:
 
     def test_on_slurm_it_gets_the_cores_and_devices_of_its_ranks(self) -> None:
         found = planned(
-            "slurm", nodes=2, ranks_per_node=4, cores_per_rank=3, devices_per_rank=1, start={"torchrun": True}
+            "slurm",
+            nodes=2,
+            ranks_per_node=4,
+            cores_per_rank=3,
+            devices_per_rank=1,
+            launcher={"torchrun": True},
         )
         directives = dict(found.directives)
         assert directives["ntasks-per-node"] == "1"
@@ -331,33 +336,33 @@ class TestTorchrun:
         assert "--cpus-per-task=12" in found.start
 
     def test_it_hands_out_no_devices(self) -> None:
-        found = planned("aurora", ranks_per_node=24, start={"torchrun": True})
+        found = planned("aurora", ranks_per_node=24, launcher={"torchrun": True})
         assert (found.devices.step, found.devices.per_rank) == (None, [])
         assert any("torchrun hands out no devices" in note for note in found.notes)
-        assert not any("torchrun" in note for note in planned("aurora", start={"torchrun": True}).notes)
+        assert not any("torchrun" in note for note in planned("aurora", launcher={"torchrun": True}).notes)
 
     def test_a_nodes_ranks_see_devices_spread_over_it(self) -> None:
-        found = planned("aurora", ranks_per_node=6, start={"torchrun": True})
+        found = planned("aurora", ranks_per_node=6, launcher={"torchrun": True})
         assert (found.devices.step, found.devices.visible) == (None, "0,2,4,6,8,10")
 
     def test_ranks_must_fit_all_the_same(self) -> None:
-        assert set(refused("aurora", ranks_per_node=13, start={"torchrun": True})) == {"ranks_per_node"}
+        assert set(refused("aurora", ranks_per_node=13, launcher={"torchrun": True})) == {"ranks_per_node"}
 
 
-class TestStarters:
+class TestLaunchers:
     @pytest.mark.parametrize(
-        ("site", "starter"), [("slurm", "hydra"), ("slurm", "openmpi"), ("pbs", "pals"), ("aurora", "hydra")]
+        ("site", "launcher"), [("slurm", "hydra"), ("slurm", "openmpi"), ("pbs", "pals"), ("aurora", "hydra")]
     )
-    def test_another_than_the_sites(self, site: str, starter: str) -> None:
-        assert planned(site, start={"starter": starter}).starter == starter
+    def test_another_than_the_sites(self, site: str, launcher: str) -> None:
+        assert planned(site, launcher={"name": launcher}).launcher == launcher
 
     def test_one_that_cannot_run_there(self) -> None:
-        message = refused("pbs", start={"starter": "srun"})["start.starter"]
+        message = refused("pbs", launcher={"name": "srun"})["launcher.name"]
         assert message == "is srun, but a PBS job's ranks start with one of pals, hydra, intelmpi, openmpi"
 
     def test_a_site_whose_own_cannot_is_the_sites_fault(self) -> None:
-        with pytest.raises(InvalidInput, match="site pbs: starter: is srun, but a PBS job's"):
-            planned(derived("pbs", starter="srun"))
+        with pytest.raises(InvalidInput, match="site pbs: launcher: is srun, but a PBS job's"):
+            planned(derived("pbs", launcher="srun"))
 
     def test_more_words_than_mpich_can_take(self) -> None:
         assert planned("pbs", command=["x"] * 991)
@@ -374,32 +379,32 @@ class TestStarters:
             queue="q",
             account="a",
             directives={"N": "other"},
-            start={"starter": "pals", "args": ["-l"]},
+            launcher={"name": "pals", "args": ["-l"]},
         )
-        assert found.starter == "local"
+        assert found.launcher == "local"
         assert found.start == ["launch", "--here", "--ranks-per-node", "1"]
         assert found.directives == []
         assert [note.partition(":")[0] for note in found.notes if "no effect here" in note] == [
-            *("start.starter", "start.args", "directives")
+            *("launcher.name", "launcher.args", "directives")
         ]
 
     def test_the_sites_flags_come_before_the_jobs(self) -> None:
-        at = derived("slurm", start_args=["--mpi=pmi2"])
-        assert planned(at, start={"args": ["--label"]}).start[-2:] == ["--mpi=pmi2", "--label"]
+        at = derived("slurm", launcher_args=["--mpi=pmi2"])
+        assert planned(at, launcher={"args": ["--label"]}).start[-2:] == ["--mpi=pmi2", "--label"]
 
     @pytest.mark.parametrize(
         ("fields", "own"),
         [
-            ({"start": {"args": ["--distribution=cyclic"]}}, "own"),
-            ({"start": {"args": ["-m", "cyclic"]}}, "own"),
+            ({"launcher": {"args": ["--distribution=cyclic"]}}, "own"),
+            ({"launcher": {"args": ["-m", "cyclic"]}}, "own"),
             ({"directives": {"distribution": "cyclic"}}, "own"),
-            ({"start": {"args": ["--distribution=arbitrary"]}}, "arbitrary"),
-            ({"start": {"args": ["-m", "arbitrary"]}}, "arbitrary"),
+            ({"launcher": {"args": ["--distribution=arbitrary"]}}, "arbitrary"),
+            ({"launcher": {"args": ["-m", "arbitrary"]}}, "arbitrary"),
             ({"directives": {"distribution": "arbitrary"}}, "arbitrary"),
-            ({"directives": {"distribution": "arbitrary"}, "start": {"args": ["-m", "cyclic"]}}, "own"),
+            ({"directives": {"distribution": "arbitrary"}, "launcher": {"args": ["-m", "cyclic"]}}, "own"),
             ({"directives": {"distribution": None}}, None),
-            ({"start": {"args": ["--mem=4G", "--multi-prog"]}}, None),
-            ({"start": {"args": ["--distribution=cyclic"], "torchrun": True}}, None),
+            ({"launcher": {"args": ["--mem=4G", "--multi-prog"]}}, None),
+            ({"launcher": {"args": ["--distribution=cyclic"], "torchrun": True}}, None),
         ],
     )
     def test_the_jobs_own_distribution_is_not_overruled(
@@ -420,9 +425,9 @@ class TestStartTimeout:
         ("site", "fields", "seconds"),
         [
             ("slurm", {}, 600),
-            ("pbs", {"start": {"timeout": "90s"}}, 90),
+            ("pbs", {"launcher": {"timeout": "90s"}}, 90),
             ("slurm", {"container": {"runtime": "pyxis", "image": "i"}}, None),  # srun imports it first
-            ("slurm", {"container": {"runtime": "pyxis", "image": "i"}, "start": {"timeout": "1h"}}, 3600),
+            ("slurm", {"container": {"runtime": "pyxis", "image": "i"}, "launcher": {"timeout": "1h"}}, 3600),
             ("slurm", {"container": {"runtime": "apptainer", "image": "/i"}}, 600),
         ],
     )
@@ -430,7 +435,7 @@ class TestStartTimeout:
         assert planned(site, nodes=2, **fields).start_timeout == seconds
 
     def test_a_sites_default(self) -> None:
-        assert planned(derived("slurm", defaults={"start": {"timeout": "30m"}})).start_timeout == 1800
+        assert planned(derived("slurm", defaults={"launcher": {"timeout": "30m"}})).start_timeout == 1800
 
 
 class TestNothingSlipsPast:
@@ -589,23 +594,25 @@ class TestDevices:
 class TestEnvironment:
     @pytest.mark.parametrize("site", SITES)
     @pytest.mark.parametrize(
-        ("asked", "told"), [(None, "none"), ("none", "none"), ("all", "all"), (["A"], ["A"]), ([], "none")]
+        ("asked", "reported"),
+        [(None, "none"), ("none", "none"), ("all", "all"), (["A"], ["A"]), ([], "none")],
     )
-    def test_what_is_inherited(self, site: str, asked: Any, told: Any) -> None:
+    def test_what_is_inherited(self, site: str, asked: Any, reported: Any) -> None:
         found = planned(site, inherit=asked).inherit
-        assert found == ("all" if site == "local" and asked is None else told)
+        assert found == ("all" if site == "local" and asked is None else reported)
 
     @pytest.mark.parametrize(
-        ("asked", "told"), [(None, None), ("a b", "./a b"), ("-", "./-"), ("../x", "./../x"), ("/x", "/x")]
+        ("asked", "reported"),
+        [(None, None), ("a b", "./a b"), ("-", "./-"), ("../x", "./../x"), ("/x", "/x")],
     )
-    def test_a_folder_that_cd_takes_as_one(self, asked: str | None, told: str | None) -> None:
-        assert planned("slurm", workdir=asked).workdir == told
+    def test_a_folder_that_cd_takes_as_one(self, asked: str | None, reported: str | None) -> None:
+        assert planned("slurm", workdir=asked).workdir == reported
 
     def test_threads(self) -> None:
         assert planned("slurm").env == {"OMP_NUM_THREADS": "1"}
         assert planned("slurm", cores_per_rank=6).env == {"OMP_NUM_THREADS": "6"}
         assert planned("slurm", env={"OMP_NUM_THREADS": "2"}).env == {"OMP_NUM_THREADS": "2"}
-        assert planned("local").env == {}, "the local starter knows the host's cores, and decides there"
+        assert planned("local").env == {}, "the local launcher knows the host's cores, and decides there"
 
     def test_the_job_wins_over_its_site(self) -> None:
         found = planned("aurora", env={"TMPDIR": "/dev/shm", "my_Case": "x"})
@@ -614,16 +621,16 @@ class TestEnvironment:
         assert list(found.env)[-2:] == ["my_Case", "OMP_NUM_THREADS"]
 
 
-def test_arrays_dependencies_and_requeues_are_told() -> None:
+def test_arrays_dependencies_and_requeues_are_reported() -> None:
     found = planned(
         "slurm",
-        array={"count": 8, "at_most": 2},
+        array={"count": 8, "max_concurrent": 2},
         after={"afterok": ["12"]},
         requeue={"max": 3},
         walltime="1h",
         nodes=2,
     )
-    assert (found.array_count, found.array_at_most, found.requeue_max) == (8, 2, 3)
+    assert (found.array_count, found.array_max_concurrent, found.requeue_max) == (8, 2, 3)
     assert found.after == {"afterok": ["12"]}
     assert ("dependency", "afterok:12") in found.directives
     assert found.node_hours == 16

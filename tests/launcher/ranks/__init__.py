@@ -1,1 +1,1 @@
-"""Who am I: `launcher.ranks` against environments recorded from real starters."""
+"""Who am I: `launcher.ranks` against environments recorded from real launchers."""

@@ -87,13 +87,13 @@ def expected_place(name: str, index: int) -> tuple[Any, ...]:
     return tuple(expected[field] for field in PLACE)
 
 
-def shim(starter: str, *where: int | None, **more: str) -> dict[str, str]:
+def shim(launcher: str, *where: int | None, **more: str) -> dict[str, str]:
     """What castoff's start block exports: rank, size, local rank, local size, node."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
-    told = {name: str(what) for name, what in zip(names, where, strict=True) if what is not None}
+    reported = {name: str(what) for name, what in zip(names, where, strict=True) if what is not None}
     return {
-        "CASTOFF_STARTER": starter,
-        **told,
+        "CASTOFF_LAUNCHER": launcher,
+        **reported,
         "CASTOFF_RANK": f"{where[0]}/{where[1]}",
         **{"MASTER_ADDR": "outer", "MASTER_PORT": "20007", "CASTOFF_DEVICE": "5"},
         **more,
@@ -102,5 +102,5 @@ def shim(starter: str, *where: int | None, **more: str) -> dict[str, str]:
 
 def shim_of(name: str, index: int, **more: str) -> dict[str, str]:
     """What castoff's start block would export in a recorded rank."""
-    starter = RECORDINGS[name]["starter"]
-    return shim(starter, *expected_place(name, index), **more)
+    launcher = RECORDINGS[name]["launcher"]
+    return shim(launcher, *expected_place(name, index), **more)

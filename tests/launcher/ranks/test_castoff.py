@@ -23,16 +23,16 @@ from .support import (
 # castoff's marker
 
 
-@each_rank([name for name in PLACED if RECORDINGS[name]["starter"] in MARKERS])
+@each_rank([name for name in PLACED if RECORDINGS[name]["launcher"] in MARKERS])
 def test_marker_is_believed_in_its_own_ranks(name: str, index: int) -> None:
-    starter = RECORDINGS[name]["starter"]
+    launcher = RECORDINGS[name]["launcher"]
     expected = RECORDINGS[name]["expected"]
     node = [e["host"] for e in expected].index(expected[index]["host"])
     where = (*expected_place(name, index)[:4], node)
-    me = detect({**rank(name, index), **shim(starter, *where)}, name)
-    assert (me.starter, *place(me)) == (starter, *where)
+    me = detect({**rank(name, index), **shim(launcher, *where)}, name)
+    assert (me.launcher, *place(me)) == (launcher, *where)
     assert (me.master_addr, me.master_port, me.device) == ("outer", 20007, 5)
-    assert me.sources["starter"] == "CASTOFF_STARTER"
+    assert me.sources["launcher"] == "CASTOFF_LAUNCHER"
 
 
 def test_marker_pals_needs_no_world_size_of_the_family() -> None:
@@ -41,19 +41,19 @@ def test_marker_pals_needs_no_world_size_of_the_family() -> None:
 
 
 @pytest.mark.parametrize("around", [{}, rank("batch-body"), rank("batch-body-one-task")])
-def test_marker_local_is_believed_where_no_starter_is(around: dict[str, str]) -> None:
+def test_marker_local_is_believed_where_no_launcher_is(around: dict[str, str]) -> None:
     me = detect({**around, **shim("local", 1, 2, 1, 2, 0)})
-    assert (me.starter, *place(me), me.device) == ("local", 1, 2, 1, 2, 0, 5)
+    assert (me.launcher, *place(me), me.device) == ("local", 1, 2, 1, 2, 0, 5)
 
 
 def test_marker_is_believed_where_its_family_was_removed() -> None:
-    assert detect(shim("hydra", 3, 4, 1, 2, 1)).starter == "hydra"
+    assert detect(shim("hydra", 3, 4, 1, 2, 1)).launcher == "hydra"
 
 
-@pytest.mark.parametrize("starter", ["local", "srun", "pals", "hydra", "intelmpi", "openmpi", "flux"])
-def test_marker_is_refused_where_an_unknown_starter_contradicts(starter: str) -> None:
+@pytest.mark.parametrize("launcher", ["local", "srun", "pals", "hydra", "intelmpi", "openmpi", "flux"])
+def test_marker_is_refused_where_an_unknown_launcher_contradicts(launcher: str) -> None:
     for size, name in ((1, "PMIX_RANK"), (1, "PMI_RANK"), (4, "PMIX_RANK")):
-        said = refusal({**shim(starter, 0, size, 0, size, 0), name: "3"})
+        said = refusal({**shim(launcher, 0, size, 0, size, 0), name: "3"})
         assert f"contradicts {name}=3" in said
 
 
@@ -64,7 +64,7 @@ def test_marker_without_a_node_rank_takes_the_familys() -> None:
 
 def test_marker_hydra_covers_intel_mpi() -> None:
     environ = {**rank("intelmpi-one-host", 1), **shim("hydra", 1, 2, 1, 2, 0)}
-    assert (detect(environ).starter, detect(environ).device) == ("hydra", 5)
+    assert (detect(environ).launcher, detect(environ).device) == ("hydra", 5)
 
 
 @pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "CASTOFF_RANK"])
@@ -72,11 +72,11 @@ def test_marker_without_its_companions(missing: str) -> None:
     environ = shim("local", 1, 2, 1, 2, 0)
     del environ[missing]
     assert missing in refusal(environ)
-    assert detect({**rank("hydra-one-host", 1), **environ}).starter == "hydra"
+    assert detect({**rank("hydra-one-host", 1), **environ}).launcher == "hydra"
 
 
 def test_marker_that_castoff_does_not_write() -> None:
-    assert "unset CASTOFF_STARTER" in refusal(shim("slurm", 0, 2, 0, 2, 0))
+    assert "unset CASTOFF_LAUNCHER" in refusal(shim("slurm", 0, 2, 0, 2, 0))
 
 
 @pytest.mark.parametrize("device", ["-1", "gpu0", "1,2"])
@@ -85,7 +85,7 @@ def test_device_is_checked(device: str) -> None:
     assert "CASTOFF_DEVICE" in refusal(environ)
 
 
-# Starters inside starters: what is inherited from the outer task must not win
+# Launchers inside launchers: what is inherited from the outer task must not win
 
 INNER = [
     (outer, inner)
@@ -112,21 +112,21 @@ INNER = [
 
 
 @pytest.mark.parametrize(("outer", "inner"), INNER)
-def test_inner_starter_wins_over_castoffs_task(outer: str, inner: str) -> None:
+def test_inner_launcher_wins_over_castoffs_task(outer: str, inner: str) -> None:
     for i in range(4):
         if outer == "local":
             around = shim("local", i, 4, i, 4, 0, CASTOFF_RANK=f"{i}/4")
         elif i < len(RECORDINGS[outer]["ranks"]):
             size = len(RECORDINGS[outer]["ranks"])
-            told = shim_of(outer, i, CASTOFF_RANK=f"{i}/{size}")
-            around = {**rank(outer, i), **told}
+            reported = shim_of(outer, i, CASTOFF_RANK=f"{i}/{size}")
+            around = {**rank(outer, i), **reported}
         else:
             continue
         for j in range(len(RECORDINGS[inner]["ranks"])):
             me = detect({**around, **rank(inner, j)}, inner)
             assert place(me) == expected_place(inner, j)
             if (outer, inner) != ("srun-one-node", "srun-two-nodes") or place(me)[:2] != (i, 2):
-                assert me.starter == RECORDINGS[inner]["starter"]
+                assert me.launcher == RECORDINGS[inner]["launcher"]
             assert me.master_addr == detect(rank(inner, j), inner).master_addr
             assert me.master_port != 20007
             assert me.device is None
@@ -170,7 +170,7 @@ def test_job_submitted_from_inside_a_rank_of_castoff(body: str, index: int) -> N
 
 def test_single_task_job_submitted_from_inside_a_rank_of_castoff() -> None:
     me = detect({**shim_of("srun-two-nodes", 3), **rank("batch-body-one-task")})
-    assert (me.starter, *place(me), me.device) == ("single", 0, 1, 0, 1, 0, None)
+    assert (me.launcher, *place(me), me.device) == ("single", 0, 1, 0, 1, 0, None)
 
 
 @pytest.mark.parametrize("index", range(2))
@@ -182,16 +182,16 @@ def test_own_spawn_inside_castoffs_task(index: int) -> None:
     for child in range(2):
         spawned = {"RANK": str(2 * index + child), "WORLD_SIZE": "4", "LOCAL_RANK": str(child)}
         message = refusal({**around, **spawned})
-        assert "spawns ranks of its own, in them: unset CASTOFF_STARTER CASTOFF_RANK" in message
-        told = {**around, **spawned, "LOCAL_WORLD_SIZE": "2"}
-        me = detect({name: text for name, text in told.items() if not name.startswith("CASTOFF_")})
-        assert (me.starter, *place(me)) == ("environment", 2 * index + child, 4, child, 2, index)
+        assert "spawns ranks of its own, in them: unset CASTOFF_LAUNCHER CASTOFF_RANK" in message
+        reported = {**around, **spawned, "LOCAL_WORLD_SIZE": "2"}
+        me = detect({name: text for name, text in reported.items() if not name.startswith("CASTOFF_")})
+        assert (me.launcher, *place(me)) == ("environment", 2 * index + child, 4, child, 2, index)
         assert (me.master_addr, me.device) == ("outer", None)
 
 
 @pytest.mark.parametrize("text", ["0/1", "1", "a/b", "1/0", "/"])
-def test_rank_that_is_not_the_one_that_castoff_told(text: str) -> None:
+def test_rank_that_is_not_the_one_that_castoff_reported(text: str) -> None:
     """As where a wrapper around the program sets RANK again, alike in all of castoff's ranks."""
     environ = shim("local", 1, 4, 1, 4, 0, CASTOFF_RANK=text)
-    assert "unset CASTOFF_STARTER CASTOFF_RANK" in refusal(environ)
+    assert "unset CASTOFF_LAUNCHER CASTOFF_RANK" in refusal(environ)
     assert "unset RANK" in refusal({**shim("local", 1, 4, 1, 4, 0), **TRAP})

@@ -1,4 +1,4 @@
-"""What each starter tells its ranks, recorded and documented."""
+"""What each launcher tells its ranks, recorded and documented."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .support import (
     refusal,
 )
 
-# What starters tell
+# What launchers tell
 
 
 @each_rank()
@@ -29,11 +29,11 @@ def test_rank_of_each_recorded_environment(name: str, index: int) -> None:
     recording = RECORDINGS[name]
     expected = recording["expected"][index]
     me = detect(rank(name, index), name)
-    assert me.starter == expected["starter"]
+    assert me.launcher == expected["launcher"]
     assert place(me) == expected_place(name, index)
     assert me.device is None
     assert ("SLURM_LAUNCH_NODE_IPADDR" in me.sources.values()) is False
-    if expected["world_size"] == expected["local_world_size"] and me.starter != "torchrun":
+    if expected["world_size"] == expected["local_world_size"] and me.launcher != "torchrun":
         assert me.master_addr == "127.0.0.1"
     elif any("NODELIST" in v or "NODEFILE" in v for v in rank(name, index)):
         assert me.master_addr == recording["expected"][0]["host"]
@@ -49,13 +49,13 @@ def test_ranks_of_one_start_agree_on_where_they_meet(name: str) -> None:
     found = [detect(environ, name) for environ in RECORDINGS[name]["ranks"]]
     assert len({(me.master_addr, me.master_port) for me in found}) == 1
     assert sorted(me.rank for me in found) == list(range(found[0].world_size))
-    if found[0].starter != "torchrun":
+    if found[0].launcher != "torchrun":
         assert found[0].master_port in range(20000, 30000)
 
 
 def test_empty_environment_is_a_single_process() -> None:
     me = RankEnv.detect({})
-    assert (me.starter, *place(me)) == ("single", 0, 1, 0, 1, 0)
+    assert (me.launcher, *place(me)) == ("single", 0, 1, 0, 1, 0)
     assert me.master_addr == "127.0.0.1"
 
 

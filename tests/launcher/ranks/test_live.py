@@ -1,4 +1,4 @@
-"""RankEnv under the starters of this machine, each told by its own labels what is right."""
+"""RankEnv under the launchers of this machine, each told by its own labels what is right."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 
 
 def start(folder: Path, command: list[str], **more: str) -> list[dict[str, Any]]:
-    """Run the program under a starter; what its ranks found, in order. No two may be the same."""
+    """Run the program under a launcher; what its ranks found, in order. No two may be the same."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
@@ -48,14 +48,16 @@ def start(folder: Path, command: list[str], **more: str) -> list[dict[str, Any]]
     return [json.loads(path.read_text()) for path in files]
 
 
-def check(ranks: list[dict[str, Any]], starter: str, size: int = 2) -> None:
-    assert [told["rank"] for told in ranks] == list(range(size))
-    for told in ranks:
-        assert told["starter"] == starter
-        assert (told["world_size"], told["local_world_size"]) == (size, size)
-        assert (told["local_rank"], told["node_rank"]) == (told["rank"], 0)
-        assert told["exported"] == [*(told["master_addr"], str(told["master_port"]), str(told["rank"]))]
-    assert len({(told["master_addr"], told["master_port"]) for told in ranks}) == 1
+def check(ranks: list[dict[str, Any]], launcher: str, size: int = 2) -> None:
+    assert [reported["rank"] for reported in ranks] == list(range(size))
+    for reported in ranks:
+        assert reported["launcher"] == launcher
+        assert (reported["world_size"], reported["local_world_size"]) == (size, size)
+        assert (reported["local_rank"], reported["node_rank"]) == (reported["rank"], 0)
+        assert reported["exported"] == [
+            *(reported["master_addr"], str(reported["master_port"]), str(reported["rank"]))
+        ]
+    assert len({(reported["master_addr"], reported["master_port"]) for reported in ranks}) == 1
 
 
 Find = Callable[[str, str], Path]
@@ -76,13 +78,13 @@ def test_mpiexec(tmp_path: Path, system_program: Find, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["hydra", "openmpi"])
 def test_mpiexec_inside_a_rank_that_castoff_started(tmp_path: Path, system_program: Find, kind: str) -> None:
-    outer = {"CASTOFF_STARTER": "local", "CASTOFF_RANK": "1/4", "CASTOFF_DEVICE": "1"}
+    outer = {"CASTOFF_LAUNCHER": "local", "CASTOFF_RANK": "1/4", "CASTOFF_DEVICE": "1"}
     outer |= {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     outer |= {"NODE_RANK": "0", "MASTER_ADDR": "outer", "MASTER_PORT": "20000"}
     ranks = start(tmp_path, mpiexec(system_program, kind), **outer)
     check(ranks, kind)
-    assert {told["device"] for told in ranks} == {None}
-    assert {told["master_addr"] for told in ranks} == {"127.0.0.1"}
+    assert {reported["device"] for reported in ranks} == {None}
+    assert {reported["master_addr"] for reported in ranks} == {"127.0.0.1"}
 
 
 def test_mpiexec_with_a_left_over_triple_starts_nothing(tmp_path: Path, system_program: Find) -> None:
@@ -103,10 +105,10 @@ def test_torchrun(tmp_path: Path) -> None:
 
 def test_torchrun_inside_a_rank_that_castoff_started(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    outer = {"CASTOFF_STARTER": "srun", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
+    outer = {"CASTOFF_LAUNCHER": "srun", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
     outer |= {"LOCAL_WORLD_SIZE": "2", "NODE_RANK": "1", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}
     outer |= {"SLURM_NODEID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "1"}
     outer |= {"SLURM_STEP_TASKS_PER_NODE": "2(x2)", "CASTOFF_DEVICE": "1"}
     ranks = start(tmp_path, torchrun("--standalone", "--nproc-per-node", "2"), **outer)
     check(ranks, "torchrun")
-    assert {told["device"] for told in ranks} == {None}
+    assert {reported["device"] for reported in ranks} == {None}

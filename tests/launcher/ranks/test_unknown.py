@@ -29,7 +29,7 @@ from .support import (
 
 
 # torchrun sets these itself; a single process is rank 0 of 1.
-@each_rank([name for name in PLACED if RECORDINGS[name]["starter"] not in ("torchrun", "single")])
+@each_rank([name for name in PLACED if RECORDINGS[name]["launcher"] not in ("torchrun", "single")])
 def test_left_over_single_rank_never_makes_all_ranks_the_same(name: str, index: int) -> None:
     message = refusal({**rank(name, index), **TRAP}, name)
     assert "RANK=0, WORLD_SIZE=1, LOCAL_RANK=0" in message or "must not be larger" in message
@@ -37,17 +37,17 @@ def test_left_over_single_rank_never_makes_all_ranks_the_same(name: str, index: 
 
 
 @each_rank()
-def test_triple_that_agrees_with_the_starter(name: str, index: int) -> None:
+def test_triple_that_agrees_with_the_launcher(name: str, index: int) -> None:
     where = expected_place(name, index)
     triple = {n: str(w) for n, w in zip(TRAP, where[:3], strict=True)}
     me = detect({**rank(name, index), **triple, "MASTER_ADDR": "mine"}, name)
-    starter = RECORDINGS[name]["starter"]
-    assert me.starter == ("environment" if starter == "single" else starter)
+    launcher = RECORDINGS[name]["launcher"]
+    assert me.launcher == ("environment" if launcher == "single" else launcher)
     assert place(me) == where
     assert me.master_addr == "mine"
 
 
-def test_of_a_triple_with_another_local_rank_the_starters_counts() -> None:
+def test_of_a_triple_with_another_local_rank_the_launchers_counts() -> None:
     environ = {**rank("srun-two-nodes", 3), "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
     assert detect(environ).local_rank == 1
 
@@ -62,7 +62,7 @@ def test_of_a_triple_with_another_local_rank_the_starters_counts() -> None:
         ("3", "2", "1"),  # no rank at all
     ],
 )
-def test_triple_that_contradicts_the_starter(triple: tuple[str, str, str]) -> None:
+def test_triple_that_contradicts_the_launcher(triple: tuple[str, str, str]) -> None:
     environ = {**rank("srun-two-nodes", 3), **dict(zip(TRAP, triple, strict=True))}
     assert "unset RANK" in refusal(environ)
 
@@ -70,7 +70,7 @@ def test_triple_that_contradicts_the_starter(triple: tuple[str, str, str]) -> No
 def test_own_spawn_inside_tasks() -> None:
     environ = {**rank("srun-two-nodes", 3), "RANK": "7", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
     me = detect(environ)
-    assert (me.starter, *place(me)) == ("environment", 7, 8, 1, 2, None)
+    assert (me.launcher, *place(me)) == ("environment", 7, 8, 1, 2, None)
     assert me.master_addr == "n1"
 
 
@@ -95,9 +95,9 @@ def test_own_spawn_inside_tasks() -> None:
         ({**TRAP, "RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "1", "PMI_RANK": "1"}, (1, 3, 1, 3, 0)),
     ],
 )
-def test_triple_without_a_starter(variables: dict[str, str], where: tuple[Any, ...]) -> None:
+def test_triple_without_a_launcher(variables: dict[str, str], where: tuple[Any, ...]) -> None:
     me = detect(variables)
-    assert (me.starter, *place(me)) == ("environment", *where)
+    assert (me.launcher, *place(me)) == ("environment", *where)
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_triple_that_places_nothing(variables: dict[str, str], words: str) -> No
         *("JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE", "TORCHELASTIC_RUN_ID"),
     ],
 )
-def test_starters_variable_without_its_companions(name: str) -> None:
+def test_launchers_variable_without_its_companions(name: str) -> None:
     message = refusal({name: "0"})
     assert name in message or "torchrun" in message
     assert "unset" in message
 
 
 @each_rank()
-def test_starter_that_lost_a_variable(name: str, index: int) -> None:
+def test_launcher_that_lost_a_variable(name: str, index: int) -> None:
     """Each of those from which a field of its place comes."""
     sources = detect(rank(name, index), name).sources
     fields = ("rank", "world_size", "local_rank", "local_world_size")
@@ -159,7 +159,7 @@ def test_starter_that_lost_a_variable(name: str, index: int) -> None:
 @given(st.data())
 def test_whatever_is_lost_no_rank_becomes_another(data: st.DataObject) -> None:
     name, index = data.draw(st.sampled_from(EACH_RANK))
-    if RECORDINGS[name]["starter"] in ("single", "torchrun"):
+    if RECORDINGS[name]["launcher"] in ("single", "torchrun"):
         return  # torchrun's ranks have the place of the task around them when it is all lost
     environ = rank(name, index)
     for lost in data.draw(st.sets(st.sampled_from(sorted(environ)), max_size=6)):
@@ -169,7 +169,7 @@ def test_whatever_is_lost_no_rank_becomes_another(data: st.DataObject) -> None:
         me = detect(environ, name)
     except PlacementError:
         return
-    if me.starter == RECORDINGS[name]["starter"]:
+    if me.launcher == RECORDINGS[name]["launcher"]:
         assert (me.rank, me.world_size, me.local_rank) == expected_place(name, index)[:3]
 
 
@@ -236,17 +236,17 @@ def pbs(text: str | None) -> tuple[dict[str, str], Any]:
         (None, "Permission denied"),
     ],
 )
-def test_pbs_without_a_starter(text: str | None, words: str) -> None:
+def test_pbs_without_a_launcher(text: str | None, words: str) -> None:
     environ, read = pbs(text)
     with pytest.raises(PlacementError) as error:
         RankEnv.detect(environ, read_file=read)
     assert words in str(error.value)
-    assert RankEnv.detect({**environ, **TRAP}, read_file=read).starter == "environment"
+    assert RankEnv.detect({**environ, **TRAP}, read_file=read).launcher == "environment"
 
 
 def test_pbs_with_one_line_is_a_single_process() -> None:
     environ, read = pbs("n1\n")
-    assert RankEnv.detect(environ, read_file=read).starter == "single"
+    assert RankEnv.detect(environ, read_file=read).launcher == "single"
 
 
 def test_pbs_without_a_nodefile() -> None:
@@ -279,12 +279,12 @@ def test_shell_of_salloc_is_known_by_its_step_alone() -> None:
     assert "not in a step" in refusal(environ)
 
 
-def test_single_steps_that_are_told_their_ranks() -> None:
+def test_single_steps_that_are_reported_their_ranks() -> None:
     """One `srun -N1 -n1` a node, each exporting RANK and its companions."""
     step = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
     step |= {"SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_JOB_ID": "1"}
-    told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    assert place(detect({**step, **told})) == (3, 4, 1, 2, None)
+    reported = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    assert place(detect({**step, **reported})) == (3, 4, 1, 2, None)
 
 
 @pytest.mark.parametrize("stranger", ["MPI_LOCALRANKID", "OMPI_COMM_WORLD_SIZE"])

@@ -47,7 +47,7 @@ def test_export_serves_programs_and_says_the_same_again(name: str, index: int) -
     assert environ["RANK"] == str(me.rank)
     assert environ["LOCAL_WORLD_SIZE"] == str(me.local_world_size)
     assert environ["MASTER_ADDR"] and environ["MASTER_PORT"]
-    if me.starter == "torchrun":
+    if me.launcher == "torchrun":
         assert before == {n: environ[n] for n in before}
     again = detect(environ, name)
     assert place(again) == place(me)
@@ -69,7 +69,7 @@ def test_export_removes_what_belongs_to_the_task_around() -> None:
     environ |= rank("openmpi-one-host", 1)
     me = detect(environ)
     me.export(environ)
-    assert not {"CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE"} & set(environ)
+    assert not {"CASTOFF_LAUNCHER", "CASTOFF_RANK", "CASTOFF_DEVICE"} & set(environ)
     assert detect(environ) == me
 
 
@@ -92,9 +92,9 @@ def test_export_writes_to_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_variables_leave_out_what_is_unknown() -> None:
-    told = detect(rank("hydra-uneven", 3)).variables()
-    assert "NODE_RANK" not in told and "MASTER_ADDR" not in told
-    assert told["LOCAL_WORLD_SIZE"] == "1"
+    reported = detect(rank("hydra-uneven", 3)).variables()
+    assert "NODE_RANK" not in reported and "MASTER_ADDR" not in reported
+    assert reported["LOCAL_WORLD_SIZE"] == "1"
 
 
 # What a start block unsets
@@ -108,10 +108,10 @@ def test_nothing_is_left_of_a_rank_after_unsetting(name: str, index: int) -> Non
     if sizes != {"1"} or "PBS_NODEFILE" in left:
         assert "no rank" in refusal(left, name)
     else:
-        assert detect(left, name).starter == "single"
+        assert detect(left, name).launcher == "single"
 
 
-def test_start_block_unsets_no_input_of_a_starter() -> None:
+def test_start_block_unsets_no_input_of_a_launcher() -> None:
     assert len(set(STALE_VARIABLES)) == len(STALE_VARIABLES)
     assert all(name.isidentifier() for name in STALE_VARIABLES)
     inputs = {
@@ -170,12 +170,12 @@ def test_explain_an_error_shows_the_fix_and_what_is_set() -> None:
 
 
 def test_explain_json() -> None:
-    told = explain_json(rank("hydra-in-slurm", 3))
-    assert json.loads(json.dumps(told)) == told
-    assert told["error"] is None and told["started_by_castoff"] is False
-    assert told["placement"]["node_rank"] == 1
-    assert told["variables"]["RANK"] == "3"
-    assert told["sources"]["rank"] == "PMI_RANK"
+    reported = explain_json(rank("hydra-in-slurm", 3))
+    assert json.loads(json.dumps(reported)) == reported
+    assert reported["error"] is None and reported["started_by_castoff"] is False
+    assert reported["placement"]["node_rank"] == 1
+    assert reported["variables"]["RANK"] == "3"
+    assert reported["sources"]["rank"] == "PMI_RANK"
     assert "unset" in explain_json({"RANK": "0"})["error"]
 
 
@@ -230,16 +230,16 @@ def test_commands_and_code_of_the_documentation_run() -> None:
         assert (done.returncode, done.stderr) == (0, ""), text
 
 
-def test_documentation_says_which_starters_were_seen_running() -> None:
+def test_documentation_says_which_launchers_were_seen_running() -> None:
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in (ROOT / "docs/ranks.md").read_text().splitlines()
         if line.count("|") == 7 and not line.startswith("|---")
     ]
-    told = {row[0].split()[0]: row[5] for row in rows[1:]}
-    seen = {starter for starter, checked in told.items() if checked.startswith("real run")}
-    recorded = {one["starter"] for one in RECORDINGS.values() if not one.get("documented_only")}
+    reported = {row[0].split()[0]: row[5] for row in rows[1:]}
+    seen = {launcher for launcher, checked in reported.items() if checked.startswith("real run")}
+    recorded = {one["launcher"] for one in RECORDINGS.values() if not one.get("documented_only")}
     assert seen == recorded - {"", "single"}
-    assert {s for s, checked in told.items() if checked == "documentation only"} == {
-        one["starter"] for one in RECORDINGS.values() if one.get("documented_only")
+    assert {s for s, checked in reported.items() if checked == "documentation only"} == {
+        one["launcher"] for one in RECORDINGS.values() if one.get("documented_only")
     } - recorded

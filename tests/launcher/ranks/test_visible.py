@@ -46,9 +46,14 @@ def test_scripts_count_alike(masks: dict[str, str], index: int, found: int | Non
     part = (template_folder() / "machinery" / "nodes" / "device.sh").read_text()
     script = 'castoff_refuse() { echo "$*" >&2; exit 1; }\nset -u\n' + part + 'echo "$CASTOFF_DEVICE"'
     clean = {name: value for name, value in os.environ.items() if name not in MASKS}
-    told = {**clean, **masks, "RANK": "7", "LOCAL_RANK": str(index), "castoff_device_step": "1"}
+    reported = {**clean, **masks, "RANK": "7", "LOCAL_RANK": str(index), "castoff_device_step": "1"}
     answer = subprocess.run(
-        ["sh", "-c", script], env=told, capture_output=True, text=True, timeout=patience.SECONDS, check=False
+        ["sh", "-c", script],
+        env=reported,
+        capture_output=True,
+        text=True,
+        timeout=patience.SECONDS,
+        check=False,
     )
     if found is not None:
         assert (answer.stdout, answer.stderr) == (f"{found}\n", "")
@@ -59,7 +64,7 @@ def test_scripts_count_alike(masks: dict[str, str], index: int, found: int | Non
 
 def test_a_wrapper_that_shows_each_rank_one_device() -> None:
     """As many people's own do, between castoff and the program."""
-    told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4", "NODE_RANK": "0"}
-    castoff = {"CASTOFF_STARTER": "local", "CASTOFF_RANK": "3/4", "CASTOFF_DEVICE": "3"}
-    assert RankEnv.detect({**told, **castoff}).device == 3
-    assert RankEnv.detect({**told, **castoff, "CUDA_VISIBLE_DEVICES": "3"}).device == 0
+    reported = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4", "NODE_RANK": "0"}
+    castoff = {"CASTOFF_LAUNCHER": "local", "CASTOFF_RANK": "3/4", "CASTOFF_DEVICE": "3"}
+    assert RankEnv.detect({**reported, **castoff}).device == 3
+    assert RankEnv.detect({**reported, **castoff, "CUDA_VISIBLE_DEVICES": "3"}).device == 0

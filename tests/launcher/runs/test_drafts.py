@@ -119,19 +119,19 @@ class TestSweep:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
         """Another submission sweeps between any two steps: nobody is told of a submission that lives."""
-        told: list[list[str]] = []
+        reported: list[list[str]] = []
         home = {"locked": drafts, "take": runs}[step]
         then = getattr(home, step)
 
         def sweep_first(*words: Any, **options: Any) -> Any:
-            if not told:
-                told.append([])
-                told[:] = [sweep(tmp_path)]
+            if not reported:
+                reported.append([])
+                reported[:] = [sweep(tmp_path)]
             return then(*words, **options)
 
         monkeypatch.setattr(home, step, sweep_first)
         with new_run("mine", tmp_path) as draft:
-            assert told == [[]] and sweep(tmp_path) == []
+            assert reported == [[]] and sweep(tmp_path) == []
             assert is_draft(draft.run.path) and (draft.run.path / "attempts").is_dir()
             draft.publish()
         assert everything(tmp_path) >= {draft.final.id}

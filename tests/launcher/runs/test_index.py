@@ -150,27 +150,27 @@ def only(index: Index) -> Entry:
     return entry
 
 
-def told(run: Run) -> RunSummary:
+def reported(run: Run) -> RunSummary:
     return summary(status(run))
 
 
 class TestEndings:
     def test_remembered_whole(self, index: Index, made: Made) -> None:
         assert only(index).ended is None
-        index.remember([(only(index), told(made.run))])
-        assert only(index).ended == told(made.run)
-        assert told(made.run).ending == "failed" and told(made.run).code == 3
+        index.remember([(only(index), reported(made.run))])
+        assert only(index).ended == reported(made.run)
+        assert reported(made.run).ending == "failed" and reported(made.run).code == 3
 
     def test_taken_back_by_a_new_beginning(self, index: Index, made: Made) -> None:
-        index.remember([(only(index), told(made.run))])
+        index.remember([(only(index), reported(made.run))])
         index.reopen(made.run)
         assert only(index).ended is None
-        index.remember([(only(index), told(made.run))])
+        index.remember([(only(index), reported(made.run))])
         assert only(index).ended is not None
 
     def test_seen_before_a_new_beginning_and_written_after_it(self, index: Index, made: Made) -> None:
         before = only(index)
-        seen = told(made.run)
+        seen = reported(made.run)
         index.reopen(made.run)
         index.remember([(before, seen)])
         assert only(index).ended is None
@@ -180,16 +180,16 @@ class TestEndings:
 
     def test_two_that_see_the_same(self, index: Index, made: Made) -> None:
         for entry in [only(index), only(index)]:
-            index.remember([(entry, told(made.run))])
-        assert only(index).ended == told(made.run)
+            index.remember([(entry, reported(made.run))])
+        assert only(index).ended == reported(made.run)
 
     def test_what_is_not_over_is_not_believed(self, index: Index, made: Made) -> None:
         for state in ("running", "unknown", "nonsense"):
-            index.remember([(only(index), msgspec.structs.replace(told(made.run), state=state))])
+            index.remember([(only(index), msgspec.structs.replace(reported(made.run), state=state))])
             assert only(index).ended is None
 
     def test_damaged_on_disk(self, index: Index, made: Made) -> None:
-        index.remember([(only(index), told(made.run))])
+        index.remember([(only(index), reported(made.run))])
         whole = index.path.read_text()
         for damage in ('"code":"three"', '"code":-1', '"code":1e999', '"code":[[[[['):
             index.path.write_text(whole.replace('"code":3', damage))
@@ -205,25 +205,25 @@ class TestEndings:
 
         monkeypatch.setattr(journal, "append", fail)
         with pytest.raises(CastoffError, match="cannot be written: Read-only file system; set "):
-            index.remember([(entry, told(made.run))])
+            index.remember([(entry, reported(made.run))])
         with pytest.raises(CastoffError, match="cannot be written: "):
             index.reopen(made.run)
 
     def test_seen_before_it_was_found_again(self, index: Index, made: Made) -> None:
         before = only(index)
         index.adopt([(made.run, "made", before.added)])
-        index.remember([(before, told(made.run))])
+        index.remember([(before, reported(made.run))])
         assert only(index).ended is None
 
     def test_forgotten_and_found_again(self, index: Index, made: Made) -> None:
         index.reopen(made.run)
         index.forget([made.run])
         assert index.entries() == []
-        index.remember([(Entry(str(made.run.path), "made", 0), told(made.run))])
+        index.remember([(Entry(str(made.run.path), "made", 0), reported(made.run))])
         assert index.entries() == []
         index.adopt([(made.run, "made", 0.0)])
-        index.remember([(only(index), told(made.run))])
-        assert only(index).ended == told(made.run)
+        index.remember([(only(index), reported(made.run))])
+        assert only(index).ended == reported(made.run)
         assert index.folders() == [made.run.path.parent]
 
 
@@ -274,7 +274,7 @@ class TestFind:
         made.write("submission.json", {"job": job})
         for word in words:
             assert index.find(word).path == made.run.path
-        index.remember([(only(index), told(made.run))])
+        index.remember([(only(index), reported(made.run))])
         made.write("submission.json", {})
         for word in words:
             assert index.find(word).path == made.run.path

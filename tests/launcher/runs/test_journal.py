@@ -75,10 +75,10 @@ def test_parallel_writers(tmp_path: Path) -> None:
         writer.start()
     for writer in writers:
         writer.join()
-    told = [json.loads(line) for line in journal.lines(path)]
-    assert len(told) == 4 * 400
+    reported = [json.loads(line) for line in journal.lines(path)]
+    assert len(reported) == 4 * 400
     for word in "abcd":
-        assert [one["number"] for one in told if one["word"] == word] == [n // 2 for n in range(400)]
+        assert [one["number"] for one in reported if one["word"] == word] == [n // 2 for n in range(400)]
 
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:

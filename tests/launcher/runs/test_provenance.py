@@ -349,9 +349,9 @@ class TestWhereGitDoesNotTell:
             pytest.skip("only root can give a folder away")
         for path in (repository.folder, repository.folder / ".git"):
             os.chown(path, 12345, 12345)
-        told = recorded(repository.folder)[0].incomplete or ""
-        assert "dubious ownership" in told
-        assert f"git config --global --add safe.directory {repository.folder}" in told
+        reported = recorded(repository.folder)[0].incomplete or ""
+        assert "dubious ownership" in reported
+        assert f"git config --global --add safe.directory {repository.folder}" in reported
 
     def test_a_broken_one(self, repository: Repository) -> None:
         (repository.folder / ".git" / "index").write_bytes(b"garbage")
@@ -410,19 +410,19 @@ def test_reading_a_record_loads_little() -> None:
 
 class TestWords:
     def test_in_one_line(self, repository: Repository, tmp_path: Path) -> None:
-        def told() -> str | None:
+        def reported() -> str | None:
             run = tmp_path / f"run-{time.monotonic_ns()}"
             recorded(repository.folder, run)
             return words(Run(run))
 
         commit = repository.git("rev-parse", "HEAD")[:7]
-        assert told() == f"{commit} (branch main, unchanged)"
+        assert reported() == f"{commit} (branch main, unchanged)"
         repository.write("a.py", "changed\n")
         repository.write("b.py")
         repository.write("c.py")
-        assert told() == f"{commit} (branch main, 1 file changed, 2 files new)"
+        assert reported() == f"{commit} (branch main, 1 file changed, 2 files new)"
         repository.git("checkout", "-q", "--detach")
-        assert told() == f"{commit} (no branch, 1 file changed, 2 files new)"
+        assert reported() == f"{commit} (no branch, 1 file changed, 2 files new)"
 
     @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"repository": 3}', '{"castoff": null}'])
     def test_a_record_that_is_none(self, text: str | None, tmp_path: Path) -> None:

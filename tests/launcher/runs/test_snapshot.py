@@ -58,15 +58,15 @@ class TestInARepository:
         expected = files(repository.folder)
         for name in ("data/x", "y.log", ".venv/bin/python", "__pycache__/z.pyc"):
             repository.write(name)
-        code, told = taken(repository.folder)
+        code, reported = taken(repository.folder)
         assert files(code) == expected
         assert stat.S_IMODE((code / "run.sh").stat().st_mode) & 0o777 == 0o755
         assert stat.S_IMODE((code / "read_only").stat().st_mode) == 0o444
         assert (code / "a.py").stat().st_mtime_ns == (repository.folder / "a.py").stat().st_mtime_ns
         assert (code / "a.py").stat().st_ino != (repository.folder / "a.py").stat().st_ino
-        assert told.files == len(expected) and told.bytes == sum(map(len, expected.values()))
-        assert told.left_out == Names(3, [".venv/", "data/", "y.log"])
-        assert told.words().endswith("; not in it: .venv/, data/, y.log")
+        assert reported.files == len(expected) and reported.bytes == sum(map(len, expected.values()))
+        assert reported.left_out == Names(3, [".venv/", "data/", "y.log"])
+        assert reported.words().endswith("; not in it: .venv/, data/, y.log")
         assert not (code / ".git").exists()
 
     def test_from_a_folder_below(self, repository: Repository) -> None:
@@ -145,8 +145,8 @@ class TestInARepository:
             repository.write(f"{folder}/.gitignore", "*\n")
             repository.write(f"{folder}/code/a.py")
         repository.write("__pycache__/a.pyc")
-        code, told = taken(repository.folder)
-        assert set(files(code)) == {"a.py"} and told.left_out == Names()
+        code, reported = taken(repository.folder)
+        assert set(files(code)) == {"a.py"} and reported.left_out == Names()
 
     def test_only_these_paths(self, repository: Repository) -> None:
         for name in ("src/x.py", "src/deep/y.py", "configs/z.yaml", "src-old/w.py", "big/data"):
@@ -163,10 +163,10 @@ class TestInARepository:
         repository.write(".gitignore", "data/*\n!data/.gitkeep\nout/\n")
         for name in ("data/.gitkeep", "data/x", "out/deep/z", "src/y.py"):
             repository.write(name)
-        code, told = taken(repository.folder, link=["data", "src/../out/deep"])
+        code, reported = taken(repository.folder, link=["data", "src/../out/deep"])
         assert (code / "data" / "x").samefile(repository.folder / "data" / "x")
         assert (code / "out" / "deep").is_symlink() and not (code / "out").is_symlink()
-        assert told.left_out.first == ["out/"] and "data/.gitkeep" not in told.words()
+        assert reported.left_out.first == ["out/"] and "data/.gitkeep" not in reported.words()
 
     def test_git_that_refuses(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         (repository.folder / ".git" / "index").write_bytes(b"garbage")
@@ -179,8 +179,8 @@ class TestInARepository:
 
 def test_odd_names_in_one_line() -> None:
     names = ["a\nb/", "\x1b[2J", "\udcff", "d", "e", "f", "g"]
-    told = Taken(files=1, bytes=3, left_out=Names(7, names))
-    assert told.words() == "1 file, 3 bytes; not in it: a\\nb/, \\x1b[2J, \\udcff, d, e and 2 more"
+    reported = Taken(files=1, bytes=3, left_out=Names(7, names))
+    assert reported.words() == "1 file, 3 bytes; not in it: a\\nb/, \\x1b[2J, \\udcff, d, e and 2 more"
 
 
 class TestWithoutGit:
@@ -200,9 +200,9 @@ class TestWithoutGit:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("left out\n")
         os.mkfifo(folder / "pipe")
-        code, told = taken(folder)
+        code, reported = taken(folder)
         assert files(code) == expected
-        assert told.left_out.first == ["data/", "venv/"]
+        assert reported.left_out.first == ["data/", "venv/"]
         assert (code.parent / "code.workdir").readlink() == Path("code")
 
     def test_paths(self, tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ class TestRuns:
 
     def test_an_array_and_its_requeues(self, jobs: LocalJobs) -> None:
         Repository(jobs.folder)
-        jobs.job("[ $CASTOFF_ATTEMPT = 1 ] || { echo again >$CASTOFF_OUTCOME_FILE; }; pwd -P\n", "step.sh")
+        jobs.job("[ $CASTOFF_ATTEMPT = 1 ] || { echo resume >$CASTOFF_OUTCOME_FILE; }; pwd -P\n", "step.sh")
         job = jobs.job(
             "snapshot: true\narray: {count: 2}\nrequeue: {max: 1}\nranks_per_node: 1\n"
             "command: [sh, step.sh]\nafter: {afterany: [blocker]}\n"
@@ -361,8 +361,8 @@ class TestRuns:
         run = jobs.submit(job)
         jobs.job("exit 1\n", "step.sh")
         (jobs.folder / "go").touch()
-        told = jobs.wait(run)
-        assert told["ending"] == "done"
+        reported = jobs.wait(run)
+        assert reported["ending"] == "done"
         for member in (0, 1):
             assert [line for line in jobs.log(run, member).splitlines() if "code" in line] == [
                 f"[0] {run.path / 'code'}"

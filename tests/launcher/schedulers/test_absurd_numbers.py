@@ -7,7 +7,7 @@ import json
 import pytest
 
 from launcher.schedulers.flux import jobs as flux
-from launcher.schedulers.jobs import whole
+from launcher.schedulers.job_info import whole
 from launcher.schedulers.pbs import jobs as pbs
 from launcher.schedulers.registry import queued
 from launcher.schedulers.slurm import jobs as slurm
@@ -21,14 +21,14 @@ class TestAbsurd:
     def test_slurms_history(self, number: str) -> None:
         times = "|".join([number] * 3)
         for code in (f"{number}:0", f"0:{number}", f"{number}:{number}"):
-            (told,) = slurm.parse_history(f"7|FAILED|{code}|{times}|sbatch x\n")
-            assert told.exit_code in (None, 0) and told.ending == "failed"
+            (info,) = slurm.parse_history(f"7|FAILED|{code}|{times}|sbatch x\n")
+            assert info.exit_code in (None, 0) and info.ending == "failed"
         assert [one.task for one in slurm.parse_history(f"7_{number}|FAILED|1:0|||| \n")] == []
 
     def test_slurms_queue(self, number: str) -> None:
         line = f"7|{number}|PENDING|Resources|{number}|{number}|{number}|/x\n"
-        for told in slurm.parse_queue(line):
-            assert "it waits for nodes" in told.waits
+        for info in slurm.parse_queue(line):
+            assert "it waits for nodes" in info.pending_reason
 
     def test_slurms_configuration(self, number: str) -> None:
         scheduler = queued("slurm")
@@ -38,8 +38,8 @@ class TestAbsurd:
 
     def test_pbss_queue(self, number: str) -> None:
         text = f"Job Id: 7.head\n    job_state = F\n    Exit_status = {number}\n    substate = {number}\n\n"
-        (told,) = pbs.parse_queue(text)
-        assert told.exit_code is None
+        (info,) = pbs.parse_queue(text)
+        assert info.exit_code is None
         assert pbs.parse_queue(f"Job Id: 7[{number}].head\n    job_state = F\n\n") == []
 
     def test_flux(self, number: str) -> None:
@@ -47,8 +47,8 @@ class TestAbsurd:
         for status in ("FAILED", "SCHED"):
             record = {"id": 7, "status": status, "dependencies": 3, "exception": 3, "t_run": 1}
             text = json.dumps(record)[:-1] + f', "returncode": {code}, "t_submit": {code}}}'
-            (told,) = flux.parse_queue(text)
-            assert told.exit_code is None and told.submitted in (None, 9999999999.0)
+            (info,) = flux.parse_queue(text)
+            assert info.exit_code is None and info.submitted in (None, 9999999999.0)
 
 
 def test_whole() -> None:

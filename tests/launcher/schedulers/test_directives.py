@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
+from launcher.launchers.commands import Layout, Request
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.registry import scheduler_of
-from launcher.starters.registry import Layout, Request
 
 REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, Site.load("slurm"), name="job", walltime=5400, grace=120)
 
 
 def site(scheduler: str, **fields: Any) -> Site:
-    starter = {"slurm": "srun", "pbs": "pals"}[scheduler]
-    return Site(name="s", description="d", scheduler=scheduler, starter=starter, **fields)  # type: ignore[arg-type]
+    launcher = {"slurm": "srun", "pbs": "pals"}[scheduler]
+    return Site(name="s", description="d", scheduler=scheduler, launcher=launcher, **fields)  # type: ignore[arg-type]
 
 
 def spec(**fields: Any) -> JobSpec:
@@ -62,7 +62,7 @@ class TestSlurm:
             exclusive=True,
             memory="64G",
             mail={"to": "me@x", "on": ["begin", "fail"]},
-            array={"count": 8, "at_most": 4},
+            array={"count": 8, "max_concurrent": 4},
             requeue={"max": 2},
             inherit=["A", "B"],
             env_from=["KEY"],
@@ -149,7 +149,7 @@ class TestPbs:
             queue="q",
             exclusive=True,
             mail={"to": "me@x", "on": ["begin", "end", "fail"]},
-            array={"count": 8, "at_most": 4},
+            array={"count": 8, "max_concurrent": 4},
             inherit=["A", "B"],
             directives={"filesystems": "home:flare"},
         )

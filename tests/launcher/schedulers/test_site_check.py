@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from launcher.config.site import Search, Site
-from launcher.schedulers.machine import Told, ToldQueue
+from launcher.schedulers.machine_info import MachineInfo, QueueInfo
 from launcher.schedulers.pbs import machine as pbs_limits
 from launcher.schedulers.site_check import Comparison
 from launcher.schedulers.slurm import machine as slurm_limits
@@ -21,11 +21,11 @@ POLARIS = pbs_limits.parse({path.stem: path.read_text() for path in (ANSWERS / "
 LAB = slurm_limits.parse(
     {path.stem: path.read_text() for path in (ANSWERS / "slurm-accounting").glob("*.txt")}
 )
-NOTHING = Told(qos={})
+NOTHING = MachineInfo(qos={})
 
 
 def site(**fields: Any) -> Site:
-    plain = {"name": "here", "description": "d", "scheduler": "slurm", "starter": "srun", **fields}
+    plain = {"name": "here", "description": "d", "scheduler": "slurm", "launcher": "srun", **fields}
     return msgspec.convert(plain, Site)
 
 
@@ -55,8 +55,8 @@ class TestPolaris:
     def test_threads_and_tiles_are_counted_otherwise(self) -> None:
         at = Site.load("aurora")
         for cpus, devices, same in ((208, 6, True), (104, 12, True), (104, 0, True), (64, 6, False)):
-            told = POLARIS._replace(nodes=[(cpus, devices)])
-            assert ("node" not in fields(Comparison(at, told))) is same
+            info = POLARIS._replace(nodes=[(cpus, devices)])
+            assert ("node" not in fields(Comparison(at, info))) is same
 
 
 class TestSlurm:
@@ -116,28 +116,28 @@ class TestSlurm:
 
     def test_bins_of_one_partition_are_compared_by_their_outermost_bounds(self) -> None:
         at = Site.load("frontier")
-        told = NOTHING._replace(
+        info = NOTHING._replace(
             queues={
-                "batch": ToldQueue(1, 9472, None, 12 * 3600),
-                "extended": ToldQueue(1, 64, None, 24 * 3600),
+                "batch": QueueInfo(1, 9472, None, 12 * 3600),
+                "extended": QueueInfo(1, 64, None, 24 * 3600),
             },
-            qos={"debug": ToldQueue(max_walltime=7200, max_jobs=1)},
+            qos={"debug": QueueInfo(max_walltime=7200, max_jobs=1)},
         )
-        assert fields(Comparison(at, told)) == []
-        longer = {**told.queues, "batch": ToldQueue(1, 9472, None, 86400)}
-        assert fields(Comparison(at, told._replace(queues=longer))) == ["queues.batch.max_walltime"]
+        assert fields(Comparison(at, info)) == []
+        longer = {**info.queues, "batch": QueueInfo(1, 9472, None, 86400)}
+        assert fields(Comparison(at, info._replace(queues=longer))) == ["queues.batch.max_walltime"]
 
     def test_what_was_not_answered(self) -> None:
-        told = NOTHING._replace(qos=None, unanswered=(("qos", "sacctmgr said no"), ("nodes", "n")))
-        missing = Comparison(site(), told).not_compared
+        info = NOTHING._replace(qos=None, unanswered=(("qos", "sacctmgr said no"), ("nodes", "n")))
+        missing = Comparison(site(), info).not_compared
         assert "qos: sacctmgr said no" not in missing, "nothing was to be compared"
-        assert "qos: sacctmgr said no" in Comparison(site(qos={"q": queue()}), told).not_compared
+        assert "qos: sacctmgr said no" in Comparison(site(qos={"q": queue()}), info).not_compared
 
     def test_numbers_that_slurm_does_not_name(self) -> None:
         """A submit filter may know them all the same."""
-        told = NOTHING._replace(queues={"q": ToldQueue(max_nodes=50)})
+        info = NOTHING._replace(queues={"q": QueueInfo(max_nodes=50)})
         limits = queue(ranges=[{"max_nodes": 91, "max_walltime": "2h"}], max_jobs=3)
-        comparison = Comparison(site(queues={"q": limits}, array={"max_count": 5, **FACT}), told)
+        comparison = Comparison(site(queues={"q": limits}, array={"max_count": 5, **FACT}), info)
         assert fields(comparison) == ["queues.q.max_nodes"]
         assert comparison.not_compared[:3] == [
             "queues.q.max_walltime: 02:00:00, of which the scheduler says nothing",

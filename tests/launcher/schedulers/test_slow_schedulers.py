@@ -16,7 +16,7 @@ from launcher.cli import status as status_verb
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers import command
-from launcher.schedulers.command import PATIENCE, Silent
+from launcher.schedulers.command import PATIENCE, SchedulerUnreachable
 from launcher.status.watch import AT_A_GLANCE, wait
 
 from ..fake_slurm import FakeSlurm, OnSlurm
@@ -44,7 +44,7 @@ class Asked:
         self, argv: list[str], patience: float, environ: Mapping[str, str], **_: Any
     ) -> subprocess.CompletedProcess[str]:
         self.patience.append(patience)
-        raise Silent(f"{argv[0]} gave no answer within {patience:.0f} s")
+        raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:.0f} s")
 
     def run(self, *words: str | Path) -> tuple[str, str]:
         """What a verb prints in the end, and says."""

@@ -14,26 +14,26 @@ from launcher.errors import CastoffError
 from launcher.planning.render import render
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import control as local
-from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.registry import queued_of
 from launcher.schedulers.slurm import scheduler as slurm
+from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
 
 
-def ordered(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> Order:
+def ordered(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> SubmitRequest:
     decided = plan(JobSpec.of({"name": "j", "command": ["true"], **fields}), Site.load(site))
-    return Order.of(decided, render(decided), run_dir, dependency)
+    return SubmitRequest.of(decided, render(decided), run_dir, dependency)
 
 
-def first(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> Sending:
+def first(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> SubmitCommand:
     """The one command that submits a job."""
-    (found,) = queued_of(site).sendings(ordered(site, run_dir, dependency, **fields), None)
+    (found,) = queued_of(site).submit_commands(ordered(site, run_dir, dependency, **fields), None)
     return found
 
 
 def test_sbatch() -> None:
     found = first("slurm", "/runs/j-1")
     assert found.environment == {"CASTOFF_RUN_DIR": "/runs/j-1"}
-    assert found.command(None) == [
+    assert found.argv(None) == [
         *("sbatch", "--parsable", "--output=/runs/j-1/logs/job-0.log", "--export=CASTOFF_RUN_DIR"),
         "/runs/j-1/job.sh",
     ]
@@ -42,24 +42,24 @@ def test_sbatch() -> None:
 def test_sbatch_of_an_array_that_waits() -> None:
     found = first("slurm", "/runs/50%/j", "afterok:12", array={"count": 3}, inherit=["LANG", "TERM"])
     assert found.part == Part([0, 1, 2])
-    assert found.command(None)[2:] == [
+    assert found.argv(None)[2:] == [
         "--output=/runs/50%%/j/logs/job-%a.log",
         "--export=LANG,TERM,CASTOFF_RUN_DIR",
         "--dependency=afterok:12",
         "/runs/50%/j/job.sh",
     ]
-    assert "--export=ALL,CASTOFF_RUN_DIR" in first("slurm", "/r", inherit="all").command(None)
+    assert "--export=ALL,CASTOFF_RUN_DIR" in first("slurm", "/r", inherit="all").argv(None)
 
 
 def test_qsub() -> None:
-    assert first("pbs", "/runs/j-1").command(None) == [
+    assert first("pbs", "/runs/j-1").argv(None) == [
         *("qsub", "-f", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR", "/runs/j-1/job.sh")
     ]
 
 
 def test_qsub_of_an_array_that_waits() -> None:
     found = first("pbs", "/r", "afterok:3.head", array={"count": 3}, inherit=["LANG"])
-    assert found.command(None)[2:] == [
+    assert found.argv(None)[2:] == [
         *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR"),
         *("-W", "depend=afterok:3.head", "/r/job.sh"),
     ]
@@ -132,10 +132,10 @@ SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\n"
 QSUB = "#!/bin/bash\n#PBS -J 0-7%2\n#PBS -v LANG\ncastoff_requeue_max=1\n"
 
 
-def again(script: str, begin: dict[int, int], **fields: Any) -> Sending:
+def again(script: str, begin: dict[int, int], **fields: Any) -> SubmitCommand:
     """The one sbatch that starts members again."""
-    order = Order(script, "/r", begin, again=True, needed=["TOKEN"], **fields)
-    (found,) = queued_of("slurm").sendings(order, None)
+    request = SubmitRequest(script, "/r", begin, resubmits=True, needed=["TOKEN"], **fields)
+    (found,) = queued_of("slurm").submit_commands(request, None)
     return found
 
 
@@ -143,17 +143,17 @@ def test_sbatch_again() -> None:
     """Its secrets are read from its directory."""
     one = again(SBATCH, {4: 1, 5: 1}, dependency="afterok:7")
     assert one.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ATTEMPT": "1"}
-    assert one.command(None) == [
+    assert one.argv(None) == [
         *("sbatch", "--parsable", "--output=/r/logs/job-%a.log"),
         *("--export=LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--array=4-5%2", "--dependency=afterok:7"),
         "/r/job.sh",
     ]
     alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", {0: 3})
-    assert alone.command(None)[3:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
+    assert alone.argv(None)[3:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
     all_of_it = again(
         "#!/bin/bash\n#SBATCH --export=ALL\n#SBATCH --dependency=afterok:7\n", {0: 3}, dependency=""
     )
-    assert all_of_it.command(None)[3:5] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
+    assert all_of_it.argv(None)[3:5] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
 
 
 def test_an_array_in_parts() -> None:
@@ -164,10 +164,10 @@ def test_an_array_in_parts() -> None:
         Part([*range(16, 20)], 16),
     ]
     assert [part.indices for part in slurm.parts([17, 3, 9, 8], 8)] == ["3", "0-1", "1"]
-    job = ordered("slurm", "/r", array={"count": 20, "at_most": 3})
-    *_, last = queued_of("slurm").sendings(job, 8)
+    job = ordered("slurm", "/r", array={"count": 20, "max_concurrent": 3})
+    *_, last = queued_of("slurm").submit_commands(job, 8)
     assert last.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ARRAY_OFFSET": "16"}
-    assert last.command("7")[2:] == [
+    assert last.argv("7")[2:] == [
         "--output=/r/logs/slurm-%A_%a.log",
         "--export=CASTOFF_RUN_DIR,CASTOFF_ARRAY_OFFSET",
         *("--array=0-3%3", "--dependency=afterany:7", "/r/job.sh"),
@@ -209,24 +209,26 @@ def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
 
 def test_qsub_again() -> None:
     begin = {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1}
-    found = queued_of("pbs").sendings(Order(QSUB, "/r", begin, again=True, needed=["TOKEN"]), None)
-    commands = [one.command(None) for one in found]
+    found = queued_of("pbs").submit_commands(
+        SubmitRequest(QSUB, "/r", begin, resubmits=True, needed=["TOKEN"]), None
+    )
+    commands = [one.argv(None) for one in found]
     names = "LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
     assert all(command[4:6] == ["-v", names] for command in commands)
     assert [command[7] for command in commands] == ["0-1%2", "2-3%2", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
-    order = Order("#!/bin/bash\n", "/r", {0: 1}, "afterok:3.h", again=True)
-    (one,) = queued_of("pbs").sendings(order, None)
+    request = SubmitRequest("#!/bin/bash\n", "/r", {0: 1}, "afterok:3.h", resubmits=True)
+    (one,) = queued_of("pbs").submit_commands(request, None)
     log = ["-o", "/r/logs/job-0.log"]
     passed = ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"]
-    assert one.command(None) == ["qsub", "-f", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
+    assert one.argv(None) == ["qsub", "-f", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
 
 
 def test_a_chain_again() -> None:
     """Each link waits for the one before it, and the first for what the run waits for."""
-    order = Order("#!/bin/bash\n", "/r", {0: 4}, "afterok:3.h", chain=3, again=True)
-    found = queued_of("pbs").sendings(order, None)
-    waits = [one.command(before)[-2] for one, before in zip(found, (None, "8.h", "9.h"), strict=True)]
+    request = SubmitRequest("#!/bin/bash\n", "/r", {0: 4}, "afterok:3.h", chain=3, resubmits=True)
+    found = queued_of("pbs").submit_commands(request, None)
+    waits = [one.argv(before)[-2] for one, before in zip(found, (None, "8.h", "9.h"), strict=True)]
     assert waits == ["depend=afterok:3.h", "depend=afternotok:8.h", "depend=afternotok:9.h"]
     assert [one.environment["CASTOFF_CHAIN"] for one in found] == ["0", "1", "2"]
     assert {one.environment["CASTOFF_ATTEMPT"] for one in found} == {"4"}

@@ -21,7 +21,7 @@ class Benches(Protocol):
 
 @pytest.fixture
 def bench(tmp_path: Path, system_program: Callable[[str, str], Path], for_real: None) -> Benches:
-    """`bench("hydra")`: a folder, and a faked PBS or Slurm with a real or a stub starter."""
+    """`bench("hydra")`: a folder, and a faked PBS or Slurm with a real or a stub launcher."""
     return lambda kind, folder="here": Bench(tmp_path, kind, system_program, folder)
 
 

@@ -117,7 +117,9 @@ def of_every_site() -> dict[str, Example]:
         queue, count = ARRAYS.get(site, ({}, 8))
         scheduler = scheduler_of(Site.load(site).scheduler)
         if "array" not in scheduler.lacks:
-            examples[f"{site}-array"] = Example(site, {"array": {"count": count, "at_most": 2}, **queue})
+            examples[f"{site}-array"] = Example(
+                site, {"array": {"count": count, "max_concurrent": 2}, **queue}
+            )
         ids = {"pbs": ["101.head"], "local": ["preprocess"]}.get(scheduler.name, ["101"])
         examples[f"{site}-dependency"] = Example(site, {"after": {"afterok": ids}})
         examples[f"{site}-function"] = Example(site, {}, function=True)
@@ -127,7 +129,7 @@ def of_every_site() -> dict[str, Example]:
 EXAMPLES: dict[str, Example] = {
     **of_every_site(),
     "flux-uneven": Example("flux", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
-    "flux-torchrun": Example("flux", {"nodes": 2, "start": {"torchrun": True}}),
+    "flux-torchrun": Example("flux", {"nodes": 2, "launcher": {"torchrun": True}}),
     "flux-requeue": Example("flux", {"requeue": {"max": 3}, "env_from": ["WANDB_API_KEY"]}),
     "flux-chain": Example("flux", {"requeue": {"max": 3, "how": "chain"}}),
     "flux-templates": Example("flux", {"command": ["train", "--name={{id}}", ":", "{{{"]}),
@@ -149,7 +151,7 @@ EXAMPLES: dict[str, Example] = {
     "aurora-2048-nodes": Example("aurora", {"nodes": 2048, "queue": "prod", "walltime": "12h"}),
     "aurora-stage": Example("aurora", {"nodes": 2, "queue": "debug", "stage": STAGE}),
     "polaris-options": Example("polaris", {"nodes": 2, "options": ["proxy", "nccl-ofi"]}),
-    "aurora-torchrun": Example("aurora", {"nodes": 2, "start": {"torchrun": True}}),
+    "aurora-torchrun": Example("aurora", {"nodes": 2, "launcher": {"torchrun": True}}),
     "aurora-uneven": Example("aurora", {"nodes": 2, "ranks": 23}),
     "aurora-256-nodes": Example("aurora", {"nodes": 256, "queue": "prod", "walltime": "6h"}),
     "aurora-requeue": Example(
@@ -162,36 +164,38 @@ EXAMPLES: dict[str, Example] = {
             "queue": "prod",
             "nodes": 256,
             "walltime": "6h",
-            "array": {"count": 4, "at_most": 2},
+            "array": {"count": 4, "max_concurrent": 2},
             "after": {"afterok": ["101"]},
             "requeue": {"max": 3},
         },
     ),
     "polaris-1-rank": Example("polaris", {"ranks_per_node": 1}),
-    "polaris-torchrun": Example("polaris", {"nodes": 2, "start": {"torchrun": True}}),
+    "polaris-torchrun": Example("polaris", {"nodes": 2, "launcher": {"torchrun": True}}),
     "perlmutter-2-ranks": Example("perlmutter", {"ranks_per_node": 2, "constraint": "gpu&hbm80g"}),
     "perlmutter-shared": Example("perlmutter", {"qos": "shared"}),
-    "perlmutter-torchrun": Example("perlmutter", {"nodes": 2, "start": {"torchrun": True}}),
+    "perlmutter-torchrun": Example("perlmutter", {"nodes": 2, "launcher": {"torchrun": True}}),
     "frontier-4-ranks": Example("frontier", {"ranks_per_node": 4}),
     "frontier-debug": Example("frontier", {"nodes": 100, "qos": "debug", "requeue": {"max": 2}}),
-    "frontier-torchrun": Example("frontier", {"nodes": 2, "start": {"torchrun": True}}),
+    "frontier-torchrun": Example("frontier", {"nodes": 2, "launcher": {"torchrun": True}}),
     "slurm-requeue": Example(
         "slurm", {"requeue": {"max": 3}, "array": {"count": 8}, "env_from": ["WANDB_API_KEY"]}
     ),
     "slurm-uneven": Example("slurm", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "slurm-cyclic": Example(
         "slurm",
-        {"nodes": 3, "ranks_per_node": None, "ranks": 8, "start": {"args": ["--distribution=cyclic"]}},
+        {"nodes": 3, "ranks_per_node": None, "ranks": 8, "launcher": {"args": ["--distribution=cyclic"]}},
     ),
     "slurm-arbitrary": Example(
-        "slurm", {"nodes": 2, "ranks_per_node": 2, "start": {"args": ["--distribution=arbitrary"]}}
+        "slurm", {"nodes": 2, "ranks_per_node": 2, "launcher": {"args": ["--distribution=arbitrary"]}}
     ),
-    "slurm-torchrun": Example("slurm", {"nodes": 2, "start": {"torchrun": True}}),
+    "slurm-torchrun": Example("slurm", {"nodes": 2, "launcher": {"torchrun": True}}),
     "slurm-snapshot": Example("slurm", {"snapshot": True, "workdir": "src"}),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
     "pbs-uneven": Example("pbs", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
-    "pbs-openmpi": Example("pbs", {"nodes": 2, "start": {"starter": "openmpi"}}),
-    "pbs-intelmpi": Example("pbs", {"nodes": 2}, changes={"starter": "intelmpi", "mpiexec": "mpiexec.hydra"}),
+    "pbs-openmpi": Example("pbs", {"nodes": 2, "launcher": {"name": "openmpi"}}),
+    "pbs-intelmpi": Example(
+        "pbs", {"nodes": 2}, changes={"launcher": "intelmpi", "mpiexec": "mpiexec.hydra"}
+    ),
     "pbs-inherit": Example(
         "pbs", {"inherit": ["CONDA_PREFIX", "TERM"], "workdir": "runs/a b", "requeue": {"max": 1}}
     ),
@@ -208,7 +212,7 @@ EXAMPLES: dict[str, Example] = {
             "devices_per_rank": 1,
         },
     ),
-    "local-torchrun": Example("local", {"start": {"torchrun": True}}),
+    "local-torchrun": Example("local", {"launcher": {"torchrun": True}}),
     "aurora-apptainer": Example(
         "aurora",
         {
@@ -235,7 +239,7 @@ EXAMPLES: dict[str, Example] = {
         "slurm",
         {
             "nodes": 2,
-            "start": {"torchrun": True},
+            "launcher": {"torchrun": True},
             "container": {
                 "runtime": "podman-hpc",
                 "image": "nersc/pytorch:24.08",

@@ -27,7 +27,7 @@ CASTOFF = str(Path(sys.executable).with_name("castoff"))
 
 STALE = {
     **{"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "NODE_RANK": "7"},
-    **{"MASTER_ADDR": "nowhere", "MASTER_PORT": "1", "CASTOFF_STARTER": "srun", "CASTOFF_DEVICE": "9"},
+    **{"MASTER_ADDR": "nowhere", "MASTER_PORT": "1", "CASTOFF_LAUNCHER": "srun", "CASTOFF_DEVICE": "9"},
     **{"PMI_RANK": "5", "PMI_SIZE": "9", "PMI_FD": "77", "MPI_LOCALRANKID": "5", "PMIX_RANK": "5"},
     **{"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "5"},
     **{"PALS_RANKID": "5", "SLURM_PROCID": "5", "SLURM_LOCALID": "5", "SLURM_STEP_NUM_TASKS": "9"},
@@ -144,13 +144,13 @@ class Bench:
             flags = ["--allow-run-as-root", "--oversubscribe"] if self.kind == "openmpi" else []
             pbs = Site.load("pbs")
             return msgspec.structs.replace(
-                pbs, mpiexec=mpiexec, starter=self.kind, start_args=[*pbs.start_args, *flags]
+                pbs, mpiexec=mpiexec, launcher=self.kind, launcher_args=[*pbs.launcher_args, *flags]
             )
         return Site.load({"pals": "aurora", "srun": "slurm"}.get(self.kind, self.kind))
 
     def _stubs(self) -> None:
         for name in ("srun", "mpiexec"):
-            self.stub(name, STARTER)
+            self.stub(name, LAUNCHER)
         modules = ["module"] if any("module" in line for line in self.site.setup) else []
         for name in ("qsub", "qdel", "scontrol", "squeue", *modules):
             self.stub(name, RECORDER)
@@ -165,7 +165,7 @@ class Bench:
     def plan_of(self, **fields: Any) -> Plan:
         """The plan of a job whose program is the probe, unless it says otherwise."""
         needed: dict[str, Any] = {}
-        if self.site.starter == "pals":
+        if self.site.launcher == "pals":
             needed = {"account": "p", "walltime": "30m", "directives": {"filesystems": "home"}}
         if self.kind in ("perlmutter", "frontier"):
             needed = {"account": "p", "walltime": "30m"}
@@ -191,7 +191,7 @@ class Bench:
     def _hosts(self, nodes: int) -> list[str]:
         if self.kind in ("hydra", "openmpi", "local"):
             return [socket.gethostname()]
-        suffix = ".hostmgmt2.cm.aurora.alcf.anl.gov" if self.site.starter == "pals" else ""
+        suffix = ".hostmgmt2.cm.aurora.alcf.anl.gov" if self.site.launcher == "pals" else ""
         return [f"x{number}{suffix}" for number in range(nodes)]
 
     def _scheduler(self) -> dict[str, str]:
@@ -209,21 +209,21 @@ class Bench:
         nodefile = self.seen.parent / "aux" / name
         nodefile.parent.mkdir(exist_ok=True)
         nodefile.write_text(self.nodefile or "".join(f"{host}\n" * 2 for host in self.hosts))
-        told = {"PBS_JOBID": name, "PBS_O_WORKDIR": str(self.folder), "PBS_NODEFILE": str(nodefile)}
+        reported = {"PBS_JOBID": name, "PBS_O_WORKDIR": str(self.folder), "PBS_NODEFILE": str(nodefile)}
         if self.array_index is not None:
-            told["PBS_ARRAY_INDEX"] = str(self.array_index)
-        return {**common, **told}
+            reported["PBS_ARRAY_INDEX"] = str(self.array_index)
+        return {**common, **reported}
 
     def allocation(self, nodes: int) -> dict[str, str]:
         """What salloc or qsub -I tells its shell, beside what the probe and the stubs need."""
         self.hosts = self._hosts(nodes)
-        told = {**self._scheduler(), "PROBE_FOLDER": str(self.seen)}
+        reported = {**self._scheduler(), "PROBE_FOLDER": str(self.seen)}
         if self.kind == "srun":
-            told["SLURM_JOB_NODELIST"] = ",".join(self.hosts)
-        return told
+            reported["SLURM_JOB_NODELIST"] = ",".join(self.hosts)
+        return reported
 
     def _slurm(self) -> dict[str, str]:
-        told = {
+        reported = {
             "SLURM_JOB_ID": "12",
             "SLURM_SUBMIT_DIR": str(self.folder),
             "SLURM_JOB_NODELIST": "x[0-3]",
@@ -232,9 +232,9 @@ class Bench:
             "SLURM_LOCALID": "0",
         }
         if self.array_index is not None:
-            told |= {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": str(self.array_index)}
-            told["SLURM_JOB_ID"] = str(13 + self.array_index)
-        return told
+            reported |= {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": str(self.array_index)}
+            reported["SLURM_JOB_ID"] = str(13 + self.array_index)
+        return reported
 
     def run_dir(self) -> Path:
         """The run directory that a script standing alone made."""
@@ -253,10 +253,10 @@ class Bench:
         return [json.loads(files[rank].read_text()) for rank in sorted(files)]
 
 
-STARTER = f"""#!{sys.executable}
+LAUNCHER = f"""#!{sys.executable}
 import sys
 sys.path.insert(0, {str(CHECKOUT)!r})
-from tests.launcher.scripts.stub_starter import main
+from tests.launcher.scripts.stub_launcher import main
 sys.exit(main())
 """
 
@@ -278,7 +278,7 @@ elif name == "squeue":
     print(os.environ.get("STUB_END", ""))
 elif name == "qsub":
     told = {{key: os.environ.get(key) for key in ("CASTOFF_ATTEMPT", "CASTOFF_RUN_DIR", "CASTOFF_FOLLOWS")}}
-    record = json.dumps({{**told, "cwd": os.getcwd()}})
+    record = json.dumps({{**reported, "cwd": os.getcwd()}})
     Path(os.environ["STUB_CALLS"]).with_name("qsub.json").write_text(record)
     if "STUB_QSUB_CODE" not in os.environ:
         print(os.environ.get("STUB_QSUB_SAYS", "8.head"))

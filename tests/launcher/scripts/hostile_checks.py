@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from launcher import JobSpec, plan, render
 from launcher.errors import InvalidInput
-from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import NAMES, queued_of
+from launcher.schedulers.submit_request import SubmitRequest
 
 from . import pals
 from .hostile_cluster import MARK
@@ -40,7 +40,7 @@ _IN_A_RUN_DIRECTORY = {
 
 
 HOSTFILE_FLAGS = {"hydra": "-f", "intelmpi": "-machinefile", "openmpi": "--hostfile"}
-"""How starters are told the hosts that do not know them."""
+"""How launchers are told the hosts that do not know them."""
 
 READERS: dict[str, Callable[[str], Read]] = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux}
 
@@ -67,12 +67,12 @@ def check(trial: Trial) -> bool:
     outputs = (
         [_STAGED.sub(b"", output) for output in trial.outputs] if trial.fields["stage"] else trial.outputs
     )
-    told, code = (b"", 0)
+    reported, code = (b"", 0)
     if trial.case.again and trial.case.chain:
-        told, code = (b"" if trial.case.submitted else _NO_CHAIN, 75)
+        reported, code = (b"" if trial.case.submitted else _NO_CHAIN, 75)
     elif trial.case.again and _copied_beforehand(trial):
         code = 75  # the copy waits for another code than 0
-    assert outputs == [told, *[b""] * (len(outputs) - 1)], outputs
+    assert outputs == [reported, *[b""] * (len(outputs) - 1)], outputs
     assert trial.codes == [code, *[0] * (len(outputs) - 1)], trial.codes
     _ended_well(trial)
     _started_as_asked(trial)
@@ -113,7 +113,7 @@ def _has_not_escaped(trial: Trial) -> None:
 def _ended_well(trial: Trial) -> None:
     folder = trial.run_directory / "attempts" / f"{trial.case.member}.0"
     ending = (folder / "ending.json").read_text()
-    alone = "walltime" if trial.case.chain and not trial.case.submitted else "again"  # then none follows
+    alone = "walltime" if trial.case.chain and not trial.case.submitted else "resume"  # then none follows
     assert f'"{alone if trial.case.again else "done"}"' in ending, ending
     assert not (folder / "failure.json").exists()
 
@@ -123,8 +123,8 @@ def _encoded(words: list[str]) -> list[bytes]:
 
 
 def _started_as_asked(trial: Trial) -> None:
-    """One starter was called, with its own words in their order and then the program's."""
-    (words,) = trial.seen("starter")
+    """One launcher was called, with its own words in their order and then the program's."""
+    (words,) = trial.seen("launcher")
     start, program = _encoded(trial.plan.start), _encoded(trial.fields["command"])
     if trial.plan.torchrun:
         program = [word.replace(b"$", b"$$") for word in program]
@@ -133,15 +133,15 @@ def _started_as_asked(trial: Trial) -> None:
         assert words[-len(program) :] == program
         return
     own = start[1:]
-    site_args = trial.profile.get("start_args", []) if trial.plan.starter == trial.site.starter else []
-    asked = _encoded([*site_args, *trial.fields.get("start", {}).get("args", [])])
+    site_args = trial.profile.get("launcher_args", []) if trial.plan.launcher == trial.site.launcher else []
+    asked = _encoded([*site_args, *trial.fields.get("launcher", {}).get("args", [])])
     assert words[: len(own)] == own
     assert own[len(own) - len(asked) :] == asked
-    if trial.plan.starter == "pals":
+    if trial.plan.launcher == "pals":
         pals.parse([word.decode() for word in own[: len(own) - len(asked)]] + ["rank.sh"])
     rank = f"{trial.run_directory}/attempts/{trial.case.member}.0/rank.sh"
     at = words.index(os.fsencode(rank))
-    flag = HOSTFILE_FLAGS.get(trial.plan.starter)
+    flag = HOSTFILE_FLAGS.get(trial.plan.launcher)
     assert words[at - 3 : at - 1] == [b"/bin/sh", b"-c"]
     first = words[len(own) : at - 3][:1]
     if trial.fields.get("container", {}).get("runtime") == "pyxis":
@@ -149,7 +149,7 @@ def _started_as_asked(trial: Trial) -> None:
     else:
         assert first == ([flag.encode()] if flag else [])
     passed = words[at + 1 :]
-    special = [b":", b"{{"] if trial.plan.starter == "flux" else [b":"]
+    special = [b":", b"{{"] if trial.plan.launcher == "flux" else [b":"]
     assert passed == program or any(_holds(program, sign) and not _holds(passed, sign) for sign in special)
 
 
@@ -159,7 +159,7 @@ def _holds(words: list[bytes], sign: bytes) -> bool:
 
 def _told_the_program(trial: Trial) -> list[_Rank]:
     ranks = [_rank(path) for path in (trial.here / "seen").glob("rank.*")]
-    torchrun = trial.fields.get("start", {}).get("torchrun", False)
+    torchrun = trial.fields.get("launcher", {}).get("torchrun", False)
     assert len(ranks) == len(trial.layout)
     assert len(trial.seen("python")) == (len(ranks) if torchrun else 0)
     stage_dirs = {os.fsdecode(rank.environ.get(b"CASTOFF_STAGE_DIR", b"")) for rank in ranks}
@@ -277,9 +277,9 @@ def _submits_as_meant(trial: Trial) -> None:
     words = ",".join(":".join([condition, *names]) for condition, names in after.items())
     in_script = any(name in ("dependency", "W") for name, _ in trial.plan.directives)
     waits = words if words and not in_script else None
-    order = Order.of(trial.plan, render(trial.plan), RUN_DIR, waits)
-    found = queued_of(trial.case.kind).sendings(order, None)
-    called = [_encoded(one.command("JOB" if number else None)) for number, one in enumerate(found)]
+    request = SubmitRequest.of(trial.plan, render(trial.plan), RUN_DIR, waits)
+    found = queued_of(trial.case.kind).submit_commands(request, None)
+    called = [_encoded(one.argv("JOB" if number else None)) for number, one in enumerate(found)]
     assert sorted(trial.seen("call")) == sorted(called)
     if trial.plan.requeue_how == "chain":
         assert all(any(word.endswith(b"=afternotok:JOB") for word in one) for one in called[1:])

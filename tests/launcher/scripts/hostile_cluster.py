@@ -1,5 +1,5 @@
 """Stand-ins for what a cluster has, quick enough for thousands of jobs: each only writes down how it
-was called, and the starters start the ranks.
+was called, and the launchers start the ranks.
 
 All are shell scripts with the folder of their case, `here`, written into them: a job's environment may
 hold anything, or nothing. What they note lies in `here`/seen.
@@ -37,7 +37,7 @@ _TOOLS = [
 """What a script may call besides these stand-ins; anything else is `command not found`."""
 
 _WAITING = ["tail", "timeout"]
-"""Likewise, but with less patience: for the starter's end, and for the name of a host."""
+"""Likewise, but with less patience: for the launcher's end, and for the name of a host."""
 
 _ESCAPED = """#!/bin/sh
 : >{here}/escaped
@@ -95,7 +95,7 @@ until [ "$2" = "$CASTOFF_ATTEMPT_DIR/inside.sh" ]; do shift; done
 exec "$@"
 """
 
-_STARTER = """#!/bin/sh
+_LAUNCHER = """#!/bin/sh
 if [ "$*" = --help ]; then echo --container-image; exit; fi
 for word; do
   case $word in
@@ -107,7 +107,7 @@ for word; do
       ;;
   esac
 done
-printf '%s\\0' "$@" >{here}/seen/starter.$$
+printf '%s\\0' "$@" >{here}/seen/launcher.$$
 case ${{0##*/}} in castoff) first=-- ;; *) first=$CASTOFF_ATTEMPT_DIR/rank.sh ;; esac
 while [ $# -gt 0 ]; do
   case $1 in "$first") break ;; esac
@@ -129,7 +129,7 @@ _PROGRAM = """#!/bin/sh
 if [ -n "${{CASTOFF_STAGE_DIR-}}" ] && cd "$CASTOFF_STAGE_DIR"; then
   /usr/bin/find . -name '.castoff*' -prune -o -type f -printf '%P\\0%s\\0' >{here}/seen/copies.$$
 fi
-if [ -e {here}/again ]; then echo again >"$CASTOFF_OUTCOME_FILE"; fi
+if [ -e {here}/again ]; then echo resume >"$CASTOFF_OUTCOME_FILE"; fi
 """
 
 _IN_A_HURRY = """#!/bin/sh
@@ -163,7 +163,7 @@ def write_program(path: Path, text: str) -> None:
 
 
 def write_stand_ins(here: Path, ranks: list[str], hosts: int, image: str) -> None:
-    """The cluster of a case; `ranks`: a line of shell that starts each process of a starter; `image`: one
+    """The cluster of a case; `ranks`: a line of shell that starts each process of a launcher; `image`: one
     that sets what a container's image does."""
     binaries = here / "bin"
     (here / "mark").write_bytes(MARK)
@@ -177,16 +177,16 @@ def write_stand_ins(here: Path, ranks: list[str], hosts: int, image: str) -> Non
     write_program(binaries / "squeue", "#!/bin/sh\n")
     write_torchrun(here, binaries / "python")
     for name in ("srun", "mpiexec", "flux-run", "castoff"):
-        write_starter(here, binaries / name, ranks)
+        write_launcher(here, binaries / name, ranks)
     for name in ("apptainer", "shifter", "podman-hpc"):
         write_program(binaries / name, _CONTAINER.format(here=here, image=image))
     (here / "as").mkdir()
     (here / "as" / "sh").symlink_to("/bin/bash")
 
 
-def write_starter(here: Path, path: Path, ranks: list[str]) -> None:
+def write_launcher(here: Path, path: Path, ranks: list[str]) -> None:
     """srun, an mpiexec or `castoff launch`, by whatever name."""
-    write_program(path, _STARTER.format(here=here, ranks="\n".join(ranks)))
+    write_program(path, _LAUNCHER.format(here=here, ranks="\n".join(ranks)))
 
 
 def write_torchrun(here: Path, path: Path) -> None:

@@ -36,7 +36,7 @@ from .hostile_text import (
 Kind: TypeAlias = Literal["slurm", "pbs", "flux", "local"]
 Fields: TypeAlias = "dict[str, Any]"
 
-STARTERS: dict[Kind, list[str]] = {
+LAUNCHERS: dict[Kind, list[str]] = {
     "slurm": ["srun", "srun", "hydra", "openmpi", "intelmpi"],
     "pbs": ["hydra", "pals", "openmpi", "intelmpi"],
     "flux": ["flux"],
@@ -197,12 +197,12 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "stage.unpack": _every(surroundings.UNPACKED),
     "stage.sha256": _every(surroundings.SUMS),
     "stage.activate": _every(surroundings.ACTIVATED),
-    "start.starter": lambda kind: st.sampled_from(STARTERS[kind]),
-    "start.torchrun": _among(False, False, True),
-    "start.timeout": _among("10m", "1h"),
-    "start.args": lambda kind: st.lists(LINES, max_size=3),
+    "launcher.name": lambda kind: st.sampled_from(LAUNCHERS[kind]),
+    "launcher.torchrun": _among(False, False, True),
+    "launcher.timeout": _among("10m", "1h"),
+    "launcher.args": lambda kind: st.lists(LINES, max_size=3),
     "array.count": _not_flux(st.integers(1, 4)),
-    "array.at_most": _not_flux(st.integers(1, 4)),
+    "array.max_concurrent": _not_flux(st.integers(1, 4)),
     "after": _after,
     "requeue.max": lambda kind: st.integers(0, 3),
     "requeue.how": lambda kind: st.sampled_from(["copy", "chain"]) if kind in ("pbs", "flux") else None,
@@ -351,8 +351,8 @@ def _agreeing(fields: Fields, kind: Kind) -> Fields:
             del fields[outer]
     if fields.get("array", {}).get("count", 1) > 1:
         fields.get("requeue", {}).pop("how", None)
-    start = fields.get("start", {})
-    if start.get("torchrun") or start.get("starter") == "openmpi":
+    launcher = fields.get("launcher", {})
+    if launcher.get("torchrun") or launcher.get("name") == "openmpi":
         fields.pop("binding", None)
     if "binding" in fields:  # a list for each rank, of a whole node's cores
         fields |= {"ranks_per_node": 1, "exclusive": True}
@@ -370,8 +370,8 @@ def _agree_on_surroundings(fields: Fields, kind: Kind) -> None:
     if fields["stage"]:
         fields.pop("nodes", None)  # all nodes are this machine, and have one disk
         fields.get("env", {}).pop("TMPDIR", None)  # where the copies go
-    starter = fields.get("start", {}).get("starter")
-    container = surroundings.fitting_container(fields.pop("container", {}), kind, starter, fields["stage"])
+    launcher = fields.get("launcher", {}).get("name")
+    container = surroundings.fitting_container(fields.pop("container", {}), kind, launcher, fields["stage"])
     if container is not None:
         fields["container"] = container
         if "workdir" in fields:
@@ -397,7 +397,7 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
     optional: dict[str, st.SearchStrategy[Any]] = {
         "env": st.fixed_dictionaries({}, optional={"SITE_TEXT": TEXTS, "GREETING": TEXTS}),
         "setup": SHELL_TEXTS.map(lambda text: [f"export SITE_SETUP={shlex.quote(text)}"]),
-        "start_args": st.lists(LINES, max_size=2),
+        "launcher_args": st.lists(LINES, max_size=2),
         "mpiexec": LINE_FILE_NAMES.map(lambda name: f"{HERE}/mpi/{name}"),
         "master_suffix": st.from_regex(r"[A-Za-z0-9._-]{0,20}", fullmatch=True),
         "local_storage": LINE_FILE_NAMES.map(lambda name: f"{HERE}/disk/{name}"),

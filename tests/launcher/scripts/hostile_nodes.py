@@ -36,7 +36,7 @@ def _calls(trial: Trial, kind: str) -> list[list[str]]:
 
 def _check_pyxis(trial: Trial, container: ContainerPlan, image: str) -> None:
     """srun is the runtime."""
-    (words,) = _calls(trial, "starter")
+    (words,) = _calls(trial, "launcher")
     at = next(at for at, word in enumerate(words) if word.startswith("--container-image="))
     assert words[at] == f"--container-image={image}"
     end = at + 1 + len(container.argv)

@@ -87,7 +87,7 @@ _BAD_IN_PROFILES: dict[str, list[Any]] = {
     "shell": ["bash", "/bin/sh\ntouch CANARY", "/bin/\x1b[31m", "-x"],
     "env": [{name: "x"} for name in _BAD_VARIABLES],
     "master_suffix": ["\x00", " a", "$(canary)", "a\n", "`b`", "é"],
-    "start_args": [["a\nb"], ["\x00"], [""]],
+    "launcher_args": [["a\nb"], ["\x00"], [""]],
     "setup": [["a\r"], ["\x00"]],
     "local_storage": ["a\nb", "\x00", ""],
 }

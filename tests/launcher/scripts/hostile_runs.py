@@ -23,8 +23,8 @@ from launcher.schedulers.local import control as local
 from launcher.submission import submit as submission
 from tests import patience
 
-from .hostile_cluster import write_stand_ins, write_starter, write_the_program, write_torchrun
-from .hostile_jobs import FLAGS, STARTERS, WRITERS, Case, Fields
+from .hostile_cluster import write_launcher, write_stand_ins, write_the_program, write_torchrun
+from .hostile_jobs import FLAGS, LAUNCHERS, WRITERS, Case, Fields
 from .hostile_surroundings import write_source
 from .hostile_text import HERE
 
@@ -35,7 +35,7 @@ MACHINERY = template_folder() / "machinery"
 
 _HEAD = '{% extends "castoff/head.sh.j2" %}{% block about %}{{ super() }}# {{ plan.ranks }}\n{% endblock %}'
 
-_BUILT_IN = {kind: Site.load(kind, search=Search({}, None)) for kind in STARTERS}
+_BUILT_IN = {kind: Site.load(kind, search=Search({}, None)) for kind in LAUNCHERS}
 
 
 def placed(value: Any, here: Path) -> Any:
@@ -161,12 +161,12 @@ class Trial:
         return Site.load(self.case.site, search=Search({}, self.here))
 
     def _layout(self) -> list[tuple[int, int, int]]:
-        """(node, local rank, how many there) of each process that the starter starts."""
+        """(node, local rank, how many there) of each process that the launcher starts."""
         nodes = self.fields.get("nodes", 1)
         if self.case.blamed is not None:
             return []
         count = self.fields.get("ranks", self.fields.get("ranks_per_node", 1) * nodes)
-        if self.fields.get("start", {}).get("torchrun"):
+        if self.fields.get("launcher", {}).get("torchrun"):
             count = 1 if self.case.kind == "local" else nodes
         few, fuller = divmod(count, nodes)
         sizes = [few + (node < fuller) for node in range(nodes)]
@@ -178,7 +178,7 @@ class Trial:
         write_stand_ins(self.here, ranks, self.plan.nodes, self._image())
         self._fill_the_disks()
         if "mpiexec" in self.profile:
-            write_starter(self.here, Path(self.profile["mpiexec"]), ranks)
+            write_launcher(self.here, Path(self.profile["mpiexec"]), ranks)
         if "python" in self.fields:
             write_torchrun(self.here, Path(self.fields["python"]).with_name("python"))
         # Put together as text: to pathlib, ./- is -.
@@ -215,9 +215,9 @@ class Trial:
         return f"export PATH='{self.path}' " + " ".join(f"{name}=image" for name in (*others, *asked))
 
     def _rank(self, number: int) -> str:
-        """The line of shell that starts a process and tells it what a real starter would."""
+        """The line of shell that starts a process and tells it what a real launcher would."""
         (node, at, size), count = self.layout[number], len(self.layout)
-        told = {
+        reported = {
             **{"SLURM_PROCID": number, "SLURM_LOCALID": at, "SLURM_NODEID": node},
             **{"SLURM_STEP_NUM_TASKS": count, "PMI_RANK": number, "PMI_SIZE": count},
             **{"MPI_LOCALRANKID": at, "MPI_LOCALNRANKS": size, "PALS_RANKID": number},
@@ -229,8 +229,8 @@ class Trial:
         }
         shell = f"{self.here}/as/sh " if self.case.rank_shell else ""
         if self.case.kind == "local":
-            told, shell = {"RANK": number, "LOCAL_RANK": at, "WORLD_SIZE": count, "NODE_RANK": node}, ""
-        exports = " ".join(f"{name}={value}" for name, value in told.items())
+            reported, shell = {"RANK": number, "LOCAL_RANK": at, "WORLD_SIZE": count, "NODE_RANK": node}, ""
+        exports = " ".join(f"{name}={value}" for name, value in reported.items())
         if self.fields.get("container", {}).get("runtime") == "pyxis":
             exports += f"; {self._image()}"
         return f'(export {exports}; exec {shell}"$@") &\npids="$pids $!"'
@@ -282,17 +282,17 @@ class Trial:
         """What the scheduler tells the script."""
         folder, member = str(self.submit_folder), str(self.case.member)
         if self.case.kind == "slurm":
-            told = {"SLURM_JOB_ID": "12", "SLURM_SUBMIT_DIR": folder, "SLURM_JOB_NODELIST": "n[1-2]"}
+            reported = {"SLURM_JOB_ID": "12", "SLURM_SUBMIT_DIR": folder, "SLURM_JOB_NODELIST": "n[1-2]"}
             if "array" in self.fields:
-                told |= {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": member}
-            return told
+                reported |= {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": member}
+            return reported
         if self.case.kind == "flux":
             return {"FLUX_ENCLOSING_ID": "f7"}
         if self.case.kind == "pbs":
-            told = {"PBS_JOBID": "7.head", "PBS_O_WORKDIR": folder, "PBS_NODEFILE": f"{self.here}/hosts"}
+            reported = {"PBS_JOBID": "7.head", "PBS_O_WORKDIR": folder, "PBS_NODEFILE": f"{self.here}/hosts"}
             if self.fields.get("array", {}).get("count", 1) > 1:
-                told |= {"PBS_JOBID": f"7[{member}].head", "PBS_ARRAY_INDEX": member}
-            return told
+                reported |= {"PBS_JOBID": f"7[{member}].head", "PBS_ARRAY_INDEX": member}
+            return reported
         return {
             **{"CASTOFF_JOB_ID": "local-7", "CASTOFF_SUBMIT_DIR": folder, "CASTOFF_LOCAL_INDEX": member},
             "CASTOFF_COMMAND": f"{self.here}/bin/castoff",
@@ -302,16 +302,16 @@ class Trial:
         """The run directory of a submission that asks no scheduler."""
         if not self.case.submitted:
             return None
-        told = {os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()}
+        reported = {os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()}
         runs = self.here / "runs"
         if self.case.kind == "local":
             if "after" in self.fields:
                 return None  # there are no runs of such names
             with mock.patch.object(local, "submit_command", return_value=["/bin/echo", "local-7"]):
-                return submission.submit(self.spec, self.site, runs_dir=runs, environ=told)
+                return submission.submit(self.spec, self.site, runs_dir=runs, environ=reported)
         with new_run(self.plan.name, runs) as draft:
             write_file(draft.run.script, self.script, 0o700)
-            write_file(draft.run.path / "secrets.sh", secrets(self.plan.env_from, told))
+            write_file(draft.run.path / "secrets.sh", secrets(self.plan.env_from, reported))
             return draft.publish()
 
 

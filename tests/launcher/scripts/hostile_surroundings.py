@@ -169,12 +169,12 @@ def _within(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-def fitting_container(drawn: Fields, kind: str, starter: str | None, stage: list[Fields]) -> Fields | None:
+def fitting_container(drawn: Fields, kind: str, launcher: str | None, stage: list[Fields]) -> Fields | None:
     """A container whose runtime can hold all that was drawn; None if no image or no runtime was."""
     container = {name: value for name, value in drawn.items() if value is not None}
     if not {"runtime", "image"} <= container.keys():
         return None
-    if container["runtime"] == "pyxis" and (kind != "slurm" or starter not in (None, "srun")):
+    if container["runtime"] == "pyxis" and (kind != "slurm" or launcher not in (None, "srun")):
         container["runtime"] = "podman-hpc"
     runtime = container["runtime"]
     container["image"] = _fitting_image(container["image"], runtime, stage)

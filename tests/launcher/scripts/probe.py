@@ -1,7 +1,7 @@
 """The program of the scripts that the tests run: writes down what a rank sees, then does as told.
 
 PROBE (in the environment) is what it does: nothing, `fail R CODE`, `segv R`, `outcome WORD`,
-`wait` (ready → stop file → TERM → outcome done), `stop` (until the stop file, then outcome again).
+`wait` (ready → stop file → TERM → outcome done), `stop` (until the stop file, then outcome resume).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def outcome(word: str, me: RankEnv) -> None:
 def main() -> None:
     signal.signal(signal.SIGTERM, on_term)
     me = RankEnv.detect()
-    fields = {name: getattr(me, name) for name in (*FIELDS, "device", "starter")}
+    fields = {name: getattr(me, name) for name in (*FIELDS, "device", "launcher")}
     record = {
         "argv": sys.argv[1:],
         "environ": dict(os.environ),
@@ -85,7 +85,7 @@ def main() -> None:
     elif verb == "stop":
         say("ready", me)
         until("stop")
-        outcome("again", me)
+        outcome("resume", me)
 
 
 if __name__ == "__main__":

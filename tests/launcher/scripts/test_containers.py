@@ -28,7 +28,7 @@ Find = Callable[[str, str], Path]
 Containers = Callable[..., Bench]
 
 RUNTIMES = {"apptainer": "hydra", "shifter": "srun", "podman-hpc": "srun", "pyxis": "srun"}
-"""Each with a starter that runs it."""
+"""Each with a launcher that runs it."""
 
 IMAGE_SAYS = {
     **{"RANK": "7", "WORLD_SIZE": "9", "MASTER_ADDR": "image", "OMP_NUM_THREADS": "99", "GREETING": "image"},
@@ -105,7 +105,7 @@ def test_what_a_program_sees_inside(runtime: str, kind: str, containers: Contain
         assert environ["PATH"] == IMAGE_SAYS["PATH"]
         assert runtime == "pyxis" or environ.get("LD_LIBRARY_PATH") != "/host/libs"
         assert not [name for name in environ if name.startswith("CASTOFF_GIVEN_")]
-        assert (seen["detected"]["rank"], seen["detected"]["starter"]) == (number, kind)
+        assert (seen["detected"]["rank"], seen["detected"]["launcher"]) == (number, kind)
     assert here.calls(runtime)
     assert "secret" not in here.calls_file.read_text()
 
@@ -175,11 +175,11 @@ def test_torchrun_is_inside_too(containers: Containers) -> None:
     python = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     ended = here.run(
         ranks_per_node=2,
-        start={"torchrun": True},
+        launcher={"torchrun": True},
         container=container(here, "apptainer", env=python, binds=[str(Path(torch.__file__).parents[1])]),
     )
     assert ended.code == 0, ended.output
-    assert [seen["detected"]["starter"] for seen in here.ranks()] == ["torchrun"] * 2
+    assert [seen["detected"]["launcher"] for seen in here.ranks()] == ["torchrun"] * 2
     assert len(here.calls("apptainer")) == 1
 
 

@@ -1,4 +1,4 @@
-"""How a script's job ends: failures, signals, stopping early, going on. Under every starter."""
+"""How a script's job ends: failures, signals, stopping early, going on. Under every launcher."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_another_mpiexec_than_the_sites(kind: str, found: str, bench: Benches) -
     program = other.site.mpiexec
     assert program is not None
     flags = ["-ppn", "1"] if found == "openmpi" else ["--no-such-flag"]
-    here.site = msgspec.structs.replace(here.site, mpiexec=program, start_args=flags)
+    here.site = msgspec.structs.replace(here.site, mpiexec=program, launcher_args=flags)
     ended = here.run(ranks_per_node=1)
     assert ended.code != 0
-    assert f"starter is {program}, which is {found}, and the site's is {kind}." in ended.output
+    assert f"launcher is {program}, which is {found}, and the site's is {kind}." in ended.output
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,7 +67,7 @@ def test_the_first_failure_stays_the_first(bench: Benches) -> None:
 
 
 @pytest.mark.parametrize("kind", ["srun", "pals"])
-def test_a_starter_that_says_nothing_of_what_it_lost(kind: str, bench: Benches) -> None:
+def test_a_launcher_that_says_nothing_of_what_it_lost(kind: str, bench: Benches) -> None:
     """srun of 22.05 exits 0 when the node of its ranks goes down as they begin."""
     here = bench(kind)
     here.stub({"srun": "srun", "pals": "mpiexec"}[kind], "#!/bin/sh\n")
@@ -150,7 +150,7 @@ def test_signals_one_upon_the_other_lose_no_code(bench: Benches) -> None:
 
 def test_what_is_cancelled_is_not_started_again(bench: Benches) -> None:
     here = bench("pals")
-    running = here.start(nodes=1, ranks_per_node=1, requeue={"max": 3}, env={"PROBE": "wait again"})
+    running = here.start(nodes=1, ranks_per_node=1, requeue={"max": 3}, env={"PROBE": "wait resume"})
     running.wait_for("ready", 1)
     running.process.send_signal(signal.SIGUSR2)
     running.wait_for("stopping", 1)
@@ -202,13 +202,13 @@ def test_term_in_the_first_moment(kind: str, asks: str, bench: Benches) -> None:
 
 def test_the_last_of_the_walltime_is_no_cancellation(bench: Benches) -> None:
     """PBS sends TERM at the walltime."""
-    running = bench("pals").start(walltime="5m", ranks_per_node=1, env={"PROBE": "wait again"})
+    running = bench("pals").start(walltime="5m", ranks_per_node=1, env={"PROBE": "wait resume"})
     running.wait_for("ready", 1)
     running.process.send_signal(signal.SIGUSR2)
     running.wait_for("stopping", 1)
     running.process.send_signal(signal.SIGTERM)
     assert running.end().ending == ("cancelled", 143)
-    late = bench("hydra", folder="late").start(walltime="14s", grace="1s", env={"PROBE": "wait again"})
+    late = bench("hydra", folder="late").start(walltime="14s", grace="1s", env={"PROBE": "wait resume"})
     late.wait_for("ready", 1)
     late.process.send_signal(signal.SIGUSR2)
     late.wait_for("stopping", 1)
@@ -250,14 +250,14 @@ def test_an_unknown_deadline_is_none(answer: dict[str, str], bench: Benches) -> 
 
 def test_slurm_starts_it_again_up_to_the_count(bench: Benches) -> None:
     here = bench("srun")
-    asked = {"requeue": {"max": 2}, "env": {"PROBE": "outcome again"}}
+    asked = {"requeue": {"max": 2}, "env": {"PROBE": "outcome resume"}}
     codes = []
     for restarts in range(3):
         ended = here.run(
-            requeue={"max": 2}, env={"PROBE": "outcome again", "SLURM_RESTART_COUNT": str(restarts)}
+            requeue={"max": 2}, env={"PROBE": "outcome resume", "SLURM_RESTART_COUNT": str(restarts)}
         )
         codes.append((ended.code, ended.record("ending", f"0.{restarts}")["ending"]))
-    assert codes == [(0, "again"), (0, "again"), (75, "walltime")], asked
+    assert codes == [(0, "resume"), (0, "resume"), (75, "walltime")], asked
     assert here.calls("scontrol").count(["requeue", "12"]) == 2
     assert "requeue.max (2) is used up" in ended.output
 
@@ -265,8 +265,8 @@ def test_slurm_starts_it_again_up_to_the_count(bench: Benches) -> None:
 def test_a_member_of_a_slurm_array_is_started_again_alone(bench: Benches) -> None:
     here = bench("srun")
     here.array_index = 4
-    ended = here.run(array={"count": 8}, requeue={"max": 1}, env={"PROBE": "outcome again"})
-    assert (ended.code, ended.record("ending", "4.0")["ending"]) == (0, "again")
+    ended = here.run(array={"count": 8}, requeue={"max": 1}, env={"PROBE": "outcome resume"})
+    assert (ended.code, ended.record("ending", "4.0")["ending"]) == (0, "resume")
     assert ["requeue", "12_4"] in here.calls("scontrol")
     assert here.calls("squeue")[-1][2] == "12_4"
 
@@ -276,22 +276,22 @@ def test_pbs_is_given_a_copy_that_carries_the_count_on(bench: Benches) -> None:
     (here.folder / "inner").mkdir()
     ended = here.run(
         requeue={"max": 1}, inherit=["LANG"], workdir="inner", ranks_per_node=1,
-        env={"PROBE": "outcome again"},
+        env={"PROBE": "outcome resume"},
     )  # fmt: skip
-    assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
+    assert (ended.code, ended.ending) == (75, ("resume", 75)), ended.output
     (call,) = here.calls("qsub")
     names = "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,CASTOFF_FOLLOWS,LANG"
     assert call[:4] == ["-v", names, "-W", "depend=afternotok:7.head"]
     assert call[4:] == ["-o", f"{ended.run_dir}/logs/job-0.log", f"{ended.run_dir}/job.sh"]
     # qsub takes values from its environment, so a comma in the path does not split them; it takes no quotes.
-    told = json.loads((here.seen.parent / "qsub.json").read_text())
+    reported = json.loads((here.seen.parent / "qsub.json").read_text())
     path = "%" + str(ended.run_dir).replace("'", "%27")
-    assert told.pop("cwd") == str(here.folder)
-    assert told == {"CASTOFF_RUN_DIR": path, "CASTOFF_ATTEMPT": "1", "CASTOFF_FOLLOWS": "7.head"}
+    assert reported.pop("cwd") == str(here.folder)
+    assert reported == {"CASTOFF_RUN_DIR": path, "CASTOFF_ATTEMPT": "1", "CASTOFF_FOLLOWS": "7.head"}
 
     again = here.run(
         requeue={"max": 1}, inherit=["LANG"], workdir="inner", ranks_per_node=1,
-        env={"PROBE": "outcome again", **told},
+        env={"PROBE": "outcome resume", **reported},
     )  # fmt: skip
     assert (again.code, again.record("ending", "0.1")["ending"]) == (75, "walltime")
     assert len(here.calls("qsub")) == 1
@@ -302,19 +302,21 @@ def test_a_refused_restart_is_said(kind: str, refusal: str, bench: Benches) -> N
     here = bench(kind)
     here.stub("scontrol", "#!/bin/sh\n[ $1 = show ] && echo x0 && exit\necho it is disabled\nexit 1\n")
     ended = here.run(
-        ranks_per_node=1, requeue={"max": 1}, grace="1s", env={"PROBE": "outcome again", refusal: "1"}
+        ranks_per_node=1, requeue={"max": 1}, grace="1s", env={"PROBE": "outcome resume", refusal: "1"}
     )
     assert ended.ending == ("walltime", 75)
     assert "stopped early, but could not be started again" in ended.output
 
 
-@pytest.mark.parametrize("told", ["$$", "$$ $PPID", "$PPID $$"])
-def test_slurm_may_end_scontrol_with_the_job_that_it_queues_again(told: str, bench: Benches) -> None:
+@pytest.mark.parametrize("reported", ["$$", "$$ $PPID", "$PPID $$"])
+def test_slurm_may_end_scontrol_with_the_job_that_it_queues_again(reported: str, bench: Benches) -> None:
     """Its TERM goes to all processes of the job, whether scontrol has its answer or not."""
     here = bench("srun")
-    here.stub("scontrol", f'#!/bin/sh\n[ "$1" = show ] && echo x0 && exit\nkill -s TERM {told}\nsleep 5\n')
-    ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome again"})
-    assert ended.ending == ("again", 0)
+    here.stub(
+        "scontrol", f'#!/bin/sh\n[ "$1" = show ] && echo x0 && exit\nkill -s TERM {reported}\nsleep 5\n'
+    )
+    ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome resume"})
+    assert ended.ending == ("resume", 0)
 
 
 class TestSlurmDoesNotAnswer:
@@ -324,7 +326,7 @@ class TestSlurmDoesNotAnswer:
     ASKED: ClassVar[dict[str, Any]] = {
         "ranks_per_node": 1,
         "requeue": {"max": 1},
-        "env": {"PROBE": "outcome again"},
+        "env": {"PROBE": "outcome resume"},
     }
 
     def here(self, bench: Benches, requeue: str, squeue: str) -> Bench:
@@ -344,7 +346,7 @@ class TestSlurmDoesNotAnswer:
             bench, f"((n)) || {{ {self.AWAY}; }}", f"((n)) || {{ {self.AWAY}; }}; echo 'RUNNING  0 '"
         )
         ended = here.run(**self.ASKED)
-        assert (ended.code, ended.ending) == (0, ("again", 0)), ended.output
+        assert (ended.code, ended.ending) == (0, ("resume", 0)), ended.output
         assert self.requeues(here) == 2
         assert "castoff: scontrol requeue 12: Unexpected message received\n" in ended.output
 
@@ -352,7 +354,7 @@ class TestSlurmDoesNotAnswer:
     def test_but_not_where_it_has_happened(self, state: str, bench: Benches) -> None:
         """A second request would end the next attempt."""
         here = self.here(bench, self.AWAY, f"echo '{state}'")
-        assert here.run(**self.ASKED).ending == ("again", 0)
+        assert here.run(**self.ASKED).ending == ("resume", 0)
         assert self.requeues(here) == 1
 
     def test_until_the_grace_period_is_over(self, bench: Benches) -> None:
@@ -363,7 +365,7 @@ class TestSlurmDoesNotAnswer:
 
     def test_or_somebody_asks_it_to_stop(self, bench: Benches) -> None:
         here = self.here(bench, self.AWAY, f': >"$CASTOFF_RUN_DIR/stop"; {self.AWAY}')
-        assert here.run(**self.ASKED).ending == ("again", 75)
+        assert here.run(**self.ASKED).ending == ("resume", 75)
         assert self.requeues(here) == 1
 
     def test_or_ends_it(self, bench: Benches) -> None:
@@ -374,17 +376,17 @@ class TestSlurmDoesNotAnswer:
         running.wait_for("ready", 1)
         running.process.terminate()
         (here.seen / "go").touch()
-        assert running.end().ending == ("again", 0)
+        assert running.end().ending == ("resume", 0)
         assert self.requeues(here) == 1
 
 
 def test_nobody_starts_a_lone_local_script_again(bench: Benches) -> None:
-    ended = bench("local").run(requeue={"max": 1}, env={"PROBE": "outcome again"})
+    ended = bench("local").run(requeue={"max": 1}, env={"PROBE": "outcome resume"})
     assert ended.ending == ("walltime", 75)
     assert not (ended.run_dir / "attempts" / "0.0" / "requeue").exists()
 
 
-def test_the_programs_word_counts_more_than_the_starters_code(bench: Benches) -> None:
+def test_the_programs_word_counts_more_than_the_launchers_code(bench: Benches) -> None:
     here = bench("srun")
     real = (here.bin / "srun").read_text()
     (here.bin / "srun").write_text(real.replace("sys.exit(main())", "main(); sys.exit(7)"))
@@ -425,8 +427,8 @@ def test_what_setup_started_ends_after_the_ranks(probe: str, code: int, bench: B
     here.stub("stop_copper.sh", '#!/bin/sh\nls "$PROBE_FOLDER" >"$PROBE_FOLDER/stopped"\nexit 9\n')
     for name in ("module", "launch_copper.sh"):
         here.stub(name, '#!/bin/sh\necho "$0 $*" >>"$PROBE_FOLDER/launched"\n')
-    told = {"PROBE": probe, "VIRTUAL_ENV": "/venv", "USER": "me", "PYTHONPATH": "/mine"}
-    ended = here.run(ranks_per_node=2, options=["copper"], setup=["echo set up"], env=told)
+    reported = {"PROBE": probe, "VIRTUAL_ENV": "/venv", "USER": "me", "PYTHONPATH": "/mine"}
+    ended = here.run(ranks_per_node=2, options=["copper"], setup=["echo set up"], env=reported)
     assert ended.code == code, ended.output
     launched = [line.rpartition("/")[2] for line in (here.seen / "launched").read_text().splitlines()]
     assert launched == ["module load copper", "launch_copper.sh "]

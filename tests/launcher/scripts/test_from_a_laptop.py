@@ -37,8 +37,8 @@ def test_from_a_laptop(bench: Benches, tmp_path: Path) -> None:
     here.stub("qsub", QSUB)
     (laptop / "bin" / "ssh").write_text(SSH)
     (laptop / "bin" / "ssh").chmod(0o755)
-    told = {**here.allocation(2), "PATH": os.environ["PATH"]}
-    lines = [f"export {name}='{value}'\n" for name, value in told.items() if name != "PATH"]
+    reported = {**here.allocation(2), "PATH": os.environ["PATH"]}
+    lines = [f"export {name}='{value}'\n" for name, value in reported.items() if name != "PATH"]
     (home / "told").write_text("".join(lines))
     job = {"command": PROBE, "nodes": 2, "ranks_per_node": 2, "account": "p", "walltime": "30m"}
     (laptop / "job.yaml").write_text(json.dumps({**job, "directives": {"filesystems": "home"}}))

@@ -13,7 +13,7 @@ from .conftest import Benches
 from .harness import Bench, Ended
 
 KINDS = ["pals", "hydra"]
-AGAIN = {"PROBE": "outcome again"}
+AGAIN = {"PROBE": "outcome resume"}
 
 
 def next_of(ended: Ended, attempt: str = "0.0") -> Path:
@@ -29,9 +29,9 @@ class TestCopy:
     def test_which_job_follows_is_written_down(self, kind: str, bench: Benches) -> None:
         before = int(time.time())
         ended = self.go_on(bench(kind), {"STUB_QSUB_SAYS": "8.head\nwelcome"})
-        told = json.loads(next_of(ended).read_text())
-        assert told.pop("time") in range(before, int(time.time()) + 1)
-        assert told == {"job": "8.head"}
+        reported = json.loads(next_of(ended).read_text())
+        assert reported.pop("time") in range(before, int(time.time()) + 1)
+        assert reported == {"job": "8.head"}
         assert next_of(ended).stat().st_mode & 0o077 == 0
 
     @pytest.mark.parametrize("env", [{"STUB_QSUB_CODE": "1"}, {"STUB_QSUB_SAYS": "qsub: later"}])
@@ -45,23 +45,23 @@ class TestCopy:
         here = bench("pals")
         here.stub("qsub", '#!/bin/sh\nmkdir "$CASTOFF_ATTEMPT_DIR/.next.json"\necho 8.head\n')
         ended = self.go_on(here)
-        assert ended.ending == ("again", 75)
+        assert ended.ending == ("resume", 75)
         assert "castoff: job 8.head goes on, but could not be written down" in ended.output
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_member_goes_on_by_itself(self, kind: str, bench: Benches) -> None:
         here = bench(kind)
         here.array_index = 3
-        array = {"count": 8, "at_most": 2}
+        array = {"count": 8, "max_concurrent": 2}
         ended = self.go_on(here, {"STUB_QSUB_SAYS": "9[].head"}, array=array)
-        assert ended.record("ending", "3.0")["ending"] == "again", ended.output
+        assert ended.record("ending", "3.0")["ending"] == "resume", ended.output
         assert json.loads(next_of(ended, "3.0").read_text())["job"] == "9[].head"
         (call,) = here.calls("qsub")
         names = "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,CASTOFF_FOLLOWS"
         assert call[:4] == ["-v", names, "-J", "3-4:2"]
         assert call[4:] == ["-o", f"{ended.run_dir}/logs/job-^array_index^.log", f"{ended.run_dir}/job.sh"]
-        told = json.loads((here.seen.parent / "qsub.json").read_text())
-        assert told["CASTOFF_ATTEMPT"] == "1"
+        reported = json.loads((here.seen.parent / "qsub.json").read_text())
+        assert reported["CASTOFF_ATTEMPT"] == "1"
         # The copy is an array of its own, and counts on.
         env = {"CASTOFF_RUN_DIR": str(ended.run_dir), "CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "0"}
         again = self.go_on(here, env, array=array)
@@ -86,7 +86,7 @@ class TestCopy:
             "qsub", '#!/bin/sh\nmkdir "$PROBE_FOLDER/called" && ls "$PROBE_FOLDER" && echo 8.head && exit 1\n'
         )
         ended = self.go_on(here)
-        assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
+        assert (ended.code, ended.ending) == (75, ("resume", 75)), ended.output
         assert json.loads(next_of(ended).read_text())["job"] == "8.head"
 
     def test_it_is_tried_again_at_the_end(self, bench: Benches) -> None:
@@ -96,13 +96,17 @@ class TestCopy:
             "qsub", f"#!/bin/bash\n{count}\nif ((n < 2)); then echo later >&2; exit 1; fi; echo 8.head\n"
         )
         ended = self.go_on(here)
-        assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
+        assert (ended.code, ended.ending) == (75, ("resume", 75)), ended.output
         assert "could not be submitted yet; it is tried again at the end" in ended.output
         assert json.loads(next_of(ended).read_text())["job"] == "8.head"
 
     @pytest.mark.parametrize(
         ("probe", "ending", "deleted"),
-        [("outcome done", "done", []), ("fail 0 3", "failed", [["8.head"]]), ("outcome again", "again", [])],
+        [
+            ("outcome done", "done", []),
+            ("fail 0 3", "failed", [["8.head"]]),
+            ("outcome resume", "resume", []),
+        ],
     )
     def test_what_does_not_go_on_takes_it_away(
         self, probe: str, ending: str, deleted: list[list[str]], bench: Benches
@@ -118,7 +122,7 @@ class TestCopy:
         first = self.go_on(here, {"PROBE": "nothing"}, requeue={"max": 2})
         (first.run_dir / "attempts" / "0.0" / "ending.json").unlink()
         again = self.go_on(here, {"CASTOFF_RUN_DIR": str(first.run_dir)}, requeue={"max": 2})
-        assert again.record("ending", "0.1")["ending"] == "again", again.output
+        assert again.record("ending", "0.1")["ending"] == "resume", again.output
         assert json.loads(next_of(again, "0.1").read_text())["job"] == "8.head"
         assert len(here.calls("qsub")) == 1
 
@@ -139,13 +143,13 @@ class TestCopy:
     def test_it_begins_once(self, bench: Benches) -> None:
         """Of two copies, as where qsub gave no answer and was called again, one begins."""
         here = bench("pals")
-        folder, told = self.begun(here, "again")
+        folder, reported = self.begun(here, "resume")
         (folder / "attempts" / "0.0" / "follower").write_text("9.head\n")
-        other = self.go_on(here, told)
+        other = self.go_on(here, reported)
         assert (other.code, here.ranks()) == (0, [])
         assert other.output.endswith("does not begin: another copy of job 6.head has begun\n")
         (folder / "attempts" / "0.0" / "follower").unlink()
-        assert self.go_on(here, told).record("ending", "0.1")["ending"] == "done"
+        assert self.go_on(here, reported).record("ending", "0.1")["ending"] == "done"
         assert (folder / "attempts" / "0.0" / "follower").read_text() == "7.head\n"
 
     @pytest.mark.parametrize(
@@ -160,16 +164,16 @@ class TestCopy:
     )
     def test_it_does_not_begin(self, ending: str | None, why: str, bench: Benches) -> None:
         here = bench("pals")
-        folder, told = self.begun(here, "again" if ending in ("stop", "another") else ending)
+        folder, reported = self.begun(here, "resume" if ending in ("stop", "another") else ending)
         if ending == "stop":
             (folder / "stop").touch()
         if ending == "another":
-            told["CASTOFF_FOLLOWS"] = "5.head"
-        ended = self.go_on(here, told)
+            reported["CASTOFF_FOLLOWS"] = "5.head"
+        ended = self.go_on(here, reported)
         assert (ended.code, here.ranks()) == (0, [])
         assert (
             ended.output
-            == f"castoff: job 7.head, a copy of {told['CASTOFF_FOLLOWS']}, does not begin: {why}\n"
+            == f"castoff: job 7.head, a copy of {reported['CASTOFF_FOLLOWS']}, does not begin: {why}\n"
         )
         assert not (folder / "attempts" / "0.1").exists()
 
@@ -183,9 +187,9 @@ class TestChain:
 
     def link(self, here: Bench, number: int, probe: str, run_dir: Path | None, **env: str) -> Ended:
         """One job of the chain; of the first, castoff submit has made no directory here."""
-        told = {"CASTOFF_CHAIN": str(number)} | ({"CASTOFF_RUN_DIR": str(run_dir)} if run_dir else {})
+        reported = {"CASTOFF_CHAIN": str(number)} | ({"CASTOFF_RUN_DIR": str(run_dir)} if run_dir else {})
         asked = {"ranks_per_node": 1, "requeue": {"max": self.MAX, "how": "chain"}}
-        return here.run(**asked, env={"PROBE": probe, **told, **env})
+        return here.run(**asked, env={"PROBE": probe, **reported, **env})
 
     def begun(self, here: Bench, ending: str | None) -> Path:
         """A run whose first attempt has ended so; None: it was killed."""
@@ -199,14 +203,18 @@ class TestChain:
             path.unlink()
         return ended.run_dir
 
-    @pytest.mark.parametrize("ending", ["again", "walltime", None])
+    @pytest.mark.parametrize("ending", ["resume", "walltime", None])
     def test_goes_on(self, ending: str | None, here: Bench) -> None:
         run_dir = self.begun(here, ending)
         ended = self.link(here, 1, "outcome done", run_dir)
         assert ended.code == 0, ended.output
         assert ended.record("ending", "0.1")["ending"] == "done"
-        told = here.ranks()[0]["environ"]
-        assert (told["CASTOFF_ATTEMPT"], told["CASTOFF_FIRST_ATTEMPT"], told["CASTOFF_CHAIN"]) == (
+        reported = here.ranks()[0]["environ"]
+        assert (
+            reported["CASTOFF_ATTEMPT"],
+            reported["CASTOFF_FIRST_ATTEMPT"],
+            reported["CASTOFF_CHAIN"],
+        ) == (
             "1",
             "0",
             "1",
@@ -224,7 +232,7 @@ class TestChain:
         assert here.ranks() == []
 
     def test_the_run_was_asked_to_stop(self, here: Bench) -> None:
-        run_dir = self.begun(here, "again")
+        run_dir = self.begun(here, "resume")
         (run_dir / "stop").touch()
         ended = self.link(here, 1, "outcome done", run_dir)
         assert ended.code == 0 and not (run_dir / "attempts" / "0.1").exists()
@@ -232,16 +240,16 @@ class TestChain:
 
     def test_nothing_has_begun_yet_in_this_submission(self, here: Bench) -> None:
         """The job before it was deleted while it waited; an earlier submission's attempts do not count."""
-        run_dir = self.begun(here, "again")
+        run_dir = self.begun(here, "resume")
         ended = self.link(here, 1, "nothing", run_dir, CASTOFF_ATTEMPT="1", CASTOFF_FIRST_ATTEMPT="1")
         assert ended.code == 0 and not (run_dir / "attempts" / "0.1").exists()
         assert ended.output.endswith("does not begin: the job before it never began\n")
 
-    @pytest.mark.parametrize(("number", "ending"), [(0, "again"), (1, "again"), (2, "walltime")])
+    @pytest.mark.parametrize(("number", "ending"), [(0, "resume"), (1, "resume"), (2, "walltime")])
     def test_stops_early(self, number: int, ending: str, here: Bench) -> None:
         """Not with 0, so that PBS starts the next; after the last there is none."""
-        run_dir = self.begun(here, "again")
-        ended = self.link(here, number, "outcome again", run_dir)
+        run_dir = self.begun(here, "resume")
+        ended = self.link(here, number, "outcome resume", run_dir)
         record = ended.record("ending", "0.1")
         assert (ended.code, record["ending"], record["code"]) == (75, ending, 75)
         assert ("requeue.max (2) is used up" in ended.output) == (ending == "walltime")
@@ -263,7 +271,7 @@ class TestChain:
 
     def test_a_job_that_pbs_starts_anew_goes_on(self, here: Bench) -> None:
         """After a node failure, `-r y`: its own last attempt has no ending."""
-        run_dir = self.begun(here, "again")
+        run_dir = self.begun(here, "resume")
         self.link(here, 1, "nothing", run_dir)
         (run_dir / "attempts" / "0.1" / "ending.json").unlink()
         ended = self.link(here, 1, "outcome done", run_dir)

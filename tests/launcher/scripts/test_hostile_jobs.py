@@ -42,7 +42,7 @@ from launcher.trust.paths import weaknesses
 
 from .hostile_checks import check
 from .hostile_cluster import make_tools
-from .hostile_jobs import EXEMPT, FIELDS, STARTERS, Case, cases
+from .hostile_jobs import EXEMPT, FIELDS, LAUNCHERS, Case, cases
 from .hostile_runs import Trial, placed
 from .hostile_text import LINES, TEXTS
 
@@ -109,7 +109,7 @@ def try_many(trials: Trials, wanted: int, first: int) -> None:
         number += 1
     counted = Counter(trials.outcomes.values())
     print(f"{len(trials.outcomes)} jobs, from search {first} on: {dict(counted)}")
-    for kind in STARTERS:
+    for kind in LAUNCHERS:
         ran, refused = counted[kind, True], counted[kind, False]
         assert ran > 0.6 * (ran + refused) > 0.1 * wanted, "so many refusals would prove little"
         assert refused > 0.05 * (ran + refused), "and so few, too"
@@ -203,9 +203,9 @@ def test_the_list_that_a_text_should_be_is_proposed(text: str) -> None:
 def what_init_says_next_is_for_a_shell(folder: Path) -> None:
     path = folder / "it's $(canary)\x1b \\.yaml"
     path.unlink(missing_ok=True)
-    told = CliRunner().invoke(init.command, [str(path), "--site", "slurm"]).output
-    assert told.strip().isprintable()
-    words = ["bash", "-c", f"printf '%s|' {told.partition('; next: ')[2]}"]
+    reported = CliRunner().invoke(init.command, [str(path), "--site", "slurm"]).output
+    assert reported.strip().isprintable()
+    words = ["bash", "-c", f"printf '%s|' {reported.partition('; next: ')[2]}"]
     assert subprocess.check_output(words, text=True) == f"castoff|render|{path}|--site|slurm|"
 
 
@@ -219,12 +219,12 @@ def what_mends_a_folder_is_for_a_shell(folder: Path) -> None:
     (path / "castoff").mkdir(parents=True, exist_ok=True)
     (path / "castoff" / "trusted").touch()
     path.chmod(0o777)
-    told = [line.partition(": ")[2] for line in fixes(weaknesses(path))]
+    reported = [line.partition(": ")[2] for line in fixes(weaknesses(path))]
     with pytest.raises(CastoffError) as refusal:
         granted({"XDG_CONFIG_HOME": str(path)})
-    told.append(str(refusal.value).rpartition("; ")[2])
-    assert [line.split()[0] for line in told] == ["castoff", "chmod", "chmod"]
-    for line in told:
+    reported.append(str(refusal.value).rpartition("; ")[2])
+    assert [line.split()[0] for line in reported] == ["castoff", "chmod", "chmod"]
+    for line in reported:
         assert line.isprintable()
         seen = subprocess.check_output(["bash", "-c", f"printf '%s|' {line}"], text=True)
         assert seen.endswith(f"|{path}|")

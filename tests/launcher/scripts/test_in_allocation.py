@@ -64,7 +64,7 @@ def test_qsub_with_a_real_mpiexec(bench: Benches) -> None:
     answer = launch(here, "-n", "3", "--", *PROBE, env=environ)
     assert answer.returncode == 0, answer.stderr
     ranks = here.ranks()
-    assert [rank["detected"]["starter"] for rank in ranks] == ["hydra"] * 3
+    assert [rank["detected"]["launcher"] for rank in ranks] == ["hydra"] * 3
     assert {rank["cwd"] for rank in ranks} == {str(here.folder)}
     run = the_run(here)
     assert (run.site, run.job, run.ending) == ("ours", "7.head", "done")
@@ -116,10 +116,10 @@ def test_which_site(bench: Benches) -> None:
     assert (
         "castoff: site aurora runs pbs, but this is Slurm job 12 (1 host: x0): name the site" in other.stderr
     )
-    local = launch(here, "--", "sh", "-c", "echo $CASTOFF_STARTER", env={"CASTOFF_SITE": "local"})
+    local = launch(here, "--", "sh", "-c", "echo $CASTOFF_LAUNCHER", env={"CASTOFF_SITE": "local"})
     assert (local.returncode, local.stdout) == (0, "[0] local\n")
-    assert launch(here, "--site", "local", "--", "sh", "-c", "echo $CASTOFF_STARTER").stdout == "[0] local\n"
-    assert launch(here, "--here", "--", "sh", "-c", "echo $CASTOFF_STARTER").stdout == "[0] local\n"
+    assert launch(here, "--site", "local", "--", "sh", "-c", "echo $CASTOFF_LAUNCHER").stdout == "[0] local\n"
+    assert launch(here, "--here", "--", "sh", "-c", "echo $CASTOFF_LAUNCHER").stdout == "[0] local\n"
     assert len(list((here.folder / "castoff-runs").iterdir())) == 1
 
 
@@ -161,7 +161,7 @@ def test_a_run_on_the_local_scheduler_stays_on_this_host(bench: Benches) -> None
     answer = subprocess.run([CASTOFF, *words], cwd=here.folder, env=environ, capture_output=True, check=True)
     run = json.loads(answer.stdout)["directory"]
     subprocess.run([CASTOFF, "wait", run], cwd=here.folder, env=environ, check=True)
-    assert [rank["detected"]["starter"] for rank in here.ranks()] == ["local"] * 2
+    assert [rank["detected"]["launcher"] for rank in here.ranks()] == ["local"] * 2
     assert here.calls("srun") == []
 
 

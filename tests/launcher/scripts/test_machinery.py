@@ -82,13 +82,13 @@ class TestParts:
         assert known_parts() - used <= rare
 
     @pytest.mark.parametrize("runtime", RUNTIMES)
-    def test_a_runtime_is_told_alike_here_and_there(self, runtime: str) -> None:
+    def test_a_runtime_is_reported_alike_here_and_there(self, runtime: str) -> None:
         text = (FOLDER / "containers" / f"{runtime}.sh").read_text()
-        told = RUNTIMES[runtime]  # type: ignore[index]
+        reported = RUNTIMES[runtime]  # type: ignore[index]
         script = f'{text}\nprintf %s "${{castoff_unbindable-}}"'
         preamble = "castoff_at_start=() castoff_at_container=()\n"
         said = subprocess.check_output(["bash", "-c", preamble + script], text=True)
-        assert said == (told.unbindable if told.binds_run else "")
+        assert said == (reported.unbindable if reported.binds_run else "")
 
 
 class TestWhole:
@@ -159,9 +159,15 @@ class TestHead:
 
 def refused(script: Path, here: Bench) -> str:
     """What a script says that does not begin."""
-    told = {**os.environ, **here._scheduler()}
+    reported = {**os.environ, **here._scheduler()}
     answer = subprocess.run(
-        ["bash", script], cwd=here.folder, env=told, capture_output=True, text=True, check=False, timeout=60
+        ["bash", script],
+        cwd=here.folder,
+        env=reported,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert answer.returncode != 0, answer.stdout
     assert [path.name for path in here.folder.iterdir()] == ["job.sh"], "nothing was made"
@@ -198,12 +204,12 @@ class TestLoader:
         here = bench("srun")
         script = self.script(here)
         text = script.read_text()
-        told = {**os.environ, **here._scheduler()}
+        reported = {**os.environ, **here._scheduler()}
         answer = subprocess.run(
             ["bash"],
             input=text,
             cwd=here.folder,
-            env=told,
+            env=reported,
             capture_output=True,
             text=True,
             check=False,
@@ -217,8 +223,8 @@ class TestLoader:
         script = self.script(here)
         for name in ("a=b", "-n"):
             script.rename(here.folder / name)
-            told = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen)}
-            subprocess.run(["bash", "--", name], cwd=here.folder, env=told, check=True, timeout=60)
+            reported = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen)}
+            subprocess.run(["bash", "--", name], cwd=here.folder, env=reported, check=True, timeout=60)
             subprocess.run(["rm", "-r", here.run_dir()], check=True)
             script = here.folder / name
 
@@ -255,8 +261,8 @@ class TestFunctionsOfTheEnvironment:
         here = bench(kind)
         taken = here.folder / "taken"  # written by a redirection, for every word may be a function
         evil = {f"BASH_FUNC_{name}%%": f"() {{  >{taken}-{name}; }}" for name in called_in_scripts()}
-        told = {**evil, "BASH_FUNC_castoff_begin%%": "() {  exit 3; }"}
-        ended = here.run(ranks=1, inherit=inherit, env=told, requeue={"max": 1}, walltime="1h")
+        reported = {**evil, "BASH_FUNC_castoff_begin%%": "() {  exit 3; }"}
+        ended = here.run(ranks=1, inherit=inherit, env=reported, requeue={"max": 1}, walltime="1h")
         assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
         assert list(here.folder.glob("taken-*")) == []
 
@@ -316,7 +322,7 @@ def test_a_part_of_the_users_that_is_no_file(make: Callable[[Path], None], tmp_p
         render(planned(own))
 
 
-def test_what_parents_ranks_were_told_is_one_part() -> None:
+def test_what_parents_ranks_were_reported_is_one_part() -> None:
     assert STALE in machinery(planned(None), known_parts()).parts
     command = ["bash", "-c", f"{stale()}printf '%s\\n' \"${{castoff_stale[@]}}\""]
     assert subprocess.check_output(command, text=True).split() == list(STALE_VARIABLES)

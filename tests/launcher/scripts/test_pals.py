@@ -15,7 +15,7 @@ from . import pals
 from .conftest import Benches
 from .examples import EXAMPLES, NEEDED
 
-UNDER_PALS = [name for name, example in EXAMPLES.items() if example.plan().starter == "pals"]
+UNDER_PALS = [name for name, example in EXAMPLES.items() if example.plan().launcher == "pals"]
 
 
 def started(script: str) -> list[list[str]]:
@@ -70,15 +70,15 @@ def test_what_pals_would_not_take(words: str, error: str) -> None:
 
 
 def test_the_stand_in_takes_no_other_option_either(bench: Benches) -> None:
-    ended = bench("pals").run(ranks_per_node=1, start={"args": ["--bind-to", "none"]})
+    ended = bench("pals").run(ranks_per_node=1, launcher={"args": ["--bind-to", "none"]})
     assert ended.code == 2
     assert "mpiexec: --bind-to is no option of PALS" in ended.output
 
 
-@pytest.mark.parametrize("starter", ["hydra", "openmpi", "intelmpi"])
-def test_another_starter_there_gets_none_of_its_flags(starter: str) -> None:
+@pytest.mark.parametrize("launcher", ["hydra", "openmpi", "intelmpi"])
+def test_another_launcher_there_gets_none_of_its_flags(launcher: str) -> None:
     """Aurora's own flags are those of its own mpiexec."""
-    asked: dict[str, Any] = {**NEEDED["aurora"], "command": ["x"], "start": {"starter": starter}}
+    asked: dict[str, Any] = {**NEEDED["aurora"], "command": ["x"], "launcher": {"name": launcher}}
     start = plan(JobSpec.of({**asked, "options": ["no-vni"]}), Site.load("aurora")).start
     assert not {"--pmi=pmix", "--no-vni", "--line-buffer", "--cpu-bind"} & set(start)
 

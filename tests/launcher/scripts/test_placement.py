@@ -1,4 +1,4 @@
-"""Every starter: each rank is told who it is, whatever the environment held before, and gets the
+"""Every launcher: each rank is told who it is, whatever the environment held before, and gets the
 program's words byte for byte."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from tests.cases import others_long
 
 from .conftest import Benches
-from .harness import CASTOFF, PROBE, STALE, STALE_SLURM, STARTER, Bench
+from .harness import CASTOFF, LAUNCHER, PROBE, STALE, STALE_SLURM, Bench
 
 HOSTILE = [
     *("", "a b", " lead", "it's", '"', "\\", "$(touch x)", "`touch y`", "$HOME", "*", "?", "~", "!!"),
@@ -30,7 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "pals": {"nodes": 2, "ranks_per_node": 6},
     "srun": {"nodes": 2, "ranks": 3, "devices_per_rank": 1},
 }
-STARTERS = {"srun": "srun", "pals": "pals"}
+LAUNCHERS = {"srun": "srun", "pals": "pals"}
 
 
 def local_ranks(kind: str) -> list[tuple[int, int, int]]:
@@ -57,18 +57,20 @@ def test_each_rank_knows_who_it_is_and_gets_the_words(kind: str, bench: Benches)
         assert seen["argv"] == HOSTILE
         assert {name: seen["environ"].get(name) for name in variables} == variables
         assert seen["cwd"] == str(here.folder)
-        told = {"RANK": number, "WORLD_SIZE": len(ranks), "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": size}
-        told |= {"NODE_RANK": node}
-        assert {name: seen["environ"].get(name) for name in told} == {k: str(v) for k, v in told.items()}
-        assert seen["environ"]["CASTOFF_STARTER"] == kind
+        reported = {"RANK": number, "WORLD_SIZE": len(ranks), "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": size}
+        reported |= {"NODE_RANK": node}
+        assert {name: seen["environ"].get(name) for name in reported} == {
+            k: str(v) for k, v in reported.items()
+        }
+        assert seen["environ"]["CASTOFF_LAUNCHER"] == kind
         assert seen["environ"]["CASTOFF_RANK"] == f"{number}/{len(ranks)}"
         if kind not in ("srun", "local"):
             assert not [name for name in seen["environ"] if name.startswith("SLURM_")]
         detected = seen["detected"]
-        assert {name.lower(): detected[name.lower()] for name in told} == {
-            k.lower(): v for k, v in told.items()
+        assert {name.lower(): detected[name.lower()] for name in reported} == {
+            k.lower(): v for k, v in reported.items()
         }
-        assert detected["starter"] == kind
+        assert detected["launcher"] == kind
         assert detected["master_addr"] == seen["environ"]["MASTER_ADDR"]
         assert str(detected["master_port"]) == seen["environ"]["MASTER_PORT"]
     meeting = {(seen["environ"]["MASTER_ADDR"], seen["environ"]["MASTER_PORT"]) for seen in ranks}
@@ -191,8 +193,8 @@ def addresses(here: Bench) -> set[str]:
 
 def unknown_to_ranks(here: Bench, *names: str) -> None:
     """Names that the batch script's host knows, and those of the ranks do not."""
-    told = f'import os, sys\nos.environ["STUB_UNKNOWN"] = "|{"|".join(names)}|"'
-    here.stub("srun", (here.bin / "srun").read_text().replace("import sys", told, 1))
+    reported = f'import os, sys\nos.environ["STUB_UNKNOWN"] = "|{"|".join(names)}|"'
+    here.stub("srun", (here.bin / "srun").read_text().replace("import sys", reported, 1))
 
 
 def test_ranks_of_one_host_meet_on_its_loopback(bench: Benches) -> None:
@@ -306,9 +308,9 @@ def test_members_and_attempts_meet_at_ports_of_their_own(bench: Benches) -> None
 def test_torchrun_is_started_once_a_node_and_believed(bench: Benches) -> None:
     pytest.importorskip("torch")
     here = bench("hydra")
-    ended = here.run(ranks_per_node=2, start={"torchrun": True}, env=STALE)
+    ended = here.run(ranks_per_node=2, launcher={"torchrun": True}, env=STALE)
     assert ended.code == 0, ended.output
-    assert [seen["detected"]["starter"] for seen in here.ranks()] == ["torchrun"] * 2
+    assert [seen["detected"]["launcher"] for seen in here.ranks()] == ["torchrun"] * 2
     assert [seen["environ"]["LOCAL_RANK"] for seen in here.ranks()] == ["0", "1"]
     assert (ended.run_dir / "logs" / "0.0" / "node-00000.log").is_file()
 
@@ -327,10 +329,10 @@ def test_a_node_that_does_not_see_the_run_directory(kind: str, bench: Benches, t
     )
 
 
-def test_a_starter_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> None:
+def test_a_launcher_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> None:
     here = bench("pals")
     seven_first = "[(rank // 7, rank % 7, 7 if rank < 7 else 5) for rank in range(12)]"
-    mixed = STARTER.replace(
+    mixed = LAUNCHER.replace(
         "sys.exit(", f"main.__globals__['placement'] = lambda *_: {seven_first}\nsys.exit("
     )
     here.stub("mpiexec", mixed)
@@ -339,7 +341,7 @@ def test_a_starter_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> N
     assert "this script lays 6 out there" in ended.output
 
 
-def test_a_starter_that_says_nothing_is_refused(bench: Benches) -> None:
+def test_a_launcher_that_says_nothing_is_refused(bench: Benches) -> None:
     here = bench("srun")
     here.stub(
         "srun",

@@ -50,8 +50,8 @@ def through(shell: str, words: list[str]) -> list[str]:
     program = [sys.executable, "-S", "-c", "import sys,json;print(json.dumps(sys.argv[1:]))"]
     line = " ".join(map(shell_word, [*program, *words]))
     answer = subprocess.run([shell, "-c", line], capture_output=True, check=True)
-    told: list[str] = json.loads(answer.stdout)
-    return told
+    reported: list[str] = json.loads(answer.stdout)
+    return reported
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash"])

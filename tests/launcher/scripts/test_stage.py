@@ -408,7 +408,7 @@ def test_one_node_that_fails_ends_the_others(kind: str, staging: Callable[..., S
     failed(here, ended, "stage: on x1: cannot copy", host="x1", code=7)
 
 
-def test_a_starter_that_starts_nothing(staging: Callable[..., Staging]) -> None:
+def test_a_launcher_that_starts_nothing(staging: Callable[..., Staging]) -> None:
     here = staging("srun")
     here.bench.stub("srun", "#!/bin/sh\necho srun: error: no nodes >&2\nexit 6\n")
     ended = here.run(here.item("words"))
@@ -439,7 +439,7 @@ def test_it_is_gone_after_a_cancelled_job(kind: str, staging: Callable[..., Stag
     here = staging(kind, nodes=nodes)
     ranks = 2 * nodes
     running = here.start(
-        here.item("words"), command=PROBE, nodes=nodes, ranks_per_node=2, env={"PROBE": "wait again"}
+        here.item("words"), command=PROBE, nodes=nodes, ranks_per_node=2, env={"PROBE": "wait resume"}
     )
     running.wait_for("ready", ranks)
     assert len(here.left()) == nodes
@@ -568,10 +568,14 @@ def test_each_attempt_stages_anew_and_is_cleaned_before_the_next(staging: Callab
     here.bench.stub("scontrol", f"#!/bin/sh\nif [ $1 = show ]; then echo x0; else {asked}; exit 0; fi\n")
     places = []
     for attempt in range(2):
-        env = {"PROBE": "outcome again", "SLURM_RESTART_COUNT": str(attempt), "STUB_LOCAL": str(here.storage)}
+        env = {
+            "PROBE": "outcome resume",
+            "SLURM_RESTART_COUNT": str(attempt),
+            "STUB_LOCAL": str(here.storage),
+        }
         ended = here.run(here.item("words"), command=PROBE, requeue={"max": 1}, env=env)
         places.append(Path(here.bench.ranks()[0]["environ"]["CASTOFF_STAGE_DIR"]).name)
-        assert ended.record("ending", f"0.{attempt}")["ending"] == ("again", "walltime")[attempt]
+        assert ended.record("ending", f"0.{attempt}")["ending"] == ("resume", "walltime")[attempt]
     assert places == ["castoff-12.0.0", "castoff-12.0.1"]
     assert (here.bench.seen / "left-at-requeue").read_text() == ""
 

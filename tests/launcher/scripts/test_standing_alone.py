@@ -33,9 +33,13 @@ def test_run_directory(kind: str, bench: Benches) -> None:
     assert {mode(run_dir / name) & 0o077 for name in ("attempts/0.0", "logs/0.0", "job.sh")} == {0}
     assert (run_dir / "job.sh").read_bytes() == (here.folder / "job.sh").read_bytes()
     assert set(ended.record("start")) == {"job", "host", "time"} | ({"cluster"} if kind == "srun" else set())
-    told = here.ranks()[0]["environ"]
-    assert told["CASTOFF_RUN_DIR"] == str(run_dir)
-    assert (told["CASTOFF_ARRAY_INDEX"], told["CASTOFF_ARRAY_COUNT"], told["CASTOFF_ATTEMPT"]) == (
+    reported = here.ranks()[0]["environ"]
+    assert reported["CASTOFF_RUN_DIR"] == str(run_dir)
+    assert (
+        reported["CASTOFF_ARRAY_INDEX"],
+        reported["CASTOFF_ARRAY_COUNT"],
+        reported["CASTOFF_ATTEMPT"],
+    ) == (
         "0",
         "1",
         "0",
@@ -70,10 +74,10 @@ def test_a_parents_run_directory_is_not_believed(kind: str, bench: Benches) -> N
     assert ended.code == 0, ended.output
     assert ended.ending == ("done", 0)
     assert sorted(path.name for path in leaked.iterdir()) == ["job.sh"]
-    told = here.ranks()[0]["environ"]
-    assert told["CASTOFF_ATTEMPT"] == told["CASTOFF_ARRAY_INDEX"] == "0"
-    assert told["CASTOFF_STOP_FILE"] == f"{ended.run_dir}/attempts/0.0/stop"
-    assert told.get("CASTOFF_DEADLINE") != "1"
+    reported = here.ranks()[0]["environ"]
+    assert reported["CASTOFF_ATTEMPT"] == reported["CASTOFF_ARRAY_INDEX"] == "0"
+    assert reported["CASTOFF_STOP_FILE"] == f"{ended.run_dir}/attempts/0.0/stop"
+    assert reported.get("CASTOFF_DEADLINE") != "1"
     assert here.ranks()[0]["cwd"] == str(here.folder)
 
 
@@ -113,8 +117,8 @@ def test_members_of_an_array_share_a_directory(kind: str, bench: Benches) -> Non
     for index in (2, 0):
         here.array_index = index
         assert here.run(array={"count": 4}).code == 0
-        told = here.ranks()[0]["environ"]
-        assert (told["CASTOFF_ARRAY_INDEX"], told["CASTOFF_ARRAY_COUNT"]) == (str(index), "4")
+        reported = here.ranks()[0]["environ"]
+        assert (reported["CASTOFF_ARRAY_INDEX"], reported["CASTOFF_ARRAY_COUNT"]) == (str(index), "4")
     assert here.run_dir().name == {"hydra": "castoff-7[].head", "srun": "castoff-12"}[kind]
     assert sorted(path.name for path in (here.run_dir() / "attempts").iterdir()) == ["0.0", "2.0"]
 

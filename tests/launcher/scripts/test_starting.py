@@ -21,8 +21,8 @@ ADVICE = {"srun": "squeue --steps --job 12", "pals": "pbsnodes NODE"}
 
 def hung(here: Bench, timeout: str = "2s", **fields: Any) -> Started:
     """A job on three nodes whose second does not start its ranks before the file `go` is there."""
-    told = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
-    return here.start(nodes=3, ranks_per_node=2, start={"timeout": timeout, **fields}, env=told)
+    reported = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
+    return here.start(nodes=3, ranks_per_node=2, launcher={"timeout": timeout, **fields}, env=reported)
 
 
 @pytest.mark.parametrize("kind", ["srun", "pals"])
@@ -32,10 +32,10 @@ def test_a_node_that_does_not_start(kind: str, bench: Benches) -> None:
     suffix = ".hostmgmt2.cm.aurora.alcf.anl.gov" if kind == "pals" else ""
     first, last = (line for line in ended.output.splitlines() if "not started: " in line)
     assert first.startswith("castoff: after 1 s these have not started: ")
-    assert last.startswith("castoff: the job is ended: start.timeout is 2 s, and after ")
+    assert last.startswith("castoff: the job is ended: launcher.timeout is 2 s, and after ")
     assert f"x1{suffix} (ranks 2, 3)" in first and f"x1{suffix} (ranks 2, 3)" in last
     assert ADVICE[kind] in ended.output
-    assert "castoff: if they have not after 2 s (start.timeout), the job is ended" in ended.output
+    assert "castoff: if they have not after 2 s (launcher.timeout), the job is ended" in ended.output
 
 
 def test_a_node_that_is_only_slow(bench: Benches) -> None:
@@ -46,8 +46,8 @@ def test_a_node_that_is_only_slow(bench: Benches) -> None:
     own = here.folder / "own" / "blocks"
     own.mkdir(parents=True)
     (own / "start_timeout.sh").write_text(part.replace("castoff_patience=20", "castoff_patience=0"))
-    told = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
-    started = here.start(nodes=2, ranks_per_node=2, templates=str(own.parent), env=told)
+    reported = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
+    started = here.start(nodes=2, ranks_per_node=2, templates=str(own.parent), env=reported)
     try:
         assert started.process.stdout is not None
         lines = iter(started.process.stdout.readline, "")
@@ -61,7 +61,7 @@ def test_a_node_that_is_only_slow(bench: Benches) -> None:
 
 def test_one_node_is_not_watched(bench: Benches) -> None:
     here = bench("srun")
-    ended = here.run(start={"timeout": "1s"})
+    ended = here.run(launcher={"timeout": "1s"})
     assert ended.code == 0, ended.output
     assert "start_timeout" not in (ended.run_dir / "job.sh").read_text()
 

@@ -27,13 +27,13 @@ DIRECTORY = {"hydra": "castoff-7.head", "pals": "castoff-7.head", "srun": "casto
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("requeue", others_long([0, 2], [2]))
 def test_asked_to_stop(kind: str, requeue: int, bench: Benches) -> None:
-    """It ends with `again`, and nobody starts it again."""
+    """It ends with `resume`, and nobody starts it again."""
     here = bench(kind)
     running = here.start(ranks_per_node=2, requeue={"max": requeue}, env={"PROBE": "stop"})
     running.wait_for("ready", 2)
     ask_to_stop(Run(here.run_dir()))
     ended = running.end()
-    assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
+    assert (ended.code, ended.ending) == (75, ("resume", 75)), ended.output
     # A copy on PBS was submitted as the attempt began, and is removed again.
     copies = 1 if requeue and kind in ("hydra", "pals") else 0
     assert len(here.calls("qsub")) == copies and ["requeue", "12"] not in here.calls("scontrol")
@@ -54,7 +54,7 @@ def test_stopped_before_it_began(kind: str, bench: Benches) -> None:
 
 def test_stopped_then_cancelled(bench: Benches) -> None:
     here = bench("srun")
-    running = here.start(ranks_per_node=1, env={"PROBE": "wait again"})
+    running = here.start(ranks_per_node=1, env={"PROBE": "wait resume"})
     running.wait_for("ready", 1)
     ask_to_stop(Run(here.run_dir()))
     running.wait_for("stopping", 1)
@@ -65,22 +65,22 @@ def test_stopped_then_cancelled(bench: Benches) -> None:
 def test_requeues_count_from_the_first_attempt_of_a_submission(bench: Benches) -> None:
     here = bench("srun")
     run_dir = here.run(requeue={"max": 1}, env={"PROBE": "fail 0 3"}).run_dir
-    told = {"PROBE": "outcome again", "CASTOFF_RUN_DIR": str(run_dir)}
-    told |= {"CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "1"}
+    reported = {"PROBE": "outcome resume", "CASTOFF_RUN_DIR": str(run_dir)}
+    reported |= {"CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "1"}
     codes = [
-        here.run(requeue={"max": 1}, env={**told, "SLURM_RESTART_COUNT": str(restarts)}).code
+        here.run(requeue={"max": 1}, env={**reported, "SLURM_RESTART_COUNT": str(restarts)}).code
         for restarts in range(2)
     ]
     assert codes == [0, 75]
     assert here.ranks()[0]["environ"]["CASTOFF_ATTEMPT"] == "2"
 
 
-def test_a_copy_of_a_pbs_job_is_told_where_counting_began(bench: Benches) -> None:
+def test_a_copy_of_a_pbs_job_is_reported_where_counting_began(bench: Benches) -> None:
     here = bench("pals")
     run_dir = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "fail 0 3"}).run_dir
-    told = {"CASTOFF_RUN_DIR": str(run_dir), "CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "1"}
-    ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome again", **told})
-    assert (ended.code, ended.record("ending", "0.1")["ending"]) == (75, "again")
+    reported = {"CASTOFF_RUN_DIR": str(run_dir), "CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "1"}
+    ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome resume", **reported})
+    assert (ended.code, ended.record("ending", "0.1")["ending"]) == (75, "resume")
     assert "CASTOFF_FIRST_ATTEMPT" in here.calls("qsub")[0][1].split(",")
 
 
@@ -158,7 +158,7 @@ class TestPlanted:
 @pytest.mark.parametrize("code", [0, 5])
 @pytest.mark.parametrize("kind", ["hydra", "srun"])
 def test_a_directory_that_is_deleted_while_it_runs(kind: str, code: int, bench: Benches) -> None:
-    """The exit code still says how it ended; of a failure it is the starter's, as nothing else is left."""
+    """The exit code still says how it ended; of a failure it is the launcher's, as nothing else is left."""
     here = bench(kind)
     running = here.start(ranks_per_node=1, command=["sh", "-c", f'rm -r "$CASTOFF_RUN_DIR"; exit {code}'])
     output, _ = running.process.communicate(timeout=patience.SECONDS)

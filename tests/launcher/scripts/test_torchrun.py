@@ -1,4 +1,4 @@
-"""torchrun between the starter and the ranks: the rank that failed first is known all the same."""
+"""torchrun between the launcher and the ranks: the rank that failed first is known all the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ case $TORCHELASTIC_RESTART_COUNT$RANK in 00) exit 5 ;; 12) {} ;; esac
 
 
 @pytest.mark.parametrize(
-    ("kind", "program", "env", "told"),
+    ("kind", "program", "env", "reported"),
     [
         ("hydra", OTHERS_WAIT.format("exit 7"), {}, (2, 7, None)),
         ("local", OTHERS_WAIT.format("kill -s KILL $$"), {}, (2, 137, "SIGKILL")),
@@ -43,19 +43,19 @@ case $TORCHELASTIC_RESTART_COUNT$RANK in 00) exit 5 ;; 12) {} ;; esac
     ],
 )
 def test_the_rank_that_failed(
-    kind: str, program: str, env: dict[str, str], told: tuple[Any, ...] | None, bench: Benches
+    kind: str, program: str, env: dict[str, str], reported: tuple[Any, ...] | None, bench: Benches
 ) -> None:
     pytest.importorskip("torch")
-    asked: dict[str, Any] = {"ranks_per_node": 3, "start": {"torchrun": True}, "env": env}
+    asked: dict[str, Any] = {"ranks_per_node": 3, "launcher": {"torchrun": True}, "env": env}
     ended = bench(kind).run(command=["sh", "-c", program], **asked)
-    if told is None:
+    if reported is None:
         assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
         assert not (ended.run_dir / "attempts" / "0.0" / "failure.json").exists()
         return
     record = ended.record("failure")
-    rank = record["rank"] if told[0] is not None else None
-    assert (rank, record["code"], record["signal"]) == told, ended.output
-    assert ended.ending == ("failed", told[1])
+    rank = record["rank"] if reported[0] is not None else None
+    assert (rank, record["code"], record["signal"]) == reported, ended.output
+    assert ended.ending == ("failed", reported[1])
     assert f"rank {record['rank']} on " in ended.output
     assert (Run(ended.run_dir).logs / "0.0" / record["log"]).is_file()
 
@@ -65,14 +65,16 @@ def shim(
     request: pytest.FixtureRequest, system_program: Callable[[str, str], Path], tmp_path: Path
 ) -> Callable[..., dict[str, Any] | None]:
     """What castoff puts round each of torchrun's ranks, under both shells; the failure that it records."""
-    decided = plan(JobSpec.of({"command": ["x"], "start": {"torchrun": True}}), Site.load("slurm"))
+    decided = plan(JobSpec.of({"command": ["x"], "launcher": {"torchrun": True}}), Site.load("slurm"))
     script, failure = written(decided, "torchrun_rank", tmp_path), tmp_path / "failure.json"
     shell = tmp_path / "sh"
     shell.symlink_to(system_program(request.param, request.param))
 
     def run(program: str, **env: str) -> dict[str, Any] | None:
-        told = {"RANK": "5", "NODE_RANK": "1", "CASTOFF_FAILURE_FILE": str(failure), **env}
-        subprocess.run([shell, script, "sh", "-c", program], env=told, start_new_session=True, check=False)
+        reported = {"RANK": "5", "NODE_RANK": "1", "CASTOFF_FAILURE_FILE": str(failure), **env}
+        subprocess.run(
+            [shell, script, "sh", "-c", program], env=reported, start_new_session=True, check=False
+        )
         record: dict[str, Any] | None = json.loads(failure.read_text()) if failure.exists() else None
         failure.unlink(missing_ok=True)
         return record

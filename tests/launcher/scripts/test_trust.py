@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .conftest import Benches
-from .harness import STARTER, Bench, Ended
+from .harness import LAUNCHER, Bench, Ended
 
 STRANGER = 12345
 
@@ -44,7 +44,7 @@ class TestTheRunDirectory:
 
 
 class TestProgramsOfTheNodes:
-    """The starter runs them by their path, seconds after they were written."""
+    """The launcher runs them by their path, seconds after they were written."""
 
     @pytest.mark.parametrize("kind", ["srun", "pals"])
     @pytest.mark.parametrize("nodes", [1, 2])
@@ -60,7 +60,7 @@ class TestProgramsOfTheNodes:
             f'chmod 755 "$rank" && {end} "$rank" && exec {here.bin}/real/{name} "$@"\n',
         )
         (here.bin / "real").mkdir()
-        (here.bin / "real" / name).write_text(STARTER)
+        (here.bin / "real" / name).write_text(LAUNCHER)
         (here.bin / "real" / name).chmod(0o755)
         refused(here.run(ranks_per_node=1, nodes=nodes), here, "castoff: others may have written ")
 
@@ -71,7 +71,7 @@ class TestProgramsOfTheNodes:
             f'chown {STRANGER} "$rank" && exec {sys.executable} "$@"\n'
         )
         (here.bin / "python").chmod(0o755)
-        ended = here.run(ranks_per_node=1, start={"torchrun": True})
+        ended = here.run(ranks_per_node=1, launcher={"torchrun": True})
         refused(ended, here, "castoff: others may have written ")
 
 
@@ -108,7 +108,7 @@ class TestSecrets:
             ({}, {}, False),
             ({}, {"command": ["false"]}, False),
             ({}, {"setup": ["exit 3"]}, False),
-            ({"PROBE": "outcome again"}, {"requeue": {"max": 1}}, True),
+            ({"PROBE": "outcome resume"}, {"requeue": {"max": 1}}, True),
             (
                 {},
                 {"command": ["sh", "-c", ENDS_IT], "setup": ["echo $$ >script"]},

@@ -33,7 +33,7 @@ set -euo pipefail
 castoff_signalled=
 trap 'castoff_signalled=1; :' USR2
 "$@" &
-castoff_starter=$!
+castoff_launcher=$!
 {waiting}
 castoff_wait
 exit "$castoff_code"
@@ -43,10 +43,10 @@ exit "$castoff_code"
 def signalled(command: list[str | Path], env: dict[str, str], signals: list[int]) -> int:
     """The code of a command whose whole group gets signals once its program is ready."""
     reading, writing = os.pipe()
-    told = {**os.environ, **env, "READY": str(writing)}
+    reported = {**os.environ, **env, "READY": str(writing)}
     process = subprocess.Popen(
         command,
-        env=told,
+        env=reported,
         pass_fds=[writing],
         start_new_session=True,
         stdin=subprocess.DEVNULL,
@@ -59,7 +59,7 @@ def signalled(command: list[str | Path], env: dict[str, str], signals: list[int]
     return process.wait(timeout=60)
 
 
-def test_a_script_reads_the_starters_code(tmp_path: Path) -> None:
+def test_a_script_reads_the_launchers_code(tmp_path: Path) -> None:
     waiting = (template_folder() / "machinery" / "waiting.sh").read_text()
     script = tmp_path / "waits.sh"
     script.write_text(SCRIPT.format(waiting=waiting))
@@ -78,14 +78,16 @@ def shell(request: pytest.FixtureRequest, system_program: Callable[[str, str], P
 def test_the_shim_reads_its_programs_code(shell: Path, tmp_path: Path) -> None:
     decided = plan(JobSpec.of({"command": ["x"], "ranks_per_node": 1}), Site.load("slurm"))
     script = written(decided, "rank", tmp_path)
-    told = {f"SLURM_{name}": "0" for name in ("PROCID", "LOCALID", "NODEID")} | {"SLURM_STEP_NUM_TASKS": "1"}
+    reported = {f"SLURM_{name}": "0" for name in ("PROCID", "LOCALID", "NODEID")} | {
+        "SLURM_STEP_NUM_TASKS": "1"
+    }
     failure = tmp_path / "failure.json"
-    told |= {f"CASTOFF_{name}_DIR": str(tmp_path) for name in ("ATTEMPT", "LOG")}
-    told["CASTOFF_FAILURE_FILE"] = str(failure)
+    reported |= {f"CASTOFF_{name}_DIR": str(tmp_path) for name in ("ATTEMPT", "LOG")}
+    reported["CASTOFF_FAILURE_FILE"] = str(failure)
     # bash loses it in some tries, and then says which signal it was.
     known = {7} if shell.resolve().name == "dash" else {7, 128 + signal.SIGUSR2}
     for _ in range(TRIES):
-        code = signalled([shell, script, *ENDS_WITH_7], told, [signal.SIGUSR2])
+        code = signalled([shell, script, *ENDS_WITH_7], reported, [signal.SIGUSR2])
         assert code in known
         assert json.loads(failure.read_text())["code"] == code
         failure.unlink()

@@ -17,7 +17,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.status import overview
 from launcher.status.overview import Overview, rebuild
-from launcher.status.survey import Scene
+from launcher.status.survey import RunRecords
 from tests.bench.many_runs import make_runs
 from tests.launcher.status.test_watch import Made
 
@@ -67,18 +67,18 @@ class TestRemembering:
         index.add(made.run, "made")
         with made.alive():
             for _ in range(2):
-                assert [row.told.state for row in Overview(index).rows] == ["pending"]
+                assert [row.summary.state for row in Overview(index).rows] == ["pending"]
         made.attempt("0.0", "done")
-        assert [row.told.ending for row in Overview(index).rows] == ["done"]
+        assert [row.summary.ending for row in Overview(index).rows] == ["done"]
         assert index.entries()[0].ended is not None
 
     def test_what_is_unknown_is_never_remembered(self, tmp_path: Path, index: Index) -> None:
         made = Made(tmp_path)
         index.add(made.run, "made")
-        assert [row.told.state for row in Overview(index).rows] == ["unknown"]
+        assert [row.summary.state for row in Overview(index).rows] == ["unknown"]
         assert index.entries()[0].ended is None
         made.attempt("0.0", "done")
-        assert [row.told.state for row in Overview(index).rows] == ["ended"]
+        assert [row.summary.state for row in Overview(index).rows] == ["ended"]
 
     def test_begun_again_between_the_look_and_the_note(
         self, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
@@ -88,18 +88,18 @@ class TestRemembering:
         made.attempt("0.0", "failed", 3)
         index.add(made.run, "made")
 
-        def slow_survey(run: Run) -> Scene:
-            seen = Scene(run)
+        def slow_survey(run: Run) -> RunRecords:
+            seen = RunRecords(run)
             index.reopen(run)
             return seen
 
-        monkeypatch.setattr(overview, "Scene", slow_survey)
+        monkeypatch.setattr(overview, "RunRecords", slow_survey)
         Overview(index)
         monkeypatch.undo()
         assert index.entries()[0].ended is None
         with made.alive():
             made.attempt("0.1")
-            assert [row.told.state for row in Overview(index).rows] == ["running"]
+            assert [row.summary.state for row in Overview(index).rows] == ["running"]
 
     def test_an_index_that_cannot_be_written(
         self, index: Index, runs: list[Run], monkeypatch: pytest.MonkeyPatch
@@ -133,7 +133,7 @@ class TestChoosing:
             seen = Overview(index)
         rows, left_out = seen.choose(newest=2)
         assert (ids(rows), left_out) == (["run", runs[-2].id, runs[-1].id], 4)
-        rows, left_out = seen.choose(lambda row: row.told.name == "causets", newest=2)
+        rows, left_out = seen.choose(lambda row: row.summary.name == "causets", newest=2)
         assert (ids(rows), left_out) == ([runs[0].id, runs[4].id], 0)
         assert len(seen.choose()[0]) == 7
 
@@ -161,9 +161,9 @@ class TestChoosing:
         ending.unlink()
         ending.mkdir()
         seen = Overview(index)
-        told = {row.entry.id: row.told for row in seen.rows}
-        assert len(told) == 12 and told[runs[3].id].state == "unknown"
-        assert told[runs[3].id].reason == f"{ending}: cannot be read: Is a directory"
+        reported = {row.entry.id: row.summary for row in seen.rows}
+        assert len(reported) == 12 and reported[runs[3].id].state == "unknown"
+        assert reported[runs[3].id].reason == f"{ending}: cannot be read: Is a directory"
 
 
 class TestRebuilding:
@@ -183,12 +183,12 @@ class TestRebuilding:
         Overview(index)
         path = runs[0].path / "attempts" / "0.0" / "ending.json"
         path.write_text(json.dumps({"ending": "walltime", "code": 75, "time": 1_800_000_000}))
-        assert Overview(index).rows[0].told.ending == "done"
+        assert Overview(index).rows[0].summary.ending == "done"
         rebuild(index, runs[0].path)
-        assert Overview(index).rows[0].told.ending == "walltime"
+        assert Overview(index).rows[0].summary.ending == "walltime"
         path.unlink()  # and what is no longer over
         rebuild(index, runs[0].path)
-        assert Overview(index).rows[0].told.state == "unknown"
+        assert Overview(index).rows[0].summary.state == "unknown"
 
     def test_one_that_cannot_be_read_is_found_all_the_same(self, index: Index, runs: list[Run]) -> None:
         (runs[0].path / "plan.json").unlink()
@@ -196,9 +196,9 @@ class TestRebuilding:
         index.path.unlink()
         assert rebuild(index, runs[0].path) == (1, 1, [])
         (row,) = Overview(index).rows
-        assert row.told.reason == f"{runs[0].path}/plan.json: cannot be read: Is a directory"
+        assert row.summary.reason == f"{runs[0].path}/plan.json: cannot be read: Is a directory"
 
-    def test_what_it_could_not_see_is_told(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
+    def test_what_it_could_not_see_is_reported(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
         runs[1].path.chmod(0o722)
         rebuilt = rebuild(index, tmp_path)
         assert rebuilt.found == 11

@@ -17,7 +17,7 @@ from launcher.errors import CastoffError
 from launcher.runs.records import Failure
 from launcher.runs.run import LOCK, Run, locked
 from launcher.runs.states import failure_words, members_words, summary
-from launcher.status.watch import condition_holds, looks, status, wait
+from launcher.status.watch import condition_holds, poll, status, wait
 
 
 class Made:
@@ -81,14 +81,14 @@ def test_on_another_host(made: Made) -> None:
     """Its locks may not be seen here, so only what its scheduler has settled is believed."""
     made.write("local.json", {"pid": 1, "host": "login7"})
     assert status(made.run).reason == "its scheduler runs, or ran, on login7: ask there"
-    made.attempt("0.0", "again")
+    made.attempt("0.0", "resume")
     made.attempt("0.1", "done", settled=False)
     now = status(made.run)
     assert (now.state, now.ending, now.code, now.final) == ("unknown", "unknown", None, False)
     (made.run.path / "attempts" / "0.1" / "settled").touch()
     now = status(made.run)
     assert (now.state, now.ending, now.code, now.final) == ("ended", "done", 0, True)
-    made.attempt("0.2", "again")
+    made.attempt("0.2", "resume")
     (made.run.path / "attempts" / "0.2" / "requeue").touch()
     now = status(made.run)  # it may be about to begin once more
     assert (now.state, now.ending, now.code, now.final) == ("unknown", "unknown", None, False)
@@ -106,10 +106,10 @@ def test_an_ending_counts_when_its_scheduler_has_seen_it(made: Made) -> None:
 
 
 def test_between_two_attempts(made: Made) -> None:
-    made.attempt("0.0", "again")
+    made.attempt("0.0", "resume")
     with made.alive():
         now = status(made.run)
-        assert (now.state, now.ending, now.final) == ("ended", "again", False)  # nothing is to follow
+        assert (now.state, now.ending, now.final) == ("ended", "resume", False)  # nothing is to follow
         (made.run.path / "attempts" / "0.0" / "requeue").touch()
         assert status(made.run).state == "pending"
         (made.run.path / "stop").touch()
@@ -121,9 +121,9 @@ def test_between_two_attempts(made: Made) -> None:
 
 
 def test_a_stopped_attempt_is_followed_by_none(made: Made) -> None:
-    made.attempt("0.0", "again", 75)
+    made.attempt("0.0", "resume", 75)
     with made.alive():
-        assert status(made.run).ending == "again"
+        assert status(made.run).ending == "resume"
 
 
 def test_submitted_again(made: Made) -> None:
@@ -145,9 +145,9 @@ def test_submitted_again(made: Made) -> None:
 def test_a_member_that_was_left_alone(tmp_path: Path) -> None:
     made = Made(tmp_path, members=2, begin={"1": 1}, error="refused")
     made.attempt("0.0", "done")
-    made.attempt("1.0", "again", 75)
+    made.attempt("1.0", "resume", 75)
     now = status(made.run)
-    assert [member.ending for member in now.members] == ["done", "again"]  # what was still is
+    assert [member.ending for member in now.members] == ["done", "resume"]  # what was still is
     assert now.reason == "it could not be submitted: refused"
 
 
@@ -173,9 +173,9 @@ def test_a_run_ends_as_its_worst_member(
 
 @pytest.mark.parametrize("code", [0, 75])
 def test_one_that_stopped_early_can_go_on(made: Made, code: int) -> None:
-    made.attempt("0.0", "again", code)
+    made.attempt("0.0", "resume", code)
     now = status(made.run)
-    assert (now.state, now.ending, now.code) == ("ended", "again", 75)
+    assert (now.state, now.ending, now.code) == ("ended", "resume", 75)
     assert now.reason == "it stopped early and can go on: castoff resubmit run"
     assert now.final
 
@@ -210,12 +210,12 @@ class TestFinal:
 
     def test_a_refused_resubmission_leaves_what_was(self, tmp_path: Path) -> None:
         made = Made(tmp_path, job=None, error="no such queue")
-        made.attempt("0.0", "again", 75)
-        assert status(made.run).ending == "again"
+        made.attempt("0.0", "resume", 75)
+        assert status(made.run).ending == "resume"
 
     @pytest.mark.parametrize(
         ("ending", "ago", "final"),
-        [("done", 7200, True), ("failed", 7200, True), ("again", 7200, False), ("done", 60, False)],
+        [("done", 7200, True), ("failed", 7200, True), ("resume", 7200, False), ("done", 60, False)],
     )
     def test_of_a_script_that_stood_alone(self, made: Made, ending: str, ago: float, final: bool) -> None:
         """Its scheduler may still start it again: nobody here could know."""
@@ -224,7 +224,7 @@ class TestFinal:
         made.write("attempts/0.0/ending.json", {"ending": ending, "code": 0, "time": time.time() - ago})
         now = status(made.run)
         assert (now.state, now.ending, now.final, now.job) == ("ended", ending, final, "x")
-        if ending == "again":
+        if ending == "resume":
             assert now.reason is not None
             assert now.reason.endswith("so only the scheduler of job x knows whether it does")
 
@@ -244,19 +244,24 @@ class TestFinal:
 
 def test_in_one_line(tmp_path: Path) -> None:
     made = Made(tmp_path, members=3, time=900.5)
-    made.attempt("0.0", "again")
+    made.attempt("0.0", "resume")
     made.attempt("0.1", "done")
     made.attempt("1.0", "failed", 3)
     with made.alive():
-        told = summary(status(made.run))
-        assert (told.state, told.ending, told.ended) == ("running", None, None)
-        assert told.counts == {"done": 1, "failed": 1, "pending": 1}
-        assert members_words(told.counts) == "1/3 done, 1 failed, 1 pending"
-        assert (told.members, told.attempts, told.submitted, told.started) == (3, 3, 900.5, 1000)
+        reported = summary(status(made.run))
+        assert (reported.state, reported.ending, reported.ended) == ("running", None, None)
+        assert reported.counts == {"done": 1, "failed": 1, "pending": 1}
+        assert members_words(reported.counts) == "1/3 done, 1 failed, 1 pending"
+        assert (reported.members, reported.attempts, reported.submitted, reported.started) == (
+            3,
+            3,
+            900.5,
+            1000,
+        )
     made.attempt("2.0", "done")
-    told = summary(status(made.run))
-    assert (told.state, told.ending, told.code, told.ended) == ("ended", "failed", 3, 1010)
-    assert members_words(told.counts) == "2/3 done, 1 failed"
+    reported = summary(status(made.run))
+    assert (reported.state, reported.ending, reported.code, reported.ended) == ("ended", "failed", 3, 1010)
+    assert members_words(reported.counts) == "2/3 done, 1 failed"
 
 
 def test_a_directory_that_vanishes(made: Made) -> None:
@@ -295,7 +300,7 @@ def test_members_in_every_state(tmp_path: Path) -> None:
 
 def test_the_tenth_attempt_comes_after_the_ninth(made: Made) -> None:
     for number in (10, 9, 2):
-        made.attempt(f"0.{number}", "done" if number == 10 else "again")
+        made.attempt(f"0.{number}", "done" if number == 10 else "resume")
     now = status(made.run)
     assert [attempt.attempt for attempt in now.members[0].attempts] == [2, 9, 10]
     assert now.ending == "done"
@@ -346,7 +351,7 @@ def test_looks_until_all_are_over(made: Made, tmp_path: Path) -> None:
     other = Made(tmp_path / "other")
     other.attempt("0.0", "done")
     with made.alive():
-        looked = looks([made.run, other.run])
+        looked = poll([made.run, other.run])
         assert [one.state for one in next(looked)] == ["pending", "ended"]
         assert [one.state for one in next(looked)] == ["pending", "ended"]
     made.attempt("0.0", "done")

@@ -11,7 +11,7 @@ import pytest
 
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from launcher.schedulers import queue
+from launcher.schedulers import base_queue
 from launcher.schedulers.registry import queued_of
 
 from ..conftest import Castoff, objects
@@ -121,7 +121,7 @@ class TestMany:
         self, castoff: Castoff, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Or by as few as their number allows; and the questions are as many as for one."""
-        monkeypatch.setattr(queue, "_MOST_CANCELLED", 10)
+        monkeypatch.setattr(base_queue, "_MOST_CANCELLED", 10)
         answer = castoff("cancel", *(run.path for run in cluster.runs))
         assert answer.returncode == 0, answer.stderr
         assert answer.stdout.splitlines() == [f"{run.id}: ended, cancelled" for run in cluster.runs]
@@ -129,7 +129,7 @@ class TestMany:
         assert counted.pop("scancel", 0) + counted.pop("qdel", 0) == 3
         assert max(counted.values()) <= 4, counted
 
-    def test_one_that_is_refused_is_told_of_alone(self, castoff: Castoff, cluster: Cluster) -> None:
+    def test_one_that_is_refused_is_reported_of_alone(self, castoff: Castoff, cluster: Cluster) -> None:
         cluster.refuses(5)
         answer = castoff("cancel", "--json", *(run.path for run in cluster.runs))
         refused = cluster.runs[5].id
@@ -169,4 +169,4 @@ def test_which_jobs_a_refusal_names() -> None:
     assert asked.cancel(["7", "8"]).keys() == {"7", "8"}  # scancel is not there
     said = "scancel: error: Kill job error on job id 17_3: no\nscancel: error: Kill job error on job id 7: no"
     done = subprocess.CompletedProcess(["/bin/scancel"], 1, "", said)
-    assert queue._refusals(["7", "17", "3", "17_3"], done).keys() == {"7", "17_3"}
+    assert base_queue._refusals(["7", "17", "3", "17_3"], done).keys() == {"7", "17_3"}

@@ -34,9 +34,9 @@ def test_what_a_run_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     run = submit(job(name="mine", walltime="1h"), Site.load("local"))
     assert run.path.parent == tmp_path / "castoff-runs" and run.id == run.path.name
     assert run.script.read_text().startswith("#!/bin/bash")
-    told = submission_of(run)
-    assert run.job == told.job and str(run.job).startswith("local-")
-    assert (told.directory, told.node_hours) == (str(tmp_path), 1.0)
+    reported = submission_of(run)
+    assert run.job == reported.job and str(run.job).startswith("local-")
+    assert (reported.directory, reported.node_hours) == (str(tmp_path), 1.0)
     assert run.facts().name == "mine"
     assert wait(run, patience.SECONDS).ending == "done"
     assert [(member, attempt) for member, attempt, _ in run.attempts()] == [(0, 0)]

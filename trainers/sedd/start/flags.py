@@ -36,7 +36,7 @@ FIELDS = (
         "DIR",
         "begin with the checkpoint of another run, as long as this one has none of its own",
     ),
-    Field("master_addr", "parallel.master_addr", "HOST", "where ranks meet that no starter tells: host 0"),
+    Field("master_addr", "parallel.master_addr", "HOST", "where ranks meet that no launcher tells: host 0"),
     Field("master_port", "parallel.master_port", "PORT", "a free port there; default: 20000", int),
 )
 
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     add_wandb(made)
     ranks = made.add_argument_group(
         "ranks",
-        "Only where no starter has made this process a rank already: then these must agree with it. On "
+        "Only where no launcher has made this process a rank already: then these must agree with it. On "
         "several hosts, start the same command on each, with a --node_rank of its own and host 0 as "
         "--master_addr.",
     )

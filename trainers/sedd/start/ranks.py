@@ -1,4 +1,4 @@
-"""Which ranks `castoff train sedd` starts by itself, where no starter has made it a rank.
+"""Which ranks `castoff train sedd` starts by itself, where no launcher has made it a rank.
 
 They are started by `castoff launch`, which this process becomes: it ends all of a host's ranks when one of
 them fails, hands TERM and Ctrl-C on, and leaves nothing behind when it is killed.
@@ -62,7 +62,7 @@ def layout(arguments: Namespace, devices: Callable[[], int]) -> Layout | None:
 
 
 def check_layout(arguments: Namespace, me: RankEnv) -> None:
-    """See that the flags mean the ranks that a starter has made.
+    """See that the flags mean the ranks that a launcher has made.
 
     Raises:
         ConfigError: they mean others.
@@ -74,8 +74,8 @@ def check_layout(arguments: Namespace, me: RankEnv) -> None:
         "nproc_per_node": me.local_world_size,
     }
     problems = [
-        f"--{flag}: is {asked}, but {me.starter} has started this rank, {me.rank} of {me.world_size}, and "
-        f"there it is {there[flag]}; leave it out, for the starter says it"
+        f"--{flag}: is {asked}, but {me.launcher} has started this rank, {me.rank} of {me.world_size}, and "
+        f"there it is {there[flag]}; leave it out, for the launcher says it"
         for flag in LAYOUT
         if (asked := getattr(arguments, flag)) is not None and there[flag] not in (None, asked)
     ]

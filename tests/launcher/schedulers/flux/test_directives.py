@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from launcher import JobSpec, Site, plan, render
 from launcher.errors import InvalidInput
+from launcher.launchers.commands import Layout, Request
 from launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
-from launcher.starters.registry import Layout, Request
 
 from ...scripts.readers import read_flux
 
-SITE = Site(name="s", description="d", scheduler="flux", starter="flux")
+SITE = Site(name="s", description="d", scheduler="flux", launcher="flux")
 REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, SITE, name="job", walltime=5400, grace=120)
 
 

@@ -51,17 +51,17 @@ def test_times() -> None:
 
 
 def test_why_it_waits() -> None:
-    assert JOBS["waits-for-room"].waits == "Flux has not found room for it yet"
+    assert JOBS["waits-for-room"].pending_reason == "Flux has not found room for it yet"
     first, second = JOBS["running"].job, JOBS["waits-for-room"].job
-    told = f"after-success={f58(first)}, after-finish={f58(second)}"
-    assert JOBS["waits-for-job"].waits == f"it waits for other jobs ({told})"
-    assert f"`flux job urgency {JOBS['held'].job} default` lets it go" in JOBS["held"].waits
-    assert [name for name, job in JOBS.items() if job.is_stuck] == ["held"]
+    info = f"after-success={f58(first)}, after-finish={f58(second)}"
+    assert JOBS["waits-for-job"].pending_reason == f"it waits for other jobs ({info})"
+    assert f"`flux job urgency {JOBS['held'].job} default` lets it go" in JOBS["held"].pending_reason
+    assert [name for name, job in JOBS.items() if job.is_held] == ["held"]
 
 
 def test_why_it_ended() -> None:
     void = JOBS["void"]
-    assert void.is_void and "can never be satisfied" in (void.why or "")
+    assert void.dependency_never_satisfied and "can never be satisfied" in (void.why or "")
     assert [name for name, job in JOBS.items() if job.why] == ["void"]
     lost = {"occurred": True, "severity": 0, "type": "node-failure", "note": "fx1 is gone"}
     record = {"id": 1, "status": "FAILED", "t_run": 1.0, "returncode": 1, "exception": lost}

@@ -11,9 +11,9 @@ import pytest
 from launcher import JobSpec, Site, submit
 from launcher.errors import CastoffError
 from launcher.runs.run import Run
+from launcher.schedulers.base_queue import Queue
 from launcher.schedulers.flux.jobs import f58
 from launcher.schedulers.flux.scheduler import SCHEDULER
-from launcher.schedulers.queue import Queue
 from launcher.status.watch import status
 from launcher.submission.cancel import end
 from launcher.submission.send import NotSent
@@ -128,25 +128,25 @@ class TestQuestions:
         flux.tells("jobs.json")
         jobs = {str(one["id"]) for one in json.loads((ANSWERS / "jobs.json").read_text())["jobs"]}
         answer = queue.ask(jobs)
-        assert answer.ids == jobs and answer.silence is None and not answer.unheard
+        assert answer.ids == jobs and answer.silence is None and not answer.unanswered
         assert flux.asked() == ["[jobs][--json]" + "".join(f"[{job}]" for job in sorted(jobs, key=int))]
 
     def test_one_that_is_unknown(self, flux: FakeFlux, queue: Queue) -> None:
         one = str(json.loads((ANSWERS / "one.json").read_text())["id"])
         flux.tells("one-of-two.json", errors="one-of-two.err")
         answer = queue.ask([one, "123456"])
-        assert answer.ids == {one} and answer.silence is None and not answer.unheard
+        assert answer.ids == {one} and answer.silence is None and not answer.unanswered
 
     def test_none_that_is_known(self, flux: FakeFlux, queue: Queue) -> None:
         flux.tells("unknown.json", errors="unknown.err", code=1)
         answer = queue.ask(["123456"])
-        assert not answer.ids and answer.silence is None and not answer.unheard
+        assert not answer.ids and answer.silence is None and not answer.unanswered
 
     def test_a_job_that_is_left_out_is_not_unknown(self, flux: FakeFlux, queue: Queue) -> None:
         one = str(json.loads((ANSWERS / "one.json").read_text())["id"])
         flux.tells("one.json")
         answer = queue.ask([one, "77"])
-        assert answer.ids == {one} and list(answer.unheard) == ["77"]
+        assert answer.ids == {one} and list(answer.unanswered) == ["77"]
 
     def test_an_instance_that_does_not_answer(self, flux: FakeFlux, queue: Queue) -> None:
         flux.program(jobs="echo 'flux-jobs: ERROR: Unable to connect to Flux' >&2; exit 1")
@@ -160,15 +160,15 @@ class TestQuestions:
     def test_status_of_a_run(self, flux: FakeFlux, tmp_path: Path) -> None:
         run = submitted(tmp_path)
         held = json.loads((ANSWERS / "jobs.json").read_text())["jobs"][8]
-        told = {**held, "id": int(run.job or 0), "cwd": str(run.path)}
-        (flux.folder / "answer").write_text(json.dumps(told))
+        info = {**held, "id": int(run.job or 0), "cwd": str(run.path)}
+        (flux.folder / "answer").write_text(json.dumps(info))
         flux.program(jobs=f"cat {flux.folder}/answer")
         now = status(run)
         assert now.state == "pending" and "it is held" in (now.reason or "")
 
 
 class TestCancelling:
-    def test_what_flux_refuses_is_told_of_its_job(self, flux: FakeFlux, queue: Queue) -> None:
+    def test_what_flux_refuses_is_reported_of_its_job(self, flux: FakeFlux, queue: Queue) -> None:
         done = str(json.loads((ANSWERS / "jobs.json").read_text())["jobs"][0]["id"])
         flux.program(cancel=f"cat {ANSWERS / 'cancel.err'} >&2; exit 1")
         refused = queue.cancel([done, "26006127640577"])
@@ -177,9 +177,9 @@ class TestCancelling:
 
     def test_of_a_run(self, flux: FakeFlux, tmp_path: Path) -> None:
         run = submitted(tmp_path)
-        told = json.loads((ANSWERS / "jobs.json").read_text())["jobs"]
+        info = json.loads((ANSWERS / "jobs.json").read_text())["jobs"]
         place = {"id": int(run.job or 0), "cwd": str(run.path)}
-        for name, job in (("before", told[8]), ("after", told[9])):
+        for name, job in (("before", info[8]), ("after", info[9])):
             (flux.folder / name).write_text(json.dumps({"jobs": [{**job, **place}]}))
         flux.program(jobs=f"cat {flux.folder}/before", cancel=f"cp {flux.folder}/after {flux.folder}/before")
         end([run])

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.launchers.local import processes
 from launcher.runs.run import LOCK, Run
 from launcher.schedulers.local import control
 from launcher.schedulers.local.control import cancel, is_alive
-from launcher.starters.local import processes
 from launcher.submission.cancel import end
 from launcher.submission.resubmit import resubmit
 
@@ -41,9 +41,9 @@ def abandon(jobs: LocalJobs, run: Run, spared: Sequence[psutil.Process] = ()) ->
     """
     scheduler = jobs.scheduler(run)
     family = {one: words(one) for one in [scheduler, *scheduler.children(recursive=True)]}
-    guardians = {one for one in family if "castoff-guardian" in family[one]}
+    reapers = {one for one in family if "castoff-orphan-reaper" in family[one]}
     started = [one.children() for one in family if "launch" in family[one]]
-    ranks = [rank for rank in itertools.chain(*started) if rank not in guardians]
+    ranks = [rank for rank in itertools.chain(*started) if rank not in reapers]
     theirs = {one for rank in ranks for one in (rank, *rank.children(recursive=True))}
     others = [one for one in family if one not in theirs and one not in spared]
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: nobody sees the others die
@@ -96,7 +96,7 @@ class TestCancel:
         assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
         assert jobs.nothing_left(run) and not daemon.is_running()
 
-    def test_one_that_ends_well_when_told_was_cancelled(
+    def test_one_that_ends_well_when_asked_was_cancelled(
         self, castoff: Castoff, jobs: LocalJobs, until: Until
     ) -> None:
         run = jobs.submit(sh="trap 'exit 0' TERM; touch here; while :; do sleep 0.05; done")
@@ -130,8 +130,8 @@ class TestKilled:
         run = jobs.submit("--ranks-per-node", "2", sh="touch here; sleep 600")
         until((jobs.folder / "here").exists)
         self.script(jobs, run).kill()
-        told = jobs.wait(run)
-        assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 137)
+        info = jobs.wait(run)
+        assert (info["state"], info["ending"], info["code"]) == ("ended", "failed", 137)
         assert "its script was killed by signal 9" in castoff("status", run.path).stdout
         until(lambda: jobs.nothing_left(run))
 
@@ -139,9 +139,9 @@ class TestKilled:
         run = jobs.submit(
             "--ranks-per-node", "2", sh='[ $RANK = 1 ] && kill -9 $$; echo "rank 0 here"; sleep 600'
         )
-        told = jobs.wait(run)
-        assert (told["ending"], told["code"]) == ("failed", 137)
-        failure = told["members"][0]["attempts"][0]["failure"]
+        info = jobs.wait(run)
+        assert (info["ending"], info["code"]) == ("failed", 137)
+        failure = info["members"][0]["attempts"][0]["failure"]
         assert (failure["rank"], failure["code"], failure["signal"]) == (1, 137, "SIGKILL")
         assert "rank 1 on " in castoff("status", run.path).stdout
 
@@ -156,9 +156,9 @@ class TestKilled:
         assert jobs.status(run)["state"] == ("running" if attempts else "pending")
         jobs.kill_everything(run)
         assert jobs.nothing_left(run)
-        told = jobs.status(run)
-        assert (told["state"], told["ending"], told["code"]) == ("unknown", "unknown", None)
-        assert len(told["members"][0]["attempts"]) == attempts
+        info = jobs.status(run)
+        assert (info["state"], info["ending"], info["code"]) == ("unknown", "unknown", None)
+        assert len(info["members"][0]["attempts"]) == attempts
         assert "castoff does not guess" in castoff("status", run.path).stdout
         answer = castoff("wait", run.path)
         assert (answer.returncode, answer.stdout) == (1, f"{run.id}: unknown\n")
@@ -174,12 +174,12 @@ class TestKilled:
         until(lambda: not scheduler.is_running())
         assert jobs.status(run)["state"] == "running"
         (jobs.folder / "go").touch()
-        told = jobs.wait(run)
-        assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 4)
+        info = jobs.wait(run)
+        assert (info["state"], info["ending"], info["code"]) == ("ended", "failed", 4)
         until(lambda: jobs.nothing_left(run))
 
     def test_cancelling_without_a_scheduler(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
-        run = jobs.submit("--set", "array={count: 2, at_most: 1}", sh="touch here; sleep 600")
+        run = jobs.submit("--set", "array={count: 2, max_concurrent: 1}", sh="touch here; sleep 600")
         until((jobs.folder / "here").exists)
         scheduler = jobs.scheduler(run)
         scheduler.kill()
@@ -187,8 +187,8 @@ class TestKilled:
         answer = castoff("cancel", run.path)
         until(lambda: jobs.nothing_left(run))  # what is killed, or asked to end, may take a moment to be gone
         assert answer.stdout == f"{run.id}: unknown\n"  # of one member: nobody says that it was cancelled
-        told = jobs.status(run)
-        assert [member["ending"] for member in told["members"]] == ["cancelled", "unknown"]
+        info = jobs.status(run)
+        assert [member["ending"] for member in info["members"]] == ["cancelled", "unknown"]
 
     def test_a_rank_that_ends_before_its_script_hears_of_it_was_cancelled(
         self, jobs: LocalJobs, until: Until, monkeypatch: pytest.MonkeyPatch
@@ -208,8 +208,8 @@ class TestKilled:
 
         monkeypatch.setattr(processes, "end_all", rank_first)
         cancel(run)
-        told = jobs.status(run)
-        assert (told["ending"], told["code"]) == ("cancelled", 143)
+        info = jobs.status(run)
+        assert (info["ending"], info["code"]) == ("cancelled", 143)
 
     @pytest.mark.parametrize(
         "program",
@@ -232,19 +232,19 @@ class TestKilled:
         run = jobs.submit("--ranks-per-node", "2", *words)
         until(lambda: len(list(jobs.folder.glob("here.*"))) == 2)
         ranks = abandon(jobs, run)
-        told = jobs.status(run)
-        assert told["state"] == "running" and "castoff cancel" in told["reason"]
+        info = jobs.status(run)
+        assert info["state"] == "running" and "castoff cancel" in info["reason"]
         with pytest.raises(CastoffError, match="still running"):
             resubmit(run)
         (ended,) = end([run])
-        assert ended.asked and ended.problem is None and not ended.goes_on
+        assert ended.asked and ended.problem is None and not ended.is_active
         assert len(ranks) == 2 and not any(map(lives, ranks))
-        told = jobs.status(run)
-        assert (told["state"], told["ending"], told["code"]) == ("ended", "cancelled", 143)
-        assert "its scheduler was killed" in told["members"][0]["attempts"][0]["reason"]
+        info = jobs.status(run)
+        assert (info["state"], info["ending"], info["code"]) == ("ended", "cancelled", 143)
+        assert "its scheduler was killed" in info["members"][0]["attempts"][0]["reason"]
 
     def test_an_ending_that_ranks_outlive(self, jobs: LocalJobs, until: Until) -> None:
-        """Their script has seen their starter die, and ended; nobody has seen to them."""
+        """Their script has seen their launcher die, and ended; nobody has seen to them."""
         run = jobs.submit(sh="touch here; exec sleep 600")
         until((jobs.folder / "here").exists)
         script = self.script(jobs, run)
@@ -253,12 +253,12 @@ class TestKilled:
         until(lambda: not lives(script))
         assert jobs.status(run)["state"] == "running"
         (ended,) = end([run])
-        assert ended.problem is None and not ended.goes_on
+        assert ended.problem is None and not ended.is_active
         assert (jobs.status(run)["ending"], jobs.nothing_left(run)) == ("failed", True)
 
     def test_one_member_s_ranks(self, jobs: LocalJobs, until: Until) -> None:
         program = "touch here.$CASTOFF_ARRAY_INDEX; exec sleep 600"
-        run = jobs.submit("--set", "array={count: 2, at_most: 2}", sh=program)
+        run = jobs.submit("--set", "array={count: 2, max_concurrent: 2}", sh=program)
         until(lambda: len(list(jobs.folder.glob("here.*"))) == 2)
         abandon(jobs, run)
         cancel(run, 1)
@@ -274,9 +274,9 @@ class TestKilled:
         run = jobs.submit(sh="touch here; exec sleep 600")
         until((jobs.folder / "here").exists)
         (rank,) = abandon(jobs, run)
-        told = {**os.environ, "CASTOFF_RUN_DIR": str(run.path), "CASTOFF_LOCAL_INDEX": "0"}
+        info = {**os.environ, "CASTOFF_RUN_DIR": str(run.path), "CASTOFF_LOCAL_INDEX": "0"}
         with (run.path / LOCK).open() as lock:
-            shell = subprocess.Popen(["sleep", "600"], env=told, pass_fds=[lock.fileno()])
+            shell = subprocess.Popen(["sleep", "600"], env=info, pass_fds=[lock.fileno()])
         try:
             cancel(run)
             assert not lives(rank) and shell.poll() is None

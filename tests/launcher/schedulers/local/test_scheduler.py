@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
+from launcher.launchers.local.processes import allowed_cores, shares
 from launcher.runs.run import Run
-from launcher.starters.local.processes import allowed_cores, shares
 from tests.cases import others_long
 
 from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs
@@ -26,9 +26,9 @@ from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs
 Until = Callable[..., None]
 
 
-def ending(told: dict[str, Any], member: int = 0) -> list[str | None]:
+def ending(info: dict[str, Any], member: int = 0) -> list[str | None]:
     """The endings of a member's attempts."""
-    return [attempt["ending"] for attempt in told["members"][member]["attempts"]]
+    return [attempt["ending"] for attempt in info["members"][member]["attempts"]]
 
 
 class TestTerminal:
@@ -69,9 +69,9 @@ class TestEnvironment:
     )
     def test_inherit(self, jobs: LocalJobs, inherit: str, seen: str) -> None:
         words = ["--set", f"inherit={inherit}"] if inherit else []
-        told = {"MINE": "mine", "OTHER": "too", "CASTOFF_DEVICE": "7", "SLURM_PROCID": "3", "RANK": "9"}
+        info = {"MINE": "mine", "OTHER": "too", "CASTOFF_DEVICE": "7", "SLURM_PROCID": "3", "RANK": "9"}
         run = jobs.submit(
-            *words, "--ranks-per-node", "2", env=told, sh='echo "$MINE-$OTHER" $RANK ${SLURM_PROCID-}'
+            *words, "--ranks-per-node", "2", env=info, sh='echo "$MINE-$OTHER" $RANK ${SLURM_PROCID-}'
         )
         jobs.wait(run)
         assert sorted(jobs.log(run).splitlines()) == [f"[0] {seen} 0", f"[1] {seen} 1"]
@@ -81,10 +81,10 @@ class TestEnvironment:
         """Functions of the submitter, and what it names as BASH_ENV."""
         rc = jobs.folder / "rc"
         rc.write_text("CAME=rc\n")
-        told = {"BASH_FUNC_mine%%": "() {  echo mine; }", "BASH_ENV": str(rc), "MINE": "mine"}
+        info = {"BASH_FUNC_mine%%": "() {  echo mine; }", "BASH_ENV": str(rc), "MINE": "mine"}
         setup = "setup: ['export SEEN=\"$(type -t mine || :) ${CAME-}\"']"
         file = jobs.job(f"command: [sh, -c, 'echo \"$SEEN\"']\n{setup}\n")
-        run = jobs.submit("--set", f"inherit={inherit}", file, env=told)
+        run = jobs.submit("--set", f"inherit={inherit}", file, env=info)
         jobs.wait(run)
         assert jobs.log(run) == f"[0] {seen}"
 
@@ -119,7 +119,7 @@ class TestArray:
             "on=on.$CASTOFF_ARRAY_INDEX; mkdir $on; while [ ! -e go ]; do sleep 0.05; done; "
             "set -- on.*; echo $#; rmdir $on; echo of $CASTOFF_ARRAY_COUNT"
         )
-        run = jobs.submit("--set", "array={count: 4, at_most: 2}", sh=program)
+        run = jobs.submit("--set", "array={count: 4, max_concurrent: 2}", sh=program)
         until(lambda: len(list(jobs.folder.glob("on.*"))) == 2)
         time.sleep(0.5)  # in which a third would have begun
         assert [member["state"] for member in jobs.status(run)["members"]] == [
@@ -127,8 +127,8 @@ class TestArray:
             *["pending"] * 2,
         ]
         (jobs.folder / "go").touch()
-        told = jobs.wait(run)
-        assert told["ending"] == "done" and len(told["members"]) == 4
+        info = jobs.wait(run)
+        assert info["ending"] == "done" and len(info["members"]) == 4
         for member in range(4):
             at_once, of = jobs.log(run, member).splitlines()
             assert at_once in ("[0] 1", "[0] 2") and of == "[0] of 4"
@@ -153,9 +153,9 @@ class TestArray:
     def test_one_member_fails(self, castoff: Castoff, jobs: LocalJobs) -> None:
         program = 'echo "member $CASTOFF_ARRAY_INDEX"; exit $((CASTOFF_ARRAY_INDEX == 1 ? 7 : 0))'
         run = jobs.submit("--set", "array.count=3", sh=program)
-        told = jobs.wait(run)
-        assert (told["ending"], told["code"]) == ("failed", 7)
-        assert [member["ending"] for member in told["members"]] == ["done", "failed", "done"]
+        info = jobs.wait(run)
+        assert (info["ending"], info["code"]) == ("failed", 7)
+        assert [member["ending"] for member in info["members"]] == ["done", "failed", "done"]
         assert "member 2" in castoff("logs", run.path, "--member", "2").stdout
         first, *_ = castoff("logs", run.path, "--member", "1").stdout.splitlines()
         assert first.startswith("--- rank 0 on ") and first.endswith(" failed first: exit code 7 ---")
@@ -179,12 +179,12 @@ class TestArray:
     def test_cancelling_reaches_members_that_wait(
         self, castoff: Castoff, jobs: LocalJobs, until: Until
     ) -> None:
-        run = jobs.submit("--set", "array={count: 3, at_most: 1}", sh="touch here; sleep 60")
+        run = jobs.submit("--set", "array={count: 3, max_concurrent: 1}", sh="touch here; sleep 60")
         until((jobs.folder / "here").exists)
         assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
-        told = jobs.status(run)
-        assert [member["ending"] for member in told["members"]] == ["cancelled"] * 3
-        assert [member["attempts"][0]["started"] is None for member in told["members"]] == [False, True, True]
+        info = jobs.status(run)
+        assert [member["ending"] for member in info["members"]] == ["cancelled"] * 3
+        assert [member["attempts"][0]["started"] is None for member in info["members"]] == [False, True, True]
         assert jobs.nothing_left(run)
 
 
@@ -206,14 +206,14 @@ class TestAfter:
         then = jobs.submit("--set", f"after.{condition}=[first]", sh="echo second")
         assert jobs.status(then)["state"] == "pending"
         (jobs.folder / "go").touch()
-        told = jobs.wait(then)
+        info = jobs.wait(then)
         if runs:
-            assert told["ending"] == "done" and jobs.log(then) == "[0] second"
+            assert info["ending"] == "done" and jobs.log(then) == "[0] second"
             assert jobs.status(first)["state"] == "ended"
         else:
             reason = f"{condition} of {first.id} cannot hold any more"
-            assert (told["ending"], told["code"]) == ("cancelled", 143)
-            assert told["members"][0]["attempts"][0]["reason"] == reason
+            assert (info["ending"], info["code"]) == ("cancelled", 143)
+            assert info["members"][0]["attempts"][0]["reason"] == reason
             assert reason in castoff("status", then.path).stdout
             assert castoff("logs", then.path).stderr.endswith(f"it has no logs: {reason}\n")
 
@@ -242,10 +242,10 @@ class TestAfter:
 @pytest.mark.parametrize(("line", "code"), [("exec true", 1), ("exec sh -c 'exit 4'", 4), ("set -n", 1)])
 def test_setup_that_ends_the_script_without_its_end(jobs: LocalJobs, line: str, code: int) -> None:
     """The ranks never begin, and the script's own code may say that all is well."""
-    told = jobs.wait(jobs.submit("--set", f"setup={json.dumps([line])}", sh="touch here"))
-    assert (told["ending"], told["code"]) == ("failed", code)
+    info = jobs.wait(jobs.submit("--set", f"setup={json.dumps([line])}", sh="touch here"))
+    assert (info["ending"], info["code"]) == ("failed", code)
     assert (
-        "before its end, as after `exec` or `set -n` in setup" in told["members"][0]["attempts"][0]["reason"]
+        "before its end, as after `exec` or `set -n` in setup" in info["members"][0]["attempts"][0]["reason"]
     )
     assert not (jobs.folder / "here").exists()
 
@@ -255,90 +255,90 @@ class TestWalltime:
         program = """trap '[ ! -e "$CASTOFF_STOP_FILE" ] || touch stopped; trap - TERM; kill $$' TERM
             while :; do sleep 0.05; done"""
         run = jobs.submit("--walltime", "3s", "--set", "grace=2s", sh=program)
-        told = jobs.wait(run)
-        attempt = told["members"][0]["attempts"][0]
-        assert (told["ending"], told["code"]) == ("walltime", 143)
+        info = jobs.wait(run)
+        attempt = info["members"][0]["attempts"][0]
+        assert (info["ending"], info["code"]) == ("walltime", 143)
         assert attempt["failure"] is None
         assert (jobs.folder / "stopped").exists()
         until(lambda: jobs.nothing_left(run))
 
     @pytest.mark.parametrize("program", others_long(["sleep 600", STUBBORN], ["sleep 600"]))
     def test_it_holds_without_a_scheduler(self, jobs: LocalJobs, until: Until, program: str) -> None:
-        """The script ends itself; what takes no notice is killed by its starter."""
+        """The script ends itself; what takes no notice is killed by its launcher."""
         setup = """setup=["kill -KILL $PPID"]"""
         run = jobs.submit("--walltime", "2s", "--set", "grace=1s", "--set", setup, sh=program)
-        told = jobs.wait(run)
-        assert (told["state"], told["ending"]) == ("ended", "walltime") and told["code"] in (137, 143)
+        info = jobs.wait(run)
+        assert (info["state"], info["ending"]) == ("ended", "walltime") and info["code"] in (137, 143)
         assert "castoff_enforce" not in jobs.log(run)
         until(lambda: jobs.nothing_left(run))
 
     @pytest.mark.long
     def test_one_that_ignores_it_is_killed(self, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit("--walltime", "2s", "--set", "grace=1s", sh=STUBBORN)
-        told = jobs.wait(run)
-        assert told["ending"] == "walltime" and told["code"] in (137, 143)
+        info = jobs.wait(run)
+        assert info["ending"] == "walltime" and info["code"] in (137, 143)
         until(lambda: jobs.nothing_left(run))
 
-    def test_one_that_ends_well_when_told_has_not_finished(self, jobs: LocalJobs) -> None:
+    def test_one_that_ends_well_when_asked_has_not_finished(self, jobs: LocalJobs) -> None:
         program = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
-        told = jobs.wait(jobs.submit("--walltime", "2s", "--set", "grace=1s", sh=program))
-        assert (told["ending"], told["code"]) == ("walltime", 143)
+        info = jobs.wait(jobs.submit("--walltime", "2s", "--set", "grace=1s", sh=program))
+        assert (info["ending"], info["code"]) == ("walltime", 143)
 
     def test_one_that_says_that_it_is_done_is_done(self, jobs: LocalJobs) -> None:
         program = "trap 'echo done >\"$CASTOFF_OUTCOME_FILE\"; exit 0' TERM; while :; do sleep 0.05; done"
-        told = jobs.wait(jobs.submit("--walltime", "5s", "--set", "grace=1s", sh=program))
-        assert (told["ending"], told["code"]) == ("done", 0)
+        info = jobs.wait(jobs.submit("--walltime", "5s", "--set", "grace=1s", sh=program))
+        assert (info["ending"], info["code"]) == ("done", 0)
 
     def test_time_enough(self, jobs: LocalJobs) -> None:
-        told = jobs.wait(jobs.submit("--walltime", "1h", sh="true"))
-        assert (told["ending"], told["code"]) == ("done", 0)
+        info = jobs.wait(jobs.submit("--walltime", "1h", sh="true"))
+        assert (info["ending"], info["code"]) == ("done", 0)
 
 
 class TestRequeue:
-    AGAIN = 'echo "attempt $CASTOFF_ATTEMPT"; echo again >"$CASTOFF_OUTCOME_FILE"'
+    AGAIN = 'echo "attempt $CASTOFF_ATTEMPT"; echo resume >"$CASTOFF_OUTCOME_FILE"'
 
     def test_again_until_it_is_used_up(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "requeue.max=2", sh=self.AGAIN)
         ended = jobs.wait(run)
         assert (ended["ending"], ended["code"]) == ("walltime", 75)
-        assert ending(ended) == ["again", "again", "walltime"]
+        assert ending(ended) == ["resume", "resume", "walltime"]
         assert jobs.log(run).splitlines() == ["[0] attempt 0", "[0] attempt 1", "[0] attempt 2"]
-        (told,) = json.loads(castoff("logs", run.path, "--attempt", "1", "--json").stdout)["attempts"]
-        assert told["ranks"] == [str(run.logs / "0.1" / "rank-00000.log")]
+        (info,) = json.loads(castoff("logs", run.path, "--attempt", "1", "--json").stdout)["attempts"]
+        assert info["ranks"] == [str(run.logs / "0.1" / "rank-00000.log")]
         assert castoff("logs", run.path, "--rank", "0", "--attempt", "1").stdout == "attempt 1\n"
 
     def test_again_then_done(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "requeue.max=5", sh=f"[ $CASTOFF_ATTEMPT = 1 ] && exit; {self.AGAIN}")
-        told = jobs.wait(run)
-        assert (told["ending"], told["code"], ending(told)) == ("done", 0, ["again", "done"])
+        info = jobs.wait(run)
+        assert (info["ending"], info["code"], ending(info)) == ("done", 0, ["resume", "done"])
 
     def test_without_requeue(self, jobs: LocalJobs) -> None:
-        told = jobs.wait(jobs.submit(sh=self.AGAIN))
-        assert (told["ending"], told["code"], ending(told)) == ("walltime", 75, ["walltime"])
+        info = jobs.wait(jobs.submit(sh=self.AGAIN))
+        assert (info["ending"], info["code"], ending(info)) == ("walltime", 75, ["walltime"])
 
     def test_a_failure_is_never_started_again(self, jobs: LocalJobs) -> None:
-        told = jobs.wait(jobs.submit("--set", "requeue.max=3", sh=f"{self.AGAIN}; exit 5"))
-        assert (told["ending"], told["code"], ending(told)) == ("failed", 5, ["failed"])
+        info = jobs.wait(jobs.submit("--set", "requeue.max=3", sh=f"{self.AGAIN}; exit 5"))
+        assert (info["ending"], info["code"], ending(info)) == ("failed", 5, ["failed"])
 
     def test_stopping_early_before_the_walltime(self, jobs: LocalJobs) -> None:
         program = (
             '[ $CASTOFF_ATTEMPT = 1 ] && exit; while [ ! -e "$CASTOFF_STOP_FILE" ]; do sleep 0.05; done; '
-            'echo again >"$CASTOFF_OUTCOME_FILE"'
+            'echo resume >"$CASTOFF_OUTCOME_FILE"'
         )
         words = ["--walltime", "3s", "--set", "grace=2s", "--set", "requeue.max=1"]
-        told = jobs.wait(jobs.submit(*words, sh=program))
-        assert (told["ending"], ending(told)) == ("done", ["again", "done"])
+        info = jobs.wait(jobs.submit(*words, sh=program))
+        assert (info["ending"], ending(info)) == ("done", ["resume", "done"])
 
     def test_cancelled_programs_do_not_come_back(
         self, castoff: Castoff, jobs: LocalJobs, until: Until
     ) -> None:
-        trap = "trap 'echo again >\"$CASTOFF_OUTCOME_FILE\"; exit 0' TERM"
+        trap = "trap 'echo resume >\"$CASTOFF_OUTCOME_FILE\"; exit 0' TERM"
         program = f"{trap}; touch here; while :; do sleep 0.05; done"
         run = jobs.submit("--set", "requeue.max=3", sh=program)
         until((jobs.folder / "here").exists)
         assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
-        told = jobs.status(run)
-        assert (told["ending"], told["code"], ending(told)) == ("cancelled", 143, ["cancelled"])
+        info = jobs.status(run)
+        assert (info["ending"], info["code"], ending(info)) == ("cancelled", 143, ["cancelled"])
 
 
 class TestStart:
@@ -362,21 +362,21 @@ class TestStart:
         (tmp_path / "work").rmdir()
         (tmp_path / "go").touch()
         jobs.wait(first)
-        told = jobs.wait(run)
-        assert (told["ending"], told["code"]) == ("failed", 126)
-        assert "its script could not be started: " in told["members"][0]["attempts"][0]["reason"]
+        info = jobs.wait(run)
+        assert (info["ending"], info["code"]) == ("failed", 126)
+        assert "its script could not be started: " in info["members"][0]["attempts"][0]["reason"]
         assert str(tmp_path / "work") in castoff("status", run.path).stdout
 
     def test_no_such_program(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit("--", "no-such-program")
-        told = jobs.wait(run)
-        assert (told["ending"], told["code"]) == ("failed", 127)
+        info = jobs.wait(run)
+        assert (info["ending"], info["code"]) == ("failed", 127)
         assert "cannot find the program 'no-such-program'" in castoff("logs", run.path).stdout
 
     def test_setup_that_fails(self, castoff: Castoff, jobs: LocalJobs) -> None:
         lines = [f"echo line {number}" for number in range(9)] + ["no-such-module load x"]
-        told = jobs.wait(run := jobs.submit(jobs.job(f"setup: {lines}\ncommand: [true]\n")))
-        assert (told["ending"], told["code"]) == ("failed", 127)
+        info = jobs.wait(run := jobs.submit(jobs.job(f"setup: {lines}\ncommand: [true]\n")))
+        assert (info["ending"], info["code"]) == ("failed", 127)
         reason = "setup ended the job with code 127, at this line: no-such-module load x"
         shown = castoff("status", run.path).stdout.splitlines()
         place = shown.index(f"           {reason}")
@@ -400,6 +400,6 @@ class TestStart:
         path = f"{fake.parent}:{os.environ['PATH']}"
         words = ["--walltime", "2s", "--set", "grace=1s"]
         run = jobs.submit(*words, sh="sleep 60", env={"PATH": path})
-        told = jobs.wait(run)
-        assert told["ending"] == "walltime"
+        info = jobs.wait(run)
+        assert info["ending"] == "walltime"
         assert re.search(r"walltime after 0 s, began ", jobs.castoff("status", run.path).stdout)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 
 WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs"])) | st.sampled_from(
@@ -36,9 +36,9 @@ def block(job: str, attributes: Mapping[str, object]) -> str:
     )
 
 
-def read(told: JobTold) -> tuple[object, ...]:
+def read(info: JobInfo) -> tuple[object, ...]:
     """What is told of a job in as many words."""
-    return (told.job, told.task, told.word, told.stage, told.exit_code, told.script, told.folder)
+    return (info.job, info.task, info.word, info.stage, info.exit_code, info.script, info.folder)
 
 
 @st.composite
@@ -65,12 +65,12 @@ def jobs(draw: st.DrawFn) -> tuple[tuple[object, ...], str]:
     )
     code = status if stage == "ended" and status is not None and status >= 0 else None
     code = code if code is None or code < 256 else code - 128
-    told = (name, None, word, stage, code, script, environment["PBS_O_WORKDIR"])
-    return told, block(name, attributes)
+    info = (name, None, word, stage, code, script, environment["PBS_O_WORKDIR"])
+    return info, block(name, attributes)
 
 
 @st.composite
-def arrays(draw: st.DrawFn) -> tuple[list[JobTold], str]:
+def arrays(draw: st.DrawFn) -> tuple[list[JobInfo], str]:
     """An array's members, and what qstat prints of it."""
     number, indices = draw(st.integers(0, 10**9)), draw(st.sampled_from([(0, 3, 1), (2, 9, 3), (5, 6, 1)]))
     script = draw(WORDS)
@@ -80,11 +80,11 @@ def arrays(draw: st.DrawFn) -> tuple[list[JobTold], str]:
         "array_indices_submitted": f"{begin}-{last}:{step}",
         "Submit_arguments": script,
     }
-    text, told = block(f"{number}[].head", whole), []
+    text, info = block(f"{number}[].head", whole), []
     for index in range(begin, last + 1, step):
         text += block(f"{number}[{index}].head", {"job_state": "R", "array_index": index})
-        told.append(JobTold(f"{number}[].head", index, "R", "running", script=script))
-    return told, text
+        info.append(JobInfo(f"{number}[].head", index, "R", "running", script=script))
+    return info, text
 
 
 @given(st.lists(jobs(), max_size=4, unique_by=lambda one: one[0][0]), st.data())
@@ -93,22 +93,22 @@ def test_jobs_are_read_as_they_were_meant(
 ) -> None:
     """Where the answer was cut, those before that place are, and nothing else."""
     answer = "".join(text for _, text in made)
-    assert [*map(read, parse_queue(answer))] == [told for told, _ in made]
+    assert [*map(read, parse_queue(answer))] == [info for info, _ in made]
     cut = data.draw(st.integers(0, len(answer)))
     whole = [
-        told
-        for place, (told, _) in enumerate(made)
+        info
+        for place, (info, _) in enumerate(made)
         if len("".join(one for _, one in made[: place + 1])) <= cut
     ]
     assert [*map(read, parse_queue(answer[:cut]))] == whole
 
 
 @given(arrays(), st.data())
-def test_an_array_is_told_of_as_a_whole_or_not_at_all(
-    made: tuple[list[JobTold], str], data: st.DataObject
+def test_an_array_is_reported_of_as_a_whole_or_not_at_all(
+    made: tuple[list[JobInfo], str], data: st.DataObject
 ) -> None:
-    told, text = made
-    assert parse_queue(text) == told
+    info, text = made
+    assert parse_queue(text) == info
     cut = data.draw(st.integers(0, len(text) - 1))
     assert parse_queue(text[:cut]) == []
 

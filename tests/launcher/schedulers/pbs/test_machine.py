@@ -6,48 +6,48 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.machine import Told, ToldQueue
+from launcher.schedulers.machine_info import MachineInfo, QueueInfo
 from launcher.schedulers.pbs import machine as pbs_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "pbs"
 
 
-def told(**others: str) -> Told:
+def info(**others: str) -> MachineInfo:
     answers = {about: (ANSWERS / f"{about}.txt").read_text() for about in ("queues", "server", "nodes")}
     return pbs_limits.parse({**answers, **others})
 
 
 def test_queues() -> None:
-    queues = told().queues
-    assert queues["debug"] == ToldQueue(1, 2, 300, 3600, max_jobs=1)
+    queues = info().queues
+    assert queues["debug"] == QueueInfo(1, 2, 300, 3600, max_jobs=1)
     assert queues["capacity"].max_walltime == 168 * 3600
-    assert queues["R640002"] == ToldQueue(max_nodes=16)
+    assert queues["R640002"] == QueueInfo(max_nodes=16)
     assert [name for name, queue in queues.items() if not queue.offered] == [
         *("small", "medium", "large", "backfill-small", "backfill-medium", "backfill-large", "old")
     ]
 
 
 def test_a_routing_queue_takes_what_its_queues_take() -> None:
-    assert told().queues["prod"] == ToldQueue(10, 496, 300, 24 * 3600, max_jobs=100)
+    assert info().queues["prod"] == QueueInfo(10, 496, 300, 24 * 3600, max_jobs=100)
 
 
 def test_a_walltime_has_hours_without_end() -> None:
     lines = "Queue: q\n    resources_max.walltime = 99999:00:00\n    resources_min.walltime = 00:00:00\n\n"
-    assert told(queues=lines).queues["q"] == ToldQueue(1, None, 0, 99999 * 3600)
+    assert info(queues=lines).queues["q"] == QueueInfo(1, None, 0, 99999 * 3600)
 
 
 def test_a_routing_queue_has_limits_of_its_own_too() -> None:
     """OpenPBS 23.06.06 refuses what is beyond them (qsub: 188), whatever the queues behind it take."""
-    queues = told(
+    queues = info(
         queues="Queue: r\n    route_destinations = a,b\n    resources_max.walltime = 01:00:00\n"
         "    resources_min.nodect = 2\n\nQueue: a\n    resources_max.walltime = 02:00:00\n\nQueue: b\n\n"
     ).queues
-    assert queues["r"] == ToldQueue(2, None, None, 3600)
+    assert queues["r"] == QueueInfo(2, None, None, 3600)
 
 
 def test_queues_behind_it_that_nobody_shows() -> None:
-    queues = told(queues="Queue: prod\n    route_destinations = small@far, large\n\n").queues
-    assert queues == {"prod": ToldQueue(None)}
+    queues = info(queues="Queue: prod\n    route_destinations = small@far, large\n\n").queues
+    assert queues == {"prod": QueueInfo(None)}
 
 
 @pytest.mark.parametrize(
@@ -62,27 +62,27 @@ def test_queues_behind_it_that_nobody_shows() -> None:
     ],
 )
 def test_jobs_of_one_user(queue: str, jobs: int | None) -> None:
-    assert told().queues[queue].max_jobs == jobs
+    assert info().queues[queue].max_jobs == jobs
 
 
 def test_a_limit_of_several_parts_stands_in_several_lines() -> None:
     lines = "Queue: q\n    max_queued = [o:PBS_ALL=500]\n    max_queued = [u:PBS_GENERIC=7]\n\n"
-    assert told(queues=lines).queues["q"].max_jobs == 7
+    assert info(queues=lines).queues["q"].max_jobs == 7
 
 
 def test_server_and_nodes() -> None:
-    found = told()
+    found = info()
     assert (found.default_queue, found.array_count) == ("prod", 10000)
     assert found.nodes == [(64, 4)], "one that tells nothing of itself is left out"
     assert found.qos is None
 
 
 def test_a_server_that_tells_nothing() -> None:
-    found = told(server="Server: head\n\n", nodes="")
+    found = info(server="Server: head\n\n", nodes="")
     assert (found.default_queue, found.array_count, found.nodes) == (None, None, [])
 
 
 @pytest.mark.parametrize("text", ["", "no server", "Server: head\n    max_array_size = many\n\n"])
 def test_what_pbs_does_not_write(text: str) -> None:
     with pytest.raises(ValueError):
-        told(server=text)
+        info(server=text)

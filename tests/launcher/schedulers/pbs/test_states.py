@@ -37,8 +37,8 @@ RUNNING: dict[str, Any] = {"job_state": "R", "stime": "Fri Nov 20 12:00:00 2026"
 
 
 def finished(code: int | None, **further: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {"job_state": "F", **further}
-    return told if code is None else {**told, "Exit_status": code}
+    info: dict[str, Any] = {"job_state": "F", **further}
+    return info if code is None else {**info, "Exit_status": code}
 
 
 class TestWhatIsAsked:
@@ -83,8 +83,8 @@ class TestCancelledWithoutAHistory:
         pbs.tells({"7.head": RUNNING if attempts else QUEUED}, made.run)
         pbs.selects("7.head")
         pbs.program("qdel", f": >{pbs.answer}")
-        (wish,) = end([made.run])
-        assert (wish.problem, wish.goes_on) == (None, False)
+        (request,) = end([made.run])
+        assert (request.problem, request.is_active) == (None, False)
         assert ending(status(made.run)) == ("ended", "cancelled", 143)
         pbs.questions()
         assert ending(status(made.run)) == ("ended", "cancelled", 143) and pbs.questions() == []
@@ -101,8 +101,8 @@ class TestCancelledWithoutAHistory:
         made.attempt()
         pbs.tells({"7.head": RUNNING}, made.run)
         pbs.program("qdel", "echo 'qdel: Unauthorized Request  7.head' >&2; exit 15")
-        (wish,) = end([made.run])
-        assert wish.problem is not None and "Unauthorized" in wish.problem
+        (request,) = end([made.run])
+        assert request.problem is not None and "Unauthorized" in request.problem
         pbs.tells({})
         assert ending(status(made.run)) == ("unknown", "unknown", None)
 
@@ -121,10 +121,10 @@ class TestACopySubmittedBeforehand:
         assert (now.state, len(now.members[0].attempts)) == ("running", 1)
 
     def test_goes_on(self, pbs: FakePbs, made: OnPbs) -> None:
-        self.begun(made, "again", 75)
+        self.begun(made, "resume", 75)
         pbs.tells({"7.head": finished(75), "8.head": QUEUED}, made.run)
         now = status(made.run)
-        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["again"])
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["resume"])
 
     @pytest.mark.parametrize("own", [("done", 0), ("failed", 3), ("walltime", 75)])
     def test_follows_nothing_else(self, pbs: FakePbs, made: OnPbs, own: tuple[str, int]) -> None:
@@ -169,13 +169,13 @@ class TestLeftOut:
 
     def test_ends_no_chain(self, pbs: FakePbs, tmp_path: Path) -> None:
         made = OnPbs(tmp_path, chain=2)
-        made.attempt("0.0", "again", 75)
+        made.attempt("0.0", "resume", 75)
         self.first_alone(pbs, finished(75), made)
         assert (status(made.run).state, status(made.run).unsettled) == ("unknown", True)
         pbs.tells({"7.head": finished(75), "8.head": RUNNING}, made.run)
         assert status(made.run).state == "pending"
 
-    @pytest.mark.parametrize(("word", "code"), [("again", 75), ("failed", 1), ("done", 0)])
+    @pytest.mark.parametrize(("word", "code"), [("resume", 75), ("failed", 1), ("done", 0)])
     def test_nor_does_a_link_that_may_not_have_arrived(
         self, pbs: FakePbs, tmp_path: Path, word: str, code: int
     ) -> None:
@@ -201,7 +201,7 @@ class TestLeftOut:
         assert "could not be asked, so it goes on: qstat's answer leaves" in one.problem
 
     @pytest.mark.parametrize("lines", [1, 2, 3, 6])
-    def test_so_is_one_that_is_told_of_in_part(self, pbs: FakePbs, tmp_path: Path, lines: int) -> None:
+    def test_so_is_one_that_is_reported_of_in_part(self, pbs: FakePbs, tmp_path: Path, lines: int) -> None:
         """An answer that ends anywhere: members that are not in it were not cancelled."""
         made = OnPbs(tmp_path, members=2)
         array = {"job_state": "B", "array_indices_submitted": "0-1"}
@@ -252,7 +252,7 @@ class TestStartedAgain:
 
 class TestStates:
     @pytest.mark.parametrize(
-        ("told", "reason"),
+        ("info", "reason"),
         [
             (QUEUED, "PBS has not looked at it yet"),
             (
@@ -270,8 +270,8 @@ class TestStates:
             ({"job_state": "W", "Hold_Types": "n"}, "its time to begin has not come"),
         ],
     )
-    def test_waiting(self, pbs: FakePbs, made: OnPbs, told: dict[str, Any], reason: str) -> None:
-        pbs.tells({"7.head": told}, made.run)
+    def test_waiting(self, pbs: FakePbs, made: OnPbs, info: dict[str, Any], reason: str) -> None:
+        pbs.tells({"7.head": info}, made.run)
         now = status(made.run)
         assert (*ending(now), now.reason) == ("pending", None, None, reason)
 
@@ -404,11 +404,11 @@ class TestGoingOn:
         made.goes_on()
         pbs.tells({"7.head": finished(0), "8.head": QUEUED}, made.run)
         now = status(made.run)
-        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["again"])
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["resume"])
         assert pbs.questions() == ["qstat -x -t -f -w 7.head 8.head"]
 
     def test_it_is_about_to_be_submitted(self, pbs: FakePbs, made: OnPbs) -> None:
-        made.attempt("0.0", "again")
+        made.attempt("0.0", "resume")
         pbs.tells({"7.head": {"job_state": "E"}}, made.run)
         assert status(made.run).state == "pending"
 
@@ -417,7 +417,7 @@ class TestGoingOn:
         made.attempt("0.1", job="8.head")
         pbs.tells({"8.head": RUNNING}, made.run)
         now = status(made.run)
-        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("running", ["again", None])
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("running", ["resume", None])
 
     def test_its_copy_has_just_made_its_folder(self, pbs: FakePbs, made: OnPbs) -> None:
         """And has not said in it whose it is; the job before it has ended well."""
@@ -437,7 +437,7 @@ class TestGoingOn:
     def test_written_down_since_qstat_was_asked(self, pbs: FakePbs, made: OnPbs) -> None:
         """Then it is asked about, and the run is not taken for over."""
         record = made.run.path / "attempts/0.0/next.json"
-        made.attempt("0.0", "again")
+        made.attempt("0.0", "resume")
         first = f"""[ ! -e {record} ] && echo '{{"job": "8.head"}}' >{record} && {{ {UNKNOWN}; }}"""
         pbs.program("qstat", f"{first}; cat {pbs.answer}")
         pbs.tells({"8.head": QUEUED}, made.run)
@@ -445,7 +445,7 @@ class TestGoingOn:
 
     def test_and_over_when_it_was_asked_about(self, pbs: FakePbs, made: OnPbs) -> None:
         """Its copy has begun and ended before qstat tells of it: then there is more in the records."""
-        made.attempt("0.0", "again")
+        made.attempt("0.0", "resume")
         following = made.run.path / "attempts/0.0/next.json"
         last = made.attempt("0.1", "done", job="8.head")
         last.rename(tmp := made.run.path / "later")
@@ -465,7 +465,7 @@ class TestChain:
         pbs.tells({"7.head": QUEUED, "8.head": held, "9.head": held}, made.run)
         assert status(made.run).reason == "PBS has not looked at it yet"
 
-    @pytest.mark.parametrize("own", [("again", 75), ("walltime", 143), None])
+    @pytest.mark.parametrize("own", [("resume", 75), ("walltime", 143), None])
     def test_the_next_one_follows(self, pbs: FakePbs, made: OnPbs, own: tuple[str, int] | None) -> None:
         made.attempt("0.0", *(own or ()))
         pbs.tells({"7.head": finished(-29 if own is None else 75), "8.head": QUEUED}, made.run)
@@ -475,7 +475,7 @@ class TestChain:
         assert ending(status(made.run)) == ("ended", "done", 0)
 
     def test_the_next_one_waits_until_it_is_gone(self, pbs: FakePbs, made: OnPbs) -> None:
-        made.attempt("0.0", "again", 75)
+        made.attempt("0.0", "resume", 75)
         held = {"job_state": "H", "Hold_Types": "s", "depend": "afternotok:7.head@head"}
         pbs.tells({"7.head": {"job_state": "E"}, "8.head": held}, made.run)
         now = status(made.run)
@@ -488,12 +488,12 @@ class TestChain:
 
     def test_the_next_one_did_not_begin(self, pbs: FakePbs, made: OnPbs) -> None:
         """As when the run was asked to stop; those after it are deleted."""
-        made.attempt("0.0", "again", 75)
+        made.attempt("0.0", "resume", 75)
         gone = finished(None, depend="afternotok:8.head@head")
         pbs.tells({"7.head": finished(75), "8.head": finished(0), "9.head": gone}, made.run)
-        assert ending(status(made.run)) == ("ended", "again", 75)
+        assert ending(status(made.run)) == ("ended", "resume", 75)
 
     def test_the_last_one(self, pbs: FakePbs, made: OnPbs) -> None:
         for link in range(3):
-            made.attempt(f"0.{link}", "again" if link < 2 else "walltime", 75, job=f"{7 + link}.head")
+            made.attempt(f"0.{link}", "resume" if link < 2 else "walltime", 75, job=f"{7 + link}.head")
         assert ending(status(made.run)) == ("ended", "walltime", 75)

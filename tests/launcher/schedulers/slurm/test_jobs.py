@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.runs.states import ENDINGS
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.slurm.jobs import history_command, parse_history, parse_queue, queue_command
 
 # As Slurm 22.05.8 printed it.
@@ -35,8 +35,8 @@ HISTORY = """\
 
 class TestTheQueue:
     def test_each_job_and_member(self) -> None:
-        told = parse_queue(QUEUE)
-        places = [(one.job, one.task, one.word) for one in told]
+        info = parse_queue(QUEUE)
+        places = [(one.job, one.task, one.word) for one in info]
         assert places == [
             ("1", None, "COMPLETED"),
             ("2", None, "COMPLETED"),
@@ -47,9 +47,9 @@ class TestTheQueue:
             ("3", 5, "PENDING"),
             ("3", 8, "PENDING"),
         ]
-        assert told[1].script == "/home/a|b c/job.sh 0.1"
-        assert (told[0].submitted, told[0].start, told[0].end) == (1795251484, 1795251487, 1795251487)
-        assert (told[3].start, told[3].end, told[2].start) == (1795255084, None, None)
+        assert info[1].script == "/home/a|b c/job.sh 0.1"
+        assert (info[0].submitted, info[0].start, info[0].end) == (1795251484, 1795251487, 1795251487)
+        assert (info[3].start, info[3].end, info[2].start) == (1795255084, None, None)
 
     def test_the_question(self) -> None:
         """Also about hidden partitions, each member, and what ended a moment ago; the path last."""
@@ -76,9 +76,9 @@ class TestTheQueue:
     ) -> None:
         shown = ["N/A" if time is None else str(time) for time in times]
         line = "|".join([str(job), "N/A" if task is None else str(task), "RUNNING", reason, *shown, path])
-        (told,) = parse_queue(line + "\n")
-        assert (told.job, told.task, told.word, told.stage) == (str(job), task, "RUNNING", "running")
-        assert (told.submitted, told.start, told.end, told.script) == (*times, path)
+        (info,) = parse_queue(line + "\n")
+        assert (info.job, info.task, info.word, info.stage) == (str(job), task, "RUNNING", "running")
+        assert (info.submitted, info.start, info.end, info.script) == (*times, path)
 
     def test_huge_ranges_are_bounded(self) -> None:
         assert parse_queue("3|0-99999999|PENDING|None|1|1|1|x\n") == []
@@ -87,8 +87,8 @@ class TestTheQueue:
 
 class TestHistory:
     def test_each_start(self) -> None:
-        told = parse_history(HISTORY)
-        assert [(one.job, one.task, one.word) for one in told] == [
+        info = parse_history(HISTORY)
+        assert [(one.job, one.task, one.word) for one in info] == [
             ("1", None, "COMPLETED"),
             ("3", 0, "REQUEUED"),
             ("3", 1, "CANCELLED"),
@@ -97,9 +97,9 @@ class TestHistory:
             ("3", 0, "PENDING"),
             ("4", None, "OUT_OF_MEMORY"),  # as its step tells
         ]
-        assert told[2].cancelled_by == "1000" and told[1].script.endswith(" /r/a|b/job.sh")
-        assert (told[6].ending, told[6].exit_code) == ("out-of-memory", 137)
-        assert told[1].exit_code == 0
+        assert info[2].cancelled_by == "1000" and info[1].script.endswith(" /r/a|b/job.sh")
+        assert (info[6].ending, info[6].exit_code) == ("out-of-memory", 137)
+        assert info[1].exit_code == 0
 
     @given(st.text(), st.integers(0, 900))
     def test_whatever_is_printed(self, text: str, cut: int) -> None:
@@ -109,8 +109,8 @@ class TestHistory:
             assert one.job.isdecimal()
 
     def test_a_part_of_a_heterogeneous_job(self) -> None:
-        (told,) = parse_history("7+1|FAILED|3:0|1|1|1|sbatch x\n")
-        assert (told.job, told.task, told.exit_code) == ("7", None, 3)
+        (info,) = parse_history("7+1|FAILED|3:0|1|1|1|sbatch x\n")
+        assert (info.job, info.task, info.exit_code) == ("7", None, 3)
 
     def test_the_question(self) -> None:
         command = history_command(["4711", "4712"])
@@ -128,27 +128,27 @@ STATES = [
 """squeue(1), job state codes, of 22.05 to 25.11."""
 
 
-def queued(word: str, reason: str = "None", task: str = "N/A", start: str = "N/A") -> JobTold:
+def queued(word: str, reason: str = "None", task: str = "N/A", start: str = "N/A") -> JobInfo:
     """Job 7, by what squeue prints."""
-    (told,) = parse_queue(f"7|{task}|{word}|{reason}|1|{start}|N/A|/r/a/job.sh\n")
-    return told
+    (info,) = parse_queue(f"7|{task}|{word}|{reason}|1|{start}|N/A|/r/a/job.sh\n")
+    return info
 
 
 class TestWords:
     @pytest.mark.parametrize("word", STATES)
     def test_of_every_state(self, word: str) -> None:
-        told = queued(word)
-        assert told.stage in ("pending", "running", "ended") or word == "REVOKED"
-        assert told.ending in ENDINGS
-        if told.stage == "ended":
-            assert told.ending != "unknown"
+        info = queued(word)
+        assert info.stage in ("pending", "running", "ended") or word == "REVOKED"
+        assert info.ending in ENDINGS
+        if info.stage == "ended":
+            assert info.ending != "unknown"
 
     def test_of_no_state_that_is_known(self) -> None:
-        told = queued("SINGING")
-        assert (told.stage, told.ending) == ("unknown", "unknown")
+        info = queued("SINGING")
+        assert (info.stage, info.ending) == ("unknown", "unknown")
 
     @pytest.mark.parametrize(
-        ("told", "words"),
+        ("info", "words"),
         [
             (queued("PENDING", "Priority"), "others come first (Priority)"),
             (queued("PENDING", "None"), "Slurm has not looked at it yet"),
@@ -187,17 +187,19 @@ class TestWords:
             ),
         ],
     )
-    def test_why_it_waits(self, told: JobTold, words: str) -> None:
-        assert told.waits == words
+    def test_why_it_waits(self, info: JobInfo, words: str) -> None:
+        assert info.pending_reason == words
 
     def test_when_it_may_begin(self) -> None:
-        told = queued("PENDING", "Resources", start="1795255084")
-        assert told.waits.startswith("it waits for nodes to become free (Resources); about 2026-11-2")
+        info = queued("PENDING", "Resources", start="1795255084")
+        assert info.pending_reason.startswith(
+            "it waits for nodes to become free (Resources); about 2026-11-2"
+        )
 
     def test_what_waits_for_somebody(self) -> None:
-        assert queued("PENDING", "DependencyNeverSatisfied").is_stuck
-        assert queued("SPECIAL_EXIT", "None").is_stuck
-        assert not queued("PENDING", "Resources").is_stuck
+        assert queued("PENDING", "DependencyNeverSatisfied").is_held
+        assert queued("SPECIAL_EXIT", "None").is_held
+        assert not queued("PENDING", "Resources").is_held
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ class TestWords:
     ],
 )
 def test_whose_script_it_is(script: str, is_it: bool) -> None:
-    assert JobTold("1", None, "RUNNING", script=script).runs("/runs/a-1/job.sh") is is_it
+    assert JobInfo("1", None, "RUNNING", script=script).runs("/runs/a-1/job.sh") is is_it
 
 
 REASONS = """
@@ -248,12 +250,12 @@ SENTENCES = {
 
 @pytest.mark.parametrize("reason", REASONS.split())
 def test_every_reason_has_words(reason: str) -> None:
-    words = queued("PENDING", reason).waits
+    words = queued("PENDING", reason).pending_reason
     assert words and "a reason of its own" not in words
 
 
 @pytest.mark.parametrize(("reason", "words"), SENTENCES.items())
 def test_a_reason_in_a_sentence(reason: str, words: str) -> None:
-    told = queued("PENDING", reason)
-    assert told.waits.startswith(words) and f"({reason})" in told.waits
-    assert told.is_stuck == ("burst" in words or "held" in words)
+    info = queued("PENDING", reason)
+    assert info.pending_reason.startswith(words) and f"({reason})" in info.pending_reason
+    assert info.is_held == ("burst" in words or "held" in words)

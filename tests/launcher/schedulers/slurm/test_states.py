@@ -15,9 +15,9 @@ from launcher.errors import CastoffError
 from launcher.runs.records import Send
 from launcher.runs.run import LOCK, locked
 from launcher.runs.states import RunStatus, summary
-from launcher.schedulers import queue as questions
+from launcher.schedulers import base_queue as questions
 from launcher.status import watch
-from launcher.status.watch import Asking, condition_holds, looks, status, statuses, wait
+from launcher.status.watch import Asking, condition_holds, poll, status, statuses, wait
 from launcher.submission import resubmit as resubmission
 from launcher.submission.resubmit import resubmit
 from tests.records import submission_of
@@ -40,7 +40,7 @@ def ending(now: RunStatus) -> tuple[str, str | None, int | None]:
 
 
 class TestWhatIsAsked:
-    @pytest.mark.parametrize("word", [("done", 0), ("failed", 3), ("walltime", 75), ("again", 75)])
+    @pytest.mark.parametrize("word", [("done", 0), ("failed", 3), ("walltime", 75), ("resume", 75)])
     def test_nothing_where_the_record_says_all(
         self, slurm: FakeSlurm, made: OnSlurm, word: tuple[str, int]
     ) -> None:
@@ -95,8 +95,8 @@ class TestWhatIsAsked:
         slurm.program("squeue", f"env >{slurm.folder}/seen; cat {slurm.queue}")
         status(made.run)
         seen = dict(line.split("=", 1) for line in (slurm.folder / "seen").read_text().splitlines())
-        told = {name: value for name, value in seen.items() if name.startswith(("SQ", "SL", "SA", "LC_ALL"))}
-        assert told == {"SLURM_CONF": "theirs", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+        info = {name: value for name, value in seen.items() if name.startswith(("SQ", "SL", "SA", "LC_ALL"))}
+        assert info == {"SLURM_CONF": "theirs", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 
 
 class TestStates:
@@ -180,7 +180,7 @@ class TestStates:
         assert (made.run.path / "attempts/0.0/scheduler.json").exists()
 
     @pytest.mark.parametrize(
-        ("told", "wanted"),
+        ("info", "wanted"),
         [
             ("3:0", ("ended", "failed", 3)),
             ("0:9", ("ended", "failed", 137)),
@@ -189,11 +189,11 @@ class TestStates:
         ],
     )
     def test_a_script_that_could_not_write_its_ending(
-        self, slurm: FakeSlurm, made: OnSlurm, told: str, wanted: tuple[str, str, int]
+        self, slurm: FakeSlurm, made: OnSlurm, info: str, wanted: tuple[str, str, int]
     ) -> None:
         made.attempt()
         slurm.tells(("7", "FAILED"), run=made.run)
-        slurm.remembers(("7", "FAILED", told, 999, 1011), run=made.run)
+        slurm.remembers(("7", "FAILED", info, 999, 1011), run=made.run)
         assert ending(status(made.run)) == wanted
 
     def test_accounting_hears_of_it_a_little_later(self, slurm: FakeSlurm, made: OnSlurm) -> None:
@@ -262,8 +262,8 @@ class TestStates:
         made.attempt()
         slurm.remembers(("7", "FAILED", "75:0", 999, 1000), run=made.run)
         assert status(made.run).ending == "walltime"
-        made.write("attempts/0.0/ending.json", {"ending": "again", "code": 75})
-        assert ending(status(made.run)) == ("ended", "again", 75)
+        made.write("attempts/0.0/ending.json", {"ending": "resume", "code": 75})
+        assert ending(status(made.run)) == ("ended", "resume", 75)
 
     def test_all_of_it_while_squeue_was_asked(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         folder = made.run.path / "attempts/0.0"
@@ -294,12 +294,12 @@ class TestStartedAgain:
         slurm.program("squeue", f"cat {slurm.queue}")
         slurm.tells(("7", "PENDING"), run=made.run, reason="BeginTime")
         now = status(made.run)
-        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["again"])
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["resume"])
         made.attempt("0.1", "done", time=int(time.time()))
         slurm.questions()
         now = status(made.run)
         assert ending(now) == ("ended", "done", 0) and slurm.questions() == []
-        assert [one.ending for one in now.members[0].attempts] == ["again", "done"]
+        assert [one.ending for one in now.members[0].attempts] == ["resume", "done"]
 
     def test_its_script_gave_up_for_good(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         """Which one question tells, and no other within the time that Slurm remembers jobs for."""
@@ -315,7 +315,7 @@ class TestStartedAgain:
         assert ending(status(made.run)) == ("ended", "walltime", 75) and slurm.questions() == []
 
     def test_by_its_own_wish(self, slurm: FakeSlurm, made: OnSlurm) -> None:
-        made.attempt("0.0", "again")
+        made.attempt("0.0", "resume")
         slurm.tells(("7", "COMPLETING"), run=made.run)
         assert status(made.run).reason == "its next attempt is about to begin"
         slurm.tells(("7", "PENDING"), run=made.run, reason="BeginTime")
@@ -328,19 +328,19 @@ class TestStartedAgain:
         assert ending(status(made.run)) == ("ended", "done", 0)
 
     def test_and_was_cancelled_as_it_waited(self, slurm: FakeSlurm, made: OnSlurm) -> None:
-        made.attempt("0.0", "again")
+        made.attempt("0.0", "resume")
         slurm.tells(("7", "CANCELLED"), run=made.run)
         now = status(made.run)
         assert (now.ending, [one.ending for one in now.members[0].attempts]) == (
             "cancelled",
-            ["again", "cancelled"],
+            ["resume", "cancelled"],
         )
 
     def test_or_is_nowhere_to_be_found(self, slurm: FakeSlurm, made: OnSlurm) -> None:
-        made.attempt("0.0", "again")
+        made.attempt("0.0", "resume")
         now = status(made.run)
         assert (now.ending, now.reason) == (
-            "again",
+            "resume",
             "it stopped early and can go on: castoff resubmit made-1",
         )
 
@@ -497,7 +497,7 @@ class TestSilence:
         monkeypatch.setattr(watch, "_ASK", 0.0)
         monkeypatch.setattr(watch, "_SLOWEST_ASK", 0.0)
         self.failing(slurm)
-        looked = looks([made.run])
+        looked = poll([made.run])
         assert [next(looked)[0].state for _ in range(2)] == 2 * ["unknown"]
         slurm.program("squeue", f"cat {slurm.queue}")
         slurm.tells(("7", "CANCELLED"), run=made.run)
@@ -568,7 +568,7 @@ class TestLookingAgain:
         monkeypatch.setattr(watch, "_ASK", 1000.0)
         made.attempt()
         slurm.tells(("7", "RUNNING"), run=made.run)
-        looked = looks([made.run])
+        looked = poll([made.run])
         assert next(looked)[0].state == "running"
         made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0})
         assert [now[0].ending for now in looked] == ["done"]

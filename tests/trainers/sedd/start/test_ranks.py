@@ -1,4 +1,4 @@
-"""Which ranks are started where no starter has made this process one."""
+"""Which ranks are started where no launcher has made this process one."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_rank_starts_no_others(
     monkeypatch.setattr(ranks, "devices_here", started)
     me = RankEnv.detect(environ)
     monkeypatch.setattr(program, "setup_logging", lambda *_: None)
-    refused = contextlib.nullcontext() if fits(words, me) else pytest.raises(ConfigError, match=me.starter)
+    refused = contextlib.nullcontext() if fits(words, me) else pytest.raises(ConfigError, match=me.launcher)
     with refused:
         program._config(parsed(words), me)
 
@@ -141,7 +141,7 @@ def test_a_rank_starts_no_others(
         ),
     ],
 )
-def test_flags_agree_with_the_starter(words: str, says: str | None) -> None:
+def test_flags_agree_with_the_launcher(words: str, says: str | None) -> None:
     me = RankEnv.detect(srun())
     if says is None:
         check_layout(parsed(words.split()), me)

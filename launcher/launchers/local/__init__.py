@@ -1,0 +1,1 @@
+"""castoff's own launcher, for one host."""

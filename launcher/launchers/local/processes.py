@@ -1,0 +1,278 @@
+"""The processes that ranks start in their turn: finding all of them, ending them, outliving none.
+
+Three things together leave nobody behind. The launcher is the sub-reaper of its descendants (Linux),
+so a program that makes itself a daemon becomes its child instead of escaping to init. Trees are
+ended by TERM, then KILL, looking again until nobody is left. And an orphan reaper, a shell that waits in
+a read, ends the ranks should the launcher itself be killed: no code of its own can do that then, and
+PR_SET_PDEATHSIG would need code between fork and exec, which is neither safe nor fast in Python.
+
+This file is also what the orphan reaper runs at that moment, by its path: it imports only the standard
+library and psutil.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # imported late: it would be a tenth of a start's time
+    import psutil
+
+GRACE = 3.0
+"""Seconds between TERM and KILL: what must be over within 5 s then is."""
+
+_KILL_PATIENCE = 10.0
+"""Seconds in which what was sent KILL is gone, but for what hangs in the kernel."""
+
+_POLL = 0.05
+
+_ORPHAN_REAPER = """\
+trap '' HUP INT TERM
+ranks=
+while read -r word; do
+  case $word in done) exit 0 ;; *) ranks="$ranks $word" ;; esac
+done
+exec "$1" -I "$2" "$3" "$4" $ranks
+"""
+
+GUARDED = "CASTOFF_GUARDED"
+"""The variable by which an orphan reaper knows a rank that was started, before it is given its process id."""
+
+
+class OrphanReaper:
+    """Ends the ranks should this process die without doing so itself.
+
+    It lives in a session of its own and reads from a pipe that only this process writes to; at the
+    pipe's end it looks for what lives in the ranks' sessions, has its mark, or descends from them.
+    """
+
+    def __init__(self) -> None:
+        """Start it.
+
+        Raises:
+            OSError: /bin/sh cannot be started.
+        """
+        program = str(Path(__file__).resolve())
+        mark = os.urandom(16).hex()
+        self.environment = {GUARDED: mark}
+        """What a rank has in its environment."""
+        self._process = subprocess.Popen(
+            [
+                "/bin/sh",
+                "-c",
+                _ORPHAN_REAPER,
+                "castoff-orphan-reaper",
+                sys.executable,
+                program,
+                str(GRACE),
+                mark,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            bufsize=0,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def watch(self, rank: int) -> None:
+        """Let it end the rank whose process id, and so session id, is `rank`."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody killed it
+            self._process.stdin.write(b"%d\n" % rank)
+
+    def dismiss(self) -> None:
+        """End it: there is nothing left to guard."""
+        self._process.communicate(b"done\n")
+
+
+class ProcessTree:
+    """Everything that descends from the ranks.
+
+    A process that was a child of this one before counts as somebody else's; one that turns up
+    later counts as the ranks' own. So a program that starts ranks should start nothing else
+    meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.foreign = _children()
+        """Children that are none of the ranks'."""
+        self.ranks: set[int] = set()
+        """Children that this process waits for by itself."""
+        self._was_subreaper = become_subreaper()
+
+    def close(self) -> None:
+        """Be a sub-reaper no more, if this made the process one."""
+        become_subreaper(self._was_subreaper)
+
+    def reap(self) -> bool:
+        """Reap the dead among adopted children; whether any child of the ranks' still lives."""
+        alive = False
+        for pid in _children() - self.foreign - self.ranks:
+            with contextlib.suppress(ChildProcessError):
+                alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
+        return alive
+
+    def members(self) -> list[psutil.Process]:
+        """Every living process that belongs to the ranks, the ranks included."""
+        import psutil
+
+        found = {process.pid: process for process in psutil.Process().children(recursive=True)}
+        for pid in self.foreign & found.keys():
+            for process in [found[pid], *descendants(found[pid])]:
+                found.pop(process.pid, None)
+        return [process for process in found.values() if _lives(process)]
+
+
+def send(processes: Iterable[psutil.Process], number: int) -> None:
+    """Send signal `number` to each that is still there and may be signalled."""
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process.send_signal(number)
+
+
+def _lives(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def descendants(process: psutil.Process) -> list[psutil.Process]:
+    """What a process has started, and what that has; none where it is gone."""
+    import psutil
+
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
+    """What lives in the sessions of `leaders`, has an orphan reaper's mark, or descends from one of them."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):  # gone, or none of our business
+            if os.getsid(process.pid) in leaders or process.environ().get(GUARDED) == mark:
+                yield from (process, *descendants(process))
+
+
+def _children() -> set[int]:
+    """This process's children, the dead ones included, without the price of psutil where it can."""
+    tasks = Path("/proc/self/task")
+    try:
+        texts = [(task / "children").read_text() for task in tasks.iterdir()]
+    except OSError:  # no such file on this system (CONFIG_PROC_CHILDREN), or a thread that ended
+        import psutil
+
+        return {child.pid for child in psutil.Process().children()}
+    return {int(pid) for text in texts for pid in text.split()}
+
+
+def become_subreaper(adopts: bool = True) -> bool:
+    """Adopt orphaned descendants from now on, or no more (Linux); whether it was so before."""
+    import ctypes
+
+    set_child_subreaper, get_child_subreaper = 36, 37
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
+    prctl(get_child_subreaper, ctypes.byref(before), 0, 0, 0)
+    prctl(set_child_subreaper, int(adopts), 0, 0, 0)
+    return bool(before.value)
+
+
+@contextlib.contextmanager
+def on_cores(cores: Collection[int]) -> Iterator[None]:
+    """Let this thread, and so what it starts meanwhile, run on `cores` only; empty: as it is.
+
+    Only where the system allows these cores: it may have taken some away a moment ago.
+    """
+    before = os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):  # slow is better than not at all
+        os.sched_setaffinity(0, cores or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def shares(most: int, needed: int) -> list[list[int]]:
+    """The cores of each of as many programs as fit on this machine beside each other.
+
+    `most`: no more programs than these, of which each needs `needed` cores; one always fits. Empty lists
+    where nothing is to be bound.
+    """
+    cores = allowed_cores()
+    usable = min(len(cores), _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))
+    count = max(1, min(most, usable // needed))
+    width = len(cores) // count if count > 1 else 0
+    return [cores[place * width : (place + 1) * width] for place in range(count)]
+
+
+def _quota(root: Path, own: Path) -> int:
+    """How many cores' time control groups (version 2) allow this process, as in containers; at least 1."""
+    allowed = [sys.maxsize]
+    with contextlib.suppress(OSError):
+        name = own.read_text().rpartition("0::/")[2].strip()
+        for folder in (root / name, *(root / name).parents):  # the narrowest counts; all of them hold
+            with contextlib.suppress(OSError, ValueError):  # there is none, or it says `max`
+                quota, period = map(int, (folder / "cpu.max").read_text().split())
+                allowed.append(max(1, quota // period))
+    return min(allowed)
+
+
+def allowed_cores() -> list[int]:
+    """The cores this process may use, hardware threads of one core side by side."""
+    return sorted(os.sched_getaffinity(0), key=_place)
+
+
+def _place(cpu: int) -> tuple[int, int, int]:
+    """Where `cpu` is: its socket, the first hardware thread of its core, itself."""
+    topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+    try:
+        socket = int((topology / "physical_package_id").read_text())
+        siblings = (topology / "thread_siblings_list").read_text()
+        return socket, int(siblings.replace("-", ",").split(",")[0]), cpu
+    except (OSError, ValueError):
+        return 0, cpu, cpu
+
+
+def end_all(find: Callable[[], Collection[psutil.Process]], grace: float) -> bool:
+    """End whatever `find` finds, by TERM and, after `grace` seconds, by KILL; whether nothing is left."""
+    import psutil
+
+    signalled = set[psutil.Process]()
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_PATIENCE)):
+        begun = time.monotonic()
+        while (left := find()) and time.monotonic() - begun <= patience:
+            send(left if number == signal.SIGKILL else {*left} - signalled, number)
+            signalled.update(left)
+            psutil.wait_procs(left, timeout=_POLL)
+    return not left
+
+
+def _end_ranks(grace: float, mark: str, leaders: Collection[int]) -> None:
+    """End what lives in the sessions of `leaders` or has the mark: the orphan reaper's last act."""
+    known: set[psutil.Process] = set()
+
+    def find() -> list[psutil.Process]:
+        known.update(_guarded(leaders, mark), *map(descendants, known))
+        return [process for process in known if _lives(process)]
+
+    end_all(find, grace)
+
+
+if __name__ == "__main__":
+    _end_ranks(float(sys.argv[1]), sys.argv[2], {int(pid) for pid in sys.argv[3:]})

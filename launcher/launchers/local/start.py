@@ -1,0 +1,287 @@
+"""castoff's own launcher: the ranks of a job on this one host, with no scheduler and no MPI.
+
+`start_ranks` decides where each rank runs and what it is told, starts all of them and hands them to
+`launcher.launchers.local.supervision`, which sees them to their end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
+
+from launcher.config.quantities import cpulist
+from launcher.errors import CastoffError
+from launcher.launchers.local.ports import free_port, is_free
+from launcher.launchers.local.processes import allowed_cores, on_cores
+from launcher.launchers.local.streams import RankLog, open_logs
+from launcher.launchers.local.supervision import Rank, Report, Supervision, counted
+from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
+from launcher.ranks import STALE_VARIABLES
+from launcher.ranks.visible import within
+
+NOT_FOUND = 127
+"""Exit code, as a shell's, of a program that does not exist."""
+NOT_STARTED = 126
+"""Exit code, as a shell's, of a program that exists but cannot be started."""
+
+
+class Hosts(NamedTuple):
+    """Several hosts, on each of which somebody starts ranks by hand, as many on each."""
+
+    nodes: int
+    node_rank: int
+    """This host's number, from 0: its ranks are those from this times the ranks of each host on."""
+    master_addr: str
+    """Of host 0, where all ranks meet."""
+    master_port: int
+    """On host 0, where it must be free."""
+
+
+class StartRequest(NamedTuple):
+    """What to start on this host, and with what."""
+
+    command: Sequence[str]
+    """The program and its arguments; each reaches the program byte for byte."""
+    ranks: int
+    """How many processes to start."""
+    cores_per_rank: int | None
+    """Cores of each rank; None divides the cores that this process may use evenly."""
+    devices_per_rank: int | None
+    """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees one alone; else none is set."""
+    environment: Mapping[str, str]
+    """The ranks' environment, before anything that says who they are."""
+    job_id: str
+    """What the rendezvous port is derived from."""
+    workdir: Path | None = None
+    """The folder the ranks start in; None: this process's."""
+    log_dir: Path | None = None
+    """Folder (created 0700) of each rank's log, `rank-00000.log` …; what is there is overwritten.
+    None: no logs."""
+    failure_file: Path | None = None
+    """Where to record the first rank that failed; a record that is already there stays."""
+    hosts: Hosts | None = None
+    """None: this host is all there is, and the port is found here."""
+    inherited: Sequence[int] = ()
+    """Open files that each rank inherits, as the lock of its run."""
+
+    @property
+    def first_rank(self) -> int:
+        """The lowest rank of this host."""
+        return 0 if self.hosts is None else self.hosts.node_rank * self.ranks
+
+    @property
+    def world_size(self) -> int:
+        """Ranks on all hosts."""
+        return self.ranks if self.hosts is None else self.hosts.nodes * self.ranks
+
+
+class CannotStart(CastoffError):
+    """The program cannot be started; no rank runs."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
+        """`NOT_FOUND` or `NOT_STARTED`."""
+
+
+def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) -> int:
+    """Start the ranks, show what they write on `output`, and return when all of them have ended.
+
+    Returns 0 if every rank did well; else the code of the rank that was seen to fail first, or
+    128 + N if signal N killed it. One failure ends all ranks. SIGINT, SIGTERM or SIGHUP to this
+    process reaches every rank's own process (not what that has started) as SIGTERM: ranks that die
+    of it make the result 128 + that signal, ranks that then end well leave it 0, a second signal
+    kills them. Whatever the ranks leave behind is ended too: on Linux that is every descendant
+    that this process did not have before, so call it in a process that starts nothing else
+    meanwhile, and in its main thread.
+
+    Raises:
+        CastoffError: nothing was started, and why: the request makes no sense, a log cannot be
+            written, no port is free; as `CannotStart` with a shell's exit code: the program.
+    """
+    _check(request)
+    cores = divide_cores(allowed_cores(), request.ranks, request.cores_per_rank)
+    port = _meeting_port(request)
+    with contextlib.ExitStack() as stack:
+        logs: list[RankLog] = []
+        if request.log_dir is not None:
+            logs = open_logs(request.log_dir, request.ranks, stack, request.first_rank)
+        host = socket.gethostname()
+        report = Report(host, output, messages, request.failure_file, request.log_dir)
+        try:
+            supervision = Supervision(report, stack)
+        except OSError as error:
+            raise _explained(error, request, 0, request.environment) from error
+        seen = SeenErrors()
+        for number in range(request.ranks):
+            environment = rank_environment(request, number, port, len(cores[0]))
+            environment |= supervision.orphan_reaper.environment
+            log = logs[number] if logs else None
+            lines = ErrorLines(b"[%d] " % (request.first_rank + number), terminal=output.isatty(), seen=seen)
+            supervision.add(_spawn(request, number, environment, cores[number], log, lines))
+        supervision.say(_announcement(request, host, cores, port))
+        return supervision.run()
+
+
+def _meeting_port(request: StartRequest) -> int:
+    hosts = request.hosts
+    if hosts is None:
+        return free_port(request.job_id)
+    if hosts.node_rank == 0 and not is_free(hosts.master_port):
+        raise CastoffError(
+            f"port {hosts.master_port} is taken on this host (`ss -tlnp` shows by whom); give all hosts "
+            "another one"
+        )
+    return hosts.master_port
+
+
+def rank_environment(request: StartRequest, local: int, port: int, cores: int) -> dict[str, str]:
+    """The whole environment of this host's rank `local`; `cores`: how many it has."""
+    rank = request.first_rank + local
+    stale = set(STALE_VARIABLES)
+    environment = {name: value for name, value in request.environment.items() if name not in stale}
+    environment.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(local),
+        WORLD_SIZE=str(request.world_size),
+        LOCAL_WORLD_SIZE=str(request.ranks),
+        NODE_RANK="0" if request.hosts is None else str(request.hosts.node_rank),
+        MASTER_ADDR="127.0.0.1" if request.hosts is None else request.hosts.master_addr,
+        MASTER_PORT=str(port),
+        CASTOFF_LAUNCHER="local",
+        CASTOFF_RANK=f"{rank}/{request.world_size}",
+    )
+    environment.setdefault("PYTHONUNBUFFERED", "1")
+    environment.setdefault("OMP_NUM_THREADS", str(cores))
+    if request.devices_per_rank == 1:
+        environment["CASTOFF_DEVICE"] = str(within(environment, local))
+    return environment
+
+
+def divide_cores(allowed: list[int], ranks: int, per_rank: int | None) -> list[list[int]]:
+    """The cores of each rank: blocks of `allowed`, or round robin where there are too few.
+
+    Evenly means the same number for each, since ranks of unequal speed wait for the slowest; the
+    cores that are left over stay idle.
+    """
+    width = min(per_rank or max(1, len(allowed) // ranks), len(allowed))
+    return [[allowed[(rank * width + core) % len(allowed)] for core in range(width)] for rank in range(ranks)]
+
+
+def _check(request: StartRequest) -> None:
+    if not request.command or not request.command[0]:
+        raise CastoffError("there is no program to start: the command is empty")
+    for name in ("ranks", "cores_per_rank"):
+        value = getattr(request, name)
+        if value is not None and value < 1:
+            raise CastoffError(f"{name}={value}: must be 1 or more")
+    if request.devices_per_rank == 1:
+        within(request.environment, request.ranks - 1)  # the last one's, before any is started
+    workdir = request.workdir
+    if workdir is not None and not (workdir.is_dir() and os.access(workdir, os.X_OK)):
+        what = "cannot be entered" if workdir.is_dir() else "is not a folder on this host"
+        raise CannotStart(f"workdir={workdir}: it {what}; create it or name another", NOT_STARTED)
+
+
+def _spawn(
+    request: StartRequest,
+    number: int,
+    environment: dict[str, str],
+    cores: Sequence[int],
+    log: RankLog | None,
+    lines: ErrorLines,
+) -> Rank:
+    reading = -1
+    try:
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb") as output, on_cores(cores):
+            process = subprocess.Popen(
+                list(request.command),
+                # Several ranks cannot share a terminal's lines; a single one may ask questions.
+                stdin=None if request.ranks == 1 else subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=request.workdir,
+                env=environment,
+                start_new_session=True,
+                pass_fds=request.inherited,
+            )
+    except (OSError, ValueError) as error:
+        if reading >= 0:
+            os.close(reading)
+        raise _explained(error, request, number, environment) from error
+    return Rank(request.first_rank + number, process, reading, log, lines)
+
+
+_FIXES = {
+    errno.EAGAIN: "start fewer ranks, or raise `ulimit -u`",
+    errno.EMFILE: "start fewer ranks, or raise `ulimit -n` (a rank needs 3)",
+    **dict.fromkeys((errno.ENOMEM, errno.ENFILE), "start fewer ranks"),
+    errno.EACCES: "is it a folder, or does it lack `chmod +x`?",
+    errno.ENOEXEC: "a script needs a first line such as `#!/bin/sh`; a program must suit this machine",
+    errno.E2BIG: "the arguments and the environment together are too long",
+}
+
+
+def _explained(
+    error: OSError | ValueError, request: StartRequest, rank: int, environment: Mapping[str, str]
+) -> CannotStart:
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return CannotStart(_not_found(request, environment), NOT_FOUND)
+    why = f"{error} in a word of it" if number is None else os.strerror(number)
+    fix = f"; {_FIXES[number]}" if number in _FIXES else ""
+    where = f"rank {rank} of {request.ranks}"
+    return CannotStart(f"cannot start {where}: {request.command[0]!r}: {why}{fix}", NOT_STARTED)
+
+
+def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
+    program = request.command[0]
+    here = (request.workdir or Path()) / program
+    if os.sep in program:
+        if here.is_file():
+            return f"cannot start {program!r}: the interpreter its first line names does not exist"
+        return f"cannot find the program {program!r} (looked at {here.absolute()}); correct its path"
+    searched = os.pathsep.join(os.get_exec_path(environment))
+    nearby = f"; if you mean the one in the working folder, write ./{program}" * here.is_file()
+    return (
+        f"cannot find the program {program!r} in PATH ({searched}); add its folder to PATH or "
+        f"write its whole path{nearby}"
+    )
+
+
+def _announcement(request: StartRequest, host: str, cores: list[list[int]], port: int) -> str:
+    each = len(cores[0])
+    lists = [cpulist(sorted(mine)) for mine in cores]
+    if len(lists) > 8:
+        lists = [*lists[:3], "…", lists[-1]]
+    where = f" ({' | '.join(lists)})"
+    distinct = len({core for mine in cores for core in mine})
+    if distinct < request.ranks * each:
+        where += f", shared: {distinct} in all"
+    parts = [
+        f"{counted(request.ranks, 'rank', 'ranks')}{_among(request)} on {host}",
+        f"{counted(each, 'core', 'cores')}{' each' if request.ranks > 1 else ''}{where}",
+    ]
+    given = request.environment.get("OMP_NUM_THREADS")
+    parts.append(f"OMP_NUM_THREADS={each}" if given is None else f"OMP_NUM_THREADS={given} (given)")
+    parts.append(
+        f"port {port}" if request.hosts is None else f"meeting at {request.hosts.master_addr}:{port}"
+    )
+    return ", ".join(parts)
+
+
+def _among(request: StartRequest) -> str:
+    """Which ranks they are, where other hosts have some, too."""
+    hosts, first = request.hosts, request.first_rank
+    if hosts is None:
+        return ""
+    last = first + request.ranks - 1
+    which = f"{first}" if first == last else f"{first}-{last}"
+    return f" ({which} of {request.world_size}: host {hosts.node_rank} of {hosts.nodes})"

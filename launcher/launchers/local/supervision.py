@@ -1,0 +1,398 @@
+"""Watching started ranks to their end: their output, their deaths, signals, the end of all.
+
+One loop over the ranks' pipes, one pidfd for each rank and one pipe for signals. Linux queues
+pidfds in the order in which the processes died and epoll hands them out in that order, so the rank
+that failed first is known even if several died before the loop looked. Where there are no pidfds,
+ranks that died between two looks are taken in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
+
+from launcher.errors import printable
+from launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
+from launcher.launchers.local.streams import RankLines, RankLog, Sink
+
+_READ = 32 * 1024  # bytes of one pipe at a time, so that a flood leaves the others their turn
+_POLL = 0.05  # seconds between looks at processes that nothing tells us about
+_SETTLE = 0.3  # seconds in which helpers of a rank that has ended may end by themselves
+_GIVE_UP = 5.0  # seconds after KILL after which a process counts as one that cannot be ended
+_ECHO = 0.2  # seconds within which a repeated signal is a wrapper's copy (timeout, uv run)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_QUIET = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+
+class Report(NamedTuple):
+    """Where the ranks' output and the words about them go."""
+
+    host: str
+    output: BinaryIO
+    messages: TextIO
+    failure_file: Path | None
+    log_dir: Path | None
+
+
+@dataclass(eq=False)
+class Rank:
+    """One started rank: its process, the reading end of its pipe, its log; or a second pipe of one."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    pipe: int | None
+    log: RankLog | None
+    lines: RankLines
+    sink: Sink | None = None
+    """Where its lines go; None: where all ranks' output goes."""
+    pidfd: int | None = None
+
+
+@contextlib.contextmanager
+def _caught_signals() -> Iterator[int]:
+    """A pipe that tells the number of each signal that comes meanwhile; one that is ignored stays ignored.
+
+    Handlers rather than SIG_IGN for those that are not passed on: the ranks would inherit that.
+    """
+    pipe, writing = os.pipe()
+    os.set_blocking(pipe, False)
+    os.set_blocking(writing, False)
+    before = {}
+    for number in (*_STOPS, *_QUIET):
+        # An inherited SIG_IGN for SIGCHLD would have the kernel throw the exit codes away.
+        if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGCHLD:
+            before[number] = signal.signal(number, lambda *_: None)
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield pipe
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        os.close(pipe)
+        os.close(writing)
+
+
+class Supervision:
+    """The ranks of one start, from their first moment to the end of their last descendant."""
+
+    def __init__(self, report: Report, stack: contextlib.ExitStack):
+        """Look after this process's signals and descendants until `stack` is closed; may raise OSError."""
+        self._report = report
+        self._signals = stack.enter_context(_caught_signals())
+        self._tree = ProcessTree()
+        stack.callback(self._tree.close)
+        self.orphan_reaper = OrphanReaper()
+        stack.callback(self.orphan_reaper.dismiss)
+        self._tree.foreign.add(self.orphan_reaper.pid)
+        self._ranks: list[Rank] = []
+        self._alive: dict[int, Rank] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._signals, selectors.EVENT_READ, self._take_signals)
+        self._output = Sink(report.output, lossy=report.log_dir is not None)
+        self._messages = Sink(report.messages, lossy=True)
+        self._shown = [self._output]  # where ranks' output goes
+        self._paused = False
+        self._output_lost = False
+        self._result = 0
+        self._stop: signal.Signals | None = None
+        self._stop_time = 0.0
+        self._stopped = False  # a rank died of the signal that was passed on
+        self._ending = False  # the ranks' own endings do not count any more
+        self._settled: float | None = None  # when the last rank's helpers should have ended
+        self._kill_time: float | None = None
+        self._killed: set[int] = set()
+        stack.callback(self._close)
+
+    def say(self, text: str | None) -> None:
+        """Tell the user, after what the ranks wrote before; never waits long for a reader. None: nothing."""
+        if text is None:
+            return
+        self._output.settle(0.5)
+        self._messages.put(f"castoff: {printable(text)}\n".encode())
+        self._messages.settle(0.5)
+
+    def add(self, rank: Rank) -> None:
+        """Watch a rank that has just been started."""
+        self.add_pipe(rank)
+        self._alive[rank.number] = rank
+        self._tree.ranks.add(rank.process.pid)
+        self.orphan_reaper.watch(rank.process.pid)
+        with contextlib.suppress(OSError, AttributeError):  # a kernel before 5.3: SIGCHLD has to do
+            rank.pidfd = os.pidfd_open(rank.process.pid)
+            self._selector.register(rank.pidfd, selectors.EVENT_READ, partial(self._collect, rank))
+
+    def add_pipe(self, rank: Rank) -> None:
+        """Pass on what comes out of a pipe."""
+        self._ranks.append(rank)
+        assert rank.pipe is not None
+        os.set_blocking(rank.pipe, False)
+        self._listen(rank, rank.pipe)
+
+    def _listen(self, rank: Rank, pipe: int) -> None:
+        self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, rank))
+
+    def run(self) -> int:
+        """Watch until all is over; the exit code of the whole: the first failure's, or 0."""
+        while not self._step():
+            for key, _ in self._selector.select(self._timeout()):
+                handle: Callable[[], object] = key.data
+                handle()
+        for rank in self._ranks:
+            self._drain(rank)
+            self._close_pipe(rank)
+            if rank.log is not None:
+                self.say(rank.log.close())
+        if self._killed:
+            killed = counted(len(self._killed), "process", "processes")
+            self.say(f"killed {killed} that had not ended on SIGTERM")
+        if self._stop is not None and self._stopped:
+            self.say(f"stopped by {self._stop.name}")
+        self._finish_output()
+        return self._result
+
+    def _close(self) -> None:
+        """Let go of everything; ranks that still live, after an error, are killed first."""
+        deadline = time.monotonic() + _GIVE_UP
+        while self._alive and time.monotonic() < deadline:
+            send(self._tree.members(), signal.SIGKILL)
+            for rank in list(self._alive.values()):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    rank.process.wait(_POLL)
+                    del self._alive[rank.number]
+            self._tree.reap()
+        for rank in self._ranks:
+            self._close_pipe(rank)
+            self._close_pidfd(rank)
+        self._selector.close()
+        self._output.close()
+        self._messages.close()
+
+    # Output
+
+    def _read(self, rank: Rank) -> bool:
+        """Pass on what a rank has written; whether there may be more."""
+        if rank.pipe is None:
+            return False
+        try:
+            data = os.read(rank.pipe, _READ)
+        except BlockingIOError:
+            return False
+        if data:
+            trouble = rank.log.write(data) if rank.log is not None else None
+            self._show(rank, rank.lines.feed(data, time.monotonic()))
+            self.say(trouble)
+        else:
+            self._close_pipe(rank)
+        return bool(data)
+
+    def _show(self, rank: Rank, lines: bytes) -> None:
+        (rank.sink or self._output).put(lines)
+
+    def _drain(self, rank: Rank) -> None:
+        """Read what a dead rank left in its pipe; bounded, since a daemon may go on writing."""
+        for _ in range(1024 * 1024 // _READ):
+            if not self._read(rank):
+                return
+
+    def _close_pipe(self, rank: Rank) -> None:
+        if rank.pipe is None:
+            return
+        pipe, rank.pipe = rank.pipe, None
+        if not self._paused:
+            self._selector.unregister(pipe)
+        os.close(pipe)
+        self._show(rank, rank.lines.flush())
+
+    def _close_pidfd(self, rank: Rank) -> None:
+        if rank.pidfd is not None:
+            self._selector.unregister(rank.pidfd)
+            os.close(rank.pidfd)
+            rank.pidfd = None
+
+    def _regulate(self, now: float) -> None:
+        """Show lines that have stood long enough; let the ranks wait for a slow reader."""
+        for rank in self._ranks:
+            due = rank.lines.due()
+            if due is not None and due <= now:
+                self._show(rank, rank.lines.flush())
+        self._tell_lost_output()
+        full = any(sink.full() for sink in self._shown)
+        if full != self._paused:
+            self._paused = full
+            for rank in self._ranks:
+                if rank.pipe is not None and full:
+                    self._selector.unregister(rank.pipe)
+                elif rank.pipe is not None:
+                    self._listen(rank, rank.pipe)
+
+    def _tell_lost_output(self) -> None:
+        if self._output.error is not None and not self._output_lost:
+            self._output_lost = True
+            logs = self._report.log_dir
+            rest = f"all of it is in the logs in {logs}" if logs else "the rest of it is lost"
+            self.say(f"cannot write the ranks' output here ({self._output.error.strerror}): {rest}")
+
+    def _finish_output(self) -> None:
+        """Wait for the reader: as long as it reads where logs exist, else until a signal."""
+        for sink in self._shown:
+            while not sink.settle(_POLL):
+                if self._report.log_dir is not None and sink.stalled(2.0):
+                    break
+                if {*self._signal_numbers()} & {signal.SIGINT, signal.SIGTERM}:
+                    break
+        self._output.close()
+        self._tell_lost_output()
+        if self._output.skipped:
+            self.say(f"{self._output.skipped} lines of output were not shown: nobody read them")
+
+    # Endings
+
+    def _collect(self, rank: Rank) -> None:
+        returncode = rank.process.poll()
+        if returncode is None or rank.number not in self._alive:
+            return
+        del self._alive[rank.number]
+        self._close_pidfd(rank)
+        self._drain(rank)
+        self._judge(rank, returncode)
+
+    def _judge(self, rank: Rank, returncode: int) -> None:
+        """What a rank's exit means for the others; negative `returncode`: minus its signal."""
+        if returncode == 0 or self._ending:
+            return
+        if returncode == -signal.SIGTERM and self._stop is None:
+            # Somebody may have sent TERM to all of the job's processes; ours is then on its way.
+            with selectors.DefaultSelector() as waiter:
+                waiter.register(self._signals, selectors.EVENT_READ)
+                waiter.select(0.1)
+            self._take_signals()
+        code = returncode if returncode > 0 else 128 - returncode
+        if self._stop is not None and code in (128 + signal.SIGTERM, 128 + self._stop):
+            # The others may still be saving their state, each at its own pace: let them.
+            self._result = 128 + self._stop
+            self._stopped = True
+            return
+        if not self._stopped:
+            self._result = code
+            names = {one.value: one.name for one in signal.Signals}
+            killer = names.get(-returncode, f"SIG{-returncode}") if returncode < 0 else None
+            self._report_failure(rank, code, killer)
+        if not self._ending:
+            self._ending = True
+            self._end_all()
+
+    def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
+        host, path = self._report.host, self._report.failure_file
+        first = {"rank": rank.number, "host": host, "code": code, "signal": killer, "time": time.time()}
+        if path is not None:
+            try:
+                with contextlib.suppress(FileExistsError), path.open("x") as file:  # the first writer wins
+                    file.write(json.dumps(first) + "\n")
+            except OSError as error:
+                self.say(f"cannot write {path}: {error.strerror}")
+                with contextlib.suppress(OSError):  # half of it must not keep another from writing his
+                    path.unlink()
+            first = _recorded(path) or first
+        killed = f"killed by {first['signal']} ({first['code']})"
+        how = killed if first["signal"] else f"exit code {first['code']}"
+        log = f"; its log: {rank.log.path}" if rank.log is not None else ""
+        self.say(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
+
+    def _end_all(self) -> int:
+        """TERM for all that the ranks have started, and KILL in a while; how many processes that is."""
+        members = self._tree.members()
+        send(members, signal.SIGTERM)
+        self._kill_time = time.monotonic() + GRACE
+        return len(members)
+
+    def _signal_numbers(self) -> bytes:
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self._signals, 4096)
+        return b""
+
+    def _take_signals(self) -> None:
+        for number in self._signal_numbers():
+            if number in _STOPS:
+                self._asked_to_stop(signal.Signals(number))
+        for rank in list(self._alive.values()):
+            if rank.pidfd is None:
+                self._collect(rank)
+        self._tree.reap()
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        now = time.monotonic()
+        if self._stop is None or (self._stop == signal.SIGHUP and number != signal.SIGHUP):
+            # TERM after HUP is how a session ends, not a second wish.
+            self._stop, self._stop_time = number, now
+            if self._alive and not self._ending:
+                for rank in self._alive.values():
+                    # Only to the program itself: it decides what its own children should hear.
+                    os.kill(rank.process.pid, signal.SIGTERM)
+                self.say(f"{number.name}: asked the ranks to stop (SIGTERM); once more kills them")
+        elif number != signal.SIGHUP and now - self._stop_time > _ECHO:
+            self._asked_again(now)
+
+    def _asked_again(self, now: float) -> None:
+        if self._alive and not self._ending and self._stop:
+            self._ending = self._stopped = True
+            self._result = 128 + self._stop
+        self._kill_time = min(self._kill_time or now, now)
+
+    # Steps
+
+    def _step(self) -> bool:
+        """Do what is due; whether all is over."""
+        now = time.monotonic()
+        self._regulate(now)
+        if not self._alive:
+            if not self._tree.reap():
+                return True
+            self._settled = self._settled or now + _SETTLE
+            if now >= self._settled and self._kill_time is None and (count := self._end_all()):
+                self.say(f"ending {counted(count, 'process', 'processes')} that outlived the ranks")
+        if self._kill_time is None or now < self._kill_time:
+            return False
+        targets = self._tree.members()
+        self._killed.update(process.pid for process in targets)
+        send(targets, signal.SIGKILL)
+        if now < self._kill_time + _GIVE_UP:
+            return False
+        left = ", ".join(str(process.pid) for process in targets)
+        self.say(f"gave up on processes that KILL does not end: {left}")
+        return True
+
+    def _timeout(self) -> float | None:
+        if not self._alive:
+            return _POLL
+        now = time.monotonic()
+        waits = [due - now for rank in self._ranks if (due := rank.lines.due()) is not None]
+        if self._kill_time is not None:
+            waits.append(self._kill_time - now if now < self._kill_time else _POLL)
+        if self._paused:
+            waits.append(_POLL)
+        return max(0.0, min(waits)) if waits else None
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {one if number == 1 else many}"
+
+
+def _recorded(path: Path) -> dict[str, object] | None:
+    """The failure on record: of torchrun, which is one rank here, it is that of a rank of its own."""
+    with contextlib.suppress(OSError, ValueError):
+        record = json.loads(path.read_text())
+        if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys():
+            return record
+    return None

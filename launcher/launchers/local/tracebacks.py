@@ -1,0 +1,119 @@
+"""An error that several ranks have is shown whole once; of the others, its last line.
+
+That goes for what people read. A rank's own log keeps every line of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from launcher.launchers.local.streams import LINE_PATIENCE, RankLines
+
+_HEADER = b"Traceback (most recent call last):"
+_HEADERS = (_HEADER, b"Original " + _HEADER)
+"""Python's, and that of the traceback which torch quotes where a loader's worker has failed."""
+_LABEL = re.compile(rb"(?:\[(?P<shown>\d+)\] )?(?:\[rank(?P<of_torch>\d+)\]: )?")
+"""What castoff's launcher, and torch.distributed, put before each line of a rank."""
+_LONGEST = 1000
+"""Lines of a traceback that are held back until its end has come."""
+_MANY = 1000
+"""Tracebacks that are remembered: those of ranks that fail together are among the last."""
+
+
+class SeenErrors:
+    """The tracebacks that have been shown, each with the words that say where."""
+
+    def __init__(self) -> None:
+        self._where: dict[bytes, bytes] = {}
+
+    def first(self, traceback: bytes, where: bytes) -> bytes:
+        """Where it was shown first: `where`, if it was not before."""
+        if len(self._where) >= _MANY:
+            del self._where[next(iter(self._where))]
+        return self._where.setdefault(traceback, where)
+
+    def shown_above(self, lines: Iterable[bytes]) -> None:
+        """Take note of lines that stand above all ranks' lines."""
+        ErrorLines(b"", seen=self, where=b"shown above").feed(b"".join(line + b"\n" for line in lines), 0.0)
+
+
+class ErrorLines(RankLines):
+    """`RankLines` that hold a traceback back until it is whole, and shorten one that has been shown."""
+
+    def __init__(
+        self,
+        prefix: bytes,
+        patience: float = LINE_PATIENCE,
+        *,
+        terminal: bool = False,
+        seen: SeenErrors,
+        where: bytes | None = None,
+    ):
+        """`seen`: what the ranks have shown together.
+
+        `where`: words for the place of these lines; without, they tell their ranks themselves.
+        """
+        super().__init__(prefix, patience, terminal=terminal)
+        self._seen = seen
+        self._where = where
+        self._held: dict[bytes, list[bytes]] = {}  # by what stands before each line
+        self._grown = 0.0
+
+    def feed(self, data: bytes, now: float) -> bytes:
+        """See `RankLines`."""
+        shown = super().feed(data, now)
+        if not self._held and _HEADER not in shown:
+            return shown
+        self._grown = now
+        return self._without_seen(shown)
+
+    def due(self) -> float | None:
+        """See `RankLines`."""
+        due = super().due()
+        if not self._held:
+            return due
+        held = self._grown + self._patience
+        return held if due is None else min(due, held)
+
+    def flush(self) -> bytes:
+        """See `RankLines`; a traceback is shown as far as it has come."""
+        shown = self._without_seen(super().flush())
+        held, self._held = self._held, {}
+        return shown + _joined(line for lines in held.values() for line in lines)
+
+    def _without_seen(self, block: bytes) -> bytes:
+        """Whole lines, but for those that are held back."""
+        shown: list[bytes] = []
+        for line in block.split(b"\n")[:-1]:
+            found = _LABEL.match(line)
+            label = found[0] if found else b""
+            words = line[len(label) :]
+            held = self._held.get(label)
+            if words in _HEADERS:
+                shown += held or []
+                self._held[label] = [line]
+            elif held is None:
+                shown.append(line)
+            elif words.startswith((b" ", b"\t")) and len(held) < _LONGEST:
+                held.append(line)
+            else:
+                del self._held[label]
+                shown += self._shortened(label, [*held, line])
+        return _joined(shown)
+
+    def _shortened(self, label: bytes, lines: list[bytes]) -> list[bytes]:
+        """A traceback, or the line that names the exception where the others have been shown."""
+        where = self._where or _place(label)
+        first = self._seen.first(b"\n".join(line[len(label) :] for line in lines), where)
+        return lines if first == where else [b"%s (%s)" % (lines[-1], first)]
+
+
+def _place(label: bytes) -> bytes:
+    found = _LABEL.match(label)
+    rank = found and (found["shown"] or found["of_torch"])
+    return b"as on rank " + rank if rank else b"as before"
+
+
+def _joined(lines: Iterable[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)

@@ -1,1 +1,0 @@
-"""castoff's own starter, for one host."""

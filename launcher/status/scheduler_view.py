@@ -1,0 +1,370 @@
+"""What state the members of a run on Slurm or PBS are in, from its own records and what its scheduler says.
+
+The script's last word counts where it knows best: its program was done, failed, or can go on. It does not
+know why it was ended from outside, and writes nothing when it is killed: then the scheduler's word counts,
+which is kept in the attempt's folder, since schedulers forget.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+import msgspec
+
+from launcher.runs.records import LastWord, Send
+from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
+from launcher.schedulers.base_queue import Answer, Key, Queue
+from launcher.schedulers.job_info import JobInfo, member_job_id
+from launcher.status.survey import Attempt, RunRecords
+
+_CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
+"""The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""
+
+_FILES_LAG = 60.0
+"""Seconds after which a network file system shows what was written on another host."""
+
+_CLOCKS = 3.0
+"""Seconds that the clocks of a node and of the controller may differ."""
+
+_ABOUT_TO_BEGIN = "its next attempt is about to begin"
+
+
+class SchedulerView:
+    """What is known of the members of a run."""
+
+    def __init__(
+        self,
+        records: RunRecords,
+        queue: Queue,
+        answer: Answer,
+        history: Mapping[str, list[JobInfo]] | None,
+        seen: Container[tuple[int, int]],
+    ):
+        """Judge by what a queue has answered, and what accounting knows of jobs; None: it has not answered.
+
+        `seen`: the attempts that had begun before the queue was asked, each as its member and number.
+        """
+        self.records = records
+        self.queue = queue
+        self.answer = answer
+        self.history = history
+        self.seen = seen
+        self.now = time.time()
+        self.title = queue.scheduler.title
+        self.doubtful: set[str] = set()
+        """The jobs about which accounting should be asked."""
+        self.learnt: list[tuple[Path, LastWord]] = []
+        """Last words to keep, each with the attempt's folder."""
+        self.unsettled = False
+        """Whether something is unknown only for now."""
+        self.stuck: str | None = None
+        """Why a member waits until somebody does something."""
+        self.members = [self._member(number) for number in records.numbers]
+        if (
+            records.unclear is not None and not self.unsettled
+        ):  # of a chain: no member begins with a later link
+            going = ("pending", "running")
+            self.members = [one if one.state in going else self._unclear(one) for one in self.members]
+
+    def _member(self, number: int) -> MemberStatus:
+        """One member's state."""
+        attempts = self.records.attempts.get(number, [])
+        own = self.records.own(number)
+        newest = own[-1] if own else None
+        past = attempts[:-1] if newest else attempts
+        statuses = [
+            self._past(number, one, requeued=any(next.job == one.job for next in attempts[place + 1 :]))
+            for place, one in enumerate(past)
+        ]
+        send = self.records.place(number) if number in self.records.begin else None
+        if send is None:
+            return self._left_alone(number, statuses)
+        if newest is None:
+            return self._not_begun(number, send, statuses)
+        before = self.records.following(own[-2]) if len(own) > 1 else None
+        return self._begun(number, newest, before or send.job, statuses)
+
+    def _left_alone(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that nothing was sent off for, by the newest submission."""
+        if statuses:
+            return _ended_as(number, statuses)
+        submission = self.records.submission
+        if submission and submission.error is not None:
+            return MemberStatus(number, "ended", "failed", [])
+        if self.records.alive:
+            return MemberStatus(number, "pending", None, [], "it is just being submitted")
+        return MemberStatus(number, "unknown", "unknown", [], "nothing was submitted for it")
+
+    def _not_begun(self, number: int, send: Send, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member whose newest attempt has left no record."""
+        if send.error is not None:
+            return _ended_as(number, statuses) if statuses else MemberStatus(number, "ended", "failed", [])
+        if send.job is None:
+            if self.records.alive:
+                return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
+            return self._unclear(MemberStatus(number, "unknown", "unknown", statuses))
+        key = self.records.key(number, send.job) or (send.job, None)
+        info = self._reported(key)
+        if info is None and (silence := self._silence(key)):
+            return self._silent(number, silence, statuses)
+        if info is not None and info.stage == "pending":
+            return self._pending(number, info, statuses)
+        if info is not None and info.stage == "running":
+            return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
+        if info is None or info.ended_itself:
+            info = self._newest_start(key) or info
+        known = key[0] in self.answer.ids or key[0] in (self.history or {})
+        if info is None and known and key[1] is not None:  # an array's member that was cancelled
+            return self._never_began(number, LastWord("cancelled", 143, key[0]), statuses)
+        if info is None and (last := self._cancelled(key)):
+            return self._never_began(number, last, statuses)
+        if info is None:
+            return MemberStatus(number, "unknown", "unknown", statuses, self._forgotten(key))
+        if info.ending in ("done", "unknown"):
+            reason = (
+                f"{self.title} says {info.word}, but its script has written nothing into the run directory"
+            )
+            if info.end is not None and self.now - info.end < _FILES_LAG:
+                self.unsettled = True
+            return MemberStatus(number, "unknown", "unknown", statuses, reason)
+        return self._never_began(number, self._last_word(info, info.exit_code), statuses)
+
+    def _begun(
+        self, number: int, newest: Attempt, job: str | None, statuses: list[AttemptStatus]
+    ) -> MemberStatus:
+        """A member of whose newest attempt there are records; of `job`, if they do not yet say so."""
+        key = self.records.key(number, newest.job or job)
+        info = self._reported(key) if key else None
+        was_seen = (number, newest.number) in self.seen
+        if info is not None and info.stage == "pending" and was_seen:  # it has been queued again since
+            return self._pending(number, info, [*statuses, self._past(number, newest, requeued=True)])
+        is_active = info is not None and info.stage in ("pending", "running")
+        following = self.records.following(newest) if newest.last is None else None
+        so_far = [*statuses, newest.by_records()]
+        if following is not None and not (is_active and newest.end is None):
+            if is_active and newest.next is None:  # a chain's next job waits until this one is gone
+                return MemberStatus(number, "pending", None, so_far, _ABOUT_TO_BEGIN)
+            followed = self._follows(number, newest, following, statuses)
+            if followed is not None:
+                return followed
+        if newest.is_certain:
+            return _ended_as(number, so_far)
+        if is_active:
+            if newest.is_active:
+                return MemberStatus(number, "pending", None, so_far, _ABOUT_TO_BEGIN)
+            return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
+        if info is None and (silence := self._silence(key)):
+            if self.answer.lasting and newest.end and not newest.is_active:
+                return _ended_as(number, so_far)
+            return self._silent(number, silence, [*statuses, newest.status("unknown", "unknown")])
+        if newest.is_active:
+            return self._stopped(number, newest, key, info, so_far)
+        if info is None or info.ended_itself:
+            start = self._start_of(key, newest)
+            # Who was killed for want of memory is known by the accounting of a step alone.
+            unanswered = newest.was_killed or (start is None and newest.end is None)
+            info = start or info
+            end = info.end or 0.0 if info is not None and info.ended_itself else 0.0
+            if unanswered and self.history is not None and self.now - end < self.queue.lag:
+                return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
+        reason = self._forgotten(key)
+        if info is not None and info.stage == "ended":
+            if not info.may_have_been_killed or newest.end is not None or newest.finished:
+                return _ended_as(number, [*statuses, self._by_scheduler(newest, info)])
+            reason = (
+                f"{self.title} says that it ended well, as of all jobs of {self.queue.user_name} that "
+                "were killed, and no ending was written; castoff does not guess. Read the logs, then "
+                "resubmit it"
+            )
+        elif newest.end is not None:
+            return _ended_as(number, so_far)
+        elif last := self._cancelled(key):
+            self.learnt.append((newest.folder, last))
+            return _ended_as(number, [*statuses, newest._replace(last=last).by_records()])
+        unknown = newest.status("unknown", "unknown", reason=reason)
+        return MemberStatus(number, "unknown", "unknown", [*statuses, unknown], reason)
+
+    def _stopped(
+        self,
+        number: int,
+        newest: Attempt,
+        key: Key | None,
+        info: JobInfo | None,
+        statuses: list[AttemptStatus],
+    ) -> MemberStatus:
+        """A member that was to be started again, and is no longer in the queue."""
+        info = info or (self._newest_start(key) if key else None)
+        lost = newest.last is not None and info is not None and info.stage == "ended"
+        if info is not None and (info.was_cancelled or (lost and info.ending != "done")):
+            return self._never_began(number, self._last_word(info, info.exit_code), statuses)
+        if info is None and (last := self._cancelled(key)):
+            return self._never_began(number, last, statuses)
+        return _ended_as(number, statuses)
+
+    def _follows(
+        self, number: int, newest: Attempt, job: str, statuses: list[AttemptStatus]
+    ) -> MemberStatus | None:
+        """A member whose next attempt is another job's, which has left no record; None: it will have none."""
+        key = self.records.key(number, job) or (job, None)
+        info = self._reported(key)
+        statuses = [*statuses, self._past(number, newest, requeued=False)]
+        if info is None and (silence := self._silence(key)):
+            return self._silent(number, silence, statuses)
+        if info is not None and info.stage == "pending":
+            return self._pending(number, info, statuses)
+        if info is not None and info.stage == "running":
+            return MemberStatus(number, "pending", None, statuses, _ABOUT_TO_BEGIN)
+        if info is not None and info.ending == "cancelled" and not info.dependency_never_satisfied:
+            return self._never_began(number, self._last_word(info, info.exit_code), statuses)
+        if info is None and (last := self._cancelled(key)):
+            return self._never_began(number, last, statuses)
+        return None
+
+    # Answers
+
+    def _reported(self, key: Key) -> JobInfo | None:
+        """What the queue says of a job; None where it has nothing to say."""
+        info = self.answer.jobs.get(key)
+        whole = self.answer.jobs.get((key[0], None))
+        if info is None and whole and whole.stage in ("pending", "running"):
+            info = whole  # it has not come to its members yet
+        return info if info and info.stage != "unknown" and self.records.owns(info) else None
+
+    def _silence(self, key: Key | None) -> str | None:
+        """Why the queue has said nothing of a job."""
+        return self.answer.silence_on([key[0] if key else None])
+
+    def _starts(self, key: Key) -> list[JobInfo]:
+        """What accounting knows of a job's starts; whoever asks for it too early has it asked."""
+        job, index = key
+        if self.history is None:
+            self.doubtful.add(job)
+        info = (self.history or {}).get(job, [])
+        return [one for one in info if one.task == index and self.records.owns(one)]
+
+    def _newest_start(self, key: Key) -> JobInfo | None:
+        """How a job ended by accounting; None where it has not, or nobody knows."""
+        newest = max(self._starts(key), key=lambda one: one.submitted or 0.0, default=None)
+        return newest if newest and newest.stage == "ended" else None
+
+    def _start_of(self, key: Key | None, attempt: Attempt) -> JobInfo | None:
+        """How the start of a job that an attempt was ended by accounting."""
+        if key is None:
+            return None
+        began = (attempt.start.time if attempt.start else None) or 0.0
+        # Those after it are later attempts, which accounting may have heard of before it has of this end.
+        starts = [one for one in self._starts(key) if one.start and one.start <= began + _CLOCKS]
+        last = max(starts, key=lambda one: one.start or 0.0, default=None)
+        return last if last and (last.stage == "ended" or last.was_requeued) else None
+
+    # Statuses
+
+    def _pending(self, number: int, info: JobInfo, statuses: list[AttemptStatus]) -> MemberStatus:
+        reason = info.pending_reason
+        if info.is_held:
+            self.stuck = self.stuck or reason
+        return MemberStatus(number, "pending", None, statuses, reason, info.dependency_never_satisfied)
+
+    def _unclear(self, member: MemberStatus) -> MemberStatus:
+        """A member of which something was sent that may or may not have arrived."""
+        self.unsettled = True
+        reason = "there was no answer, so it may or may not have been submitted; "
+        silence = self.answer.silence
+        reason += self._unreachable(silence) if silence else "ask again in some seconds"
+        return MemberStatus(member.member, "unknown", "unknown", member.attempts, reason)
+
+    def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
+        self.unsettled = self.unsettled or not self.answer.lasting
+        reason = self._unreachable(silence)
+        if any(one.started and not one.ended for one in statuses[-1:]):
+            reason += "; by its own records it has begun and not ended"
+        return MemberStatus(number, "unknown", "unknown", statuses, reason)
+
+    def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that was ended before it began: an attempt all the same, so that it is told of."""
+        attempt = max([self.records.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
+        folder = self.records.run.path / "attempts" / f"{number}.{attempt}"
+        if last.ending == "failed" and last.ended_itself:
+            log = self.records.run.script_log(number)
+            reason = f"it failed before it wrote any record; see {log}"
+            if not log.exists():
+                reason = (
+                    f"it failed and wrote nothing: its first node may not see {self.records.run.path}, and a "
+                    "run directory must lie where all nodes see it; castoff submit --runs-dir names another"
+                )
+            last = msgspec.structs.replace(last, reason=reason)
+        self.learnt.append((folder, last))
+        one = Attempt(attempt, folder, None, None, None, last)
+        return _ended_as(number, [*statuses, one.by_records()])
+
+    def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
+        """An attempt that others have followed, or that will be followed by one."""
+        if (
+            requeued and one.gave_up and one.end is not None
+        ):  # Slurm had not answered, and did it all the same
+            return one.status("ended", "resume", 0, None, one.end.time)
+        if one.is_certain or one.is_active:
+            return one.by_records()
+        info = self._start_of(self.records.key(number, one.job), one)
+        if info is not None:
+            return self._by_scheduler(one, info, requeued=requeued)
+        if requeued and (one.end is None or one.end.ending == "cancelled"):
+            reason = f"{self.title} ended it, or lost its nodes, and queued it again"
+            if one.end is None:
+                return one.status("unknown", "unknown", reason=reason)
+            end = one.end
+            return one.status("ended", "preempted", end.code, reason, end.time)
+        if one.end is None:
+            return one.status("unknown", "unknown", reason="it has left no ending")
+        return one.by_records()
+
+    def _by_scheduler(self, one: Attempt, info: JobInfo, *, requeued: bool = False) -> AttemptStatus:
+        """An attempt whose ending the script cannot know, or could not write down."""
+        if one.end is not None and info.ended_itself:
+            ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
+            last = LastWord(ending, code, info.job, info.word, one.end.reason, time, ended_itself=True)
+        else:
+            own_code = one.end.code if one.end is not None else None
+            last = self._last_word(info, own_code or info.exit_code)
+        last = msgspec.structs.replace(last, requeued=requeued)
+        if info.exit_code is not None or not info.ended_itself:  # squeue tells no code, and less
+            self.learnt.append((one.folder, last))
+        return one._replace(last=last).by_records()
+
+    def _last_word(self, info: JobInfo, code: int | None) -> LastWord:
+        ending = info.ending
+        if info.ended_itself and ending == "failed":  # as the script's own codes are
+            ending = {os.EX_TEMPFAIL: "walltime", 143: "cancelled"}.get(code or 1, "failed")
+        if not code or code > 255:
+            code = _CODES.get(ending, 1)
+        why = info.why
+        if info.cancelled_by not in (None, self.queue.user_name):
+            why = f"user {info.cancelled_by} cancelled it"
+        return LastWord(ending, code, info.job, info.word, why, info.end, ended_itself=info.ended_itself)
+
+    def _cancelled(self, key: Key | None) -> LastWord | None:
+        """What became of a job that its scheduler has forgotten, where castoff itself has cancelled it."""
+        if key is None or self.records.cancelled.isdisjoint((key[0], member_job_id(*key))):
+            return None
+        return LastWord("cancelled", _CODES["cancelled"], key[0])
+
+    def _unreachable(self, silence: str) -> str:
+        return f"{self.title} could not be asked: {silence}"
+
+    def _forgotten(self, key: Key | None) -> str:
+        job = key[0] if key else "(not known)"
+        return (
+            f"{self.title} knows nothing of job {job} any more and no ending was written; castoff does not "
+            "guess. Read the logs, then resubmit it"
+        )
+
+
+def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+    """A member that is as its last attempt is, which is over."""
+    last = statuses[-1]
+    return MemberStatus(
+        number, last.state, last.ending, statuses, last.reason if last.state == "unknown" else None
+    )

@@ -1,0 +1,125 @@
+"""Allocations: the hosts that a scheduler has given to this shell (salloc, qsub -I), and a job on them.
+
+Nothing is asked of the scheduler: its variables tell all of it, and PBS's node file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from launcher.config.document import Document
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.errors import InvalidInput, PlacementError, Problem
+from launcher.planning.planner import plan
+from launcher.ranks.decision import decide
+from launcher.ranks.families import Around, Placement, innermost, read_text
+from launcher.runs.plan import Plan
+from launcher.schedulers.base_allocation import Allocation
+from launcher.schedulers.registry import NAMES, queued, queued_of
+
+_SUBMISSION_ONLY = (
+    *("account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive", "memory", "mail"),
+    *("directives", "array", "after", "requeue"),
+)
+"""Fields that say what a scheduler is to give: here it has given already."""
+
+
+def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
+    """The allocations that this environment tells of: none, one, or one of each scheduler.
+
+    Raises:
+        CastoffError: the variables tell of one, but not which hosts it has.
+    """
+    known = (queued(name) for name in NAMES)
+    found = (one.allocation(environ, read_file) for one in known if one is not None)
+    return [one for one in found if one is not None]
+
+
+def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> Placement | None:
+    """The place of this process, if it is one of several ranks already; None if it is not.
+
+    What was left over or set by hand, without a launcher, makes no rank: a script clears it.
+    """
+    around = Around(environ, read_file)
+    placement = None
+    with contextlib.suppress(PlacementError):
+        placement = innermost(around)
+        if placement is None and "CASTOFF_RANK" in around:
+            placement = decide(around)
+    return None if placement is None or placement.world_size == 1 else placement
+
+
+def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> Plan:
+    """Resolve a job on the hosts of an allocation: on all of them unless it says otherwise.
+
+    Raises:
+        InvalidInput: it asks for more than there is, or cannot run on that site at all.
+    """
+    job, here = _job_in(allocation, spec, site, environ)
+    decided = plan(job, here)
+    timeout = spec.launcher.timeout or site.defaults.launcher.timeout
+    counts = [count for count, times in decided.layout for _ in range(times)]
+    shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
+    share = min(shares, default=0)  # of the CPUs that Slurm has given; none where that is not told
+    if decided.cores_per_rank is None and share:
+        decided = plan(job.changed(cores_per_rank=share), here)
+    if timeout is None:  # its ranks may well have to wait for those of another launch
+        decided = msgspec.structs.replace(decided, start_timeout=None)
+    if decided.launcher == "srun" and not {"-O", "--overcommit"} & {*decided.start}:
+        _check_cpus(allocation, decided, counts)
+    return decided
+
+
+def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
+    """Refuse what srun would refuse, or lay out otherwise: more on a host than it has CPUs for."""
+    cores = decided.cores_per_rank or 1
+    for host, cpus, count in zip(allocation.hosts, allocation.cpus, counts, strict=False):
+        tasks = 1 if decided.torchrun and decided.cores_per_rank is None else count
+        if tasks * cores > cpus:
+            each = f" with {cores} cores each" if cores > 1 else ""
+            message = (
+                f"{count} {'rank' if count == 1 else 'ranks'} on a host{each} need {tasks * cores} CPUs, but "
+                f"{allocation} has {cpus} on {host}: start fewer, or ask for more (salloc "
+                f"--nodes={decided.nodes} --ntasks-per-node={count} --cpus-per-task={cores})"
+            )
+            raise InvalidInput([Problem(f"{decided.name} on {decided.site}", "", message)])
+
+
+def _job_in(
+    allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]
+) -> tuple[JobSpec, Site]:
+    """The job and the site without what a submission would ask for."""
+    nodes = _nodes(allocation, spec)
+    blank = {name: getattr(JobSpec(), name) for name in _SUBMISSION_ONLY}
+    own = {**blank, "nodes": nodes, "inherit": "all"}
+    if allocation.tells_end:
+        own["walltime"] = None
+    threads = allocation.threads(environ)
+    if threads and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:
+        own["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
+    if nodes < len(allocation.hosts) and (spec.launcher.name or site.launcher) == "srun":
+        # srun would take whichever hosts are idle, and rank 0 might not be on the first.
+        hosts = f"--nodelist={','.join(allocation.hosts[:nodes])}"
+        own["launcher"] = msgspec.structs.replace(spec.launcher, args=[*spec.launcher.args, hosts])
+    defaults = msgspec.structs.replace(site.defaults, **blank, walltime=None)
+    return spec.changed(**own), msgspec.structs.replace(
+        site, required=[], queues={}, other_queues=True, array=None, directives={}, defaults=defaults
+    )
+
+
+def _nodes(allocation: Allocation, spec: JobSpec) -> int:
+    count = len(allocation.hosts)
+    if spec.nodes is None:
+        return min(count, spec.ranks or count)
+    if spec.nodes > count:
+        source = spec.source or Document({}, "the job")
+        message = (
+            f"is {spec.nodes}, but {allocation} has no more: ask for {count} at the most "
+            f"(--nodes {count}), or for a larger allocation ({queued_of(allocation.scheduler).interactive} …)"
+        )
+        raise InvalidInput([Problem(source.where(("nodes",)), "nodes", message)])
+    return spec.nodes

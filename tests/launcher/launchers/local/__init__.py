@@ -1,0 +1,1 @@
+"""Tests of the local launcher; a package, so that they share helpers."""

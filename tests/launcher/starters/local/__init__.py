@@ -1,1 +1,0 @@
-"""Tests of the local starter; a package, so that they share helpers."""

@@ -1,0 +1,245 @@
+"""Which allocation an environment tells of, and what becomes of a job and its script inside one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
+from launcher.schedulers.base_allocation import Allocation
+from launcher.schedulers.pbs.allocation import PbsAllocation
+from launcher.schedulers.slurm.allocation import SlurmAllocation
+from launcher.submission.in_allocation import find, plan_in, rank_here
+
+RECORDED = Path(__file__).parents[1] / "environments"
+TWO = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}
+THREE = SlurmAllocation("12", ["n1", "n2", "n3"])
+
+
+def recorded(name: str) -> list[dict[str, str]]:
+    """What each process of a recording had in its environment."""
+    ranks: list[dict[str, str]] = json.loads((RECORDED / f"{name}.json").read_text())["ranks"]
+    return ranks
+
+
+class TestFind:
+    @pytest.mark.parametrize("environ", [{}, {"SLURM_JOB_ID": "", "PBS_JOBID": ""}, {"SLURM_CONF": "/x"}])
+    def test_none(self, environ: dict[str, str]) -> None:
+        assert find(environ) == []
+
+    @pytest.mark.parametrize("name", ["salloc-command", "salloc-shell"])
+    def test_salloc(self, name: str) -> None:
+        (environ,) = recorded(name)
+        (found,) = find(environ)
+        assert found.hosts == ["n1", "n2"]
+        assert found.cpus == (3, 1)
+        assert not found.in_step
+        assert str(found) == f"Slurm job {environ['SLURM_JOB_ID']} (2 hosts: n1, n2)"
+
+    def test_what_salloc_was_asked_for(self) -> None:
+        (found,) = find({**TWO, "SLURM_JOB_CPUS_PER_NODE": "16(x2)"})
+        assert found.cpus == (16, 16)
+        (found,) = find({**TWO, "SLURM_JOB_CPUS_PER_NODE": "1(x2)", "SLURM_OVERCOMMIT": "1"})
+        assert found.cpus == ()
+
+    def test_a_step_of_one_task(self) -> None:
+        environ = recorded("srun-one-node")[0]
+        ones = ("STEP_NUM_TASKS", "STEP_TASKS_PER_NODE", "NPROCS", "NTASKS", "TASKS_PER_NODE")
+        alone = {**environ, **{f"SLURM_{name}": "1" for name in ones}, "SLURM_GTIDS": "0"}
+        (found,) = find(alone)
+        assert found.in_step
+        assert rank_here(alone) is None
+
+    def test_qsub(self) -> None:
+        environ = {"PBS_JOBID": "7.head", "PBS_NODEFILE": "/aux/7.head"}
+        (found,) = find(environ, {"/aux/7.head": "x1.a\nx1.a\nx2.a\n"}.__getitem__)
+        assert found == PbsAllocation("7.head", ["x1.a", "x2.a"])
+        assert str(found) == "PBS job 7.head (2 hosts: x1.a, x2.a)"
+
+    def test_many_hosts_are_reported_in_short(self) -> None:
+        (found,) = find({"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[001-128]"})
+        assert str(found) == "Slurm job 1 (128 hosts: n001, n002, n003, …, n128)"
+        assert str(find({"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n7"})[0]) == "Slurm job 1 (1 host: n7)"
+
+    def test_both(self) -> None:
+        environ = {**TWO, "PBS_JOBID": "7", "PBS_NODEFILE": "f"}
+        assert [one.scheduler for one in find(environ, lambda _: "x1\n")] == ["slurm", "pbs"]
+
+    @pytest.mark.parametrize(
+        ("environ", "said"),
+        [
+            ({"SLURM_JOB_ID": "5"}, "SLURM_JOB_ID=5 is set, but SLURM_JOB_NODELIST"),
+            ({"PBS_JOBID": "5"}, "PBS_NODEFILE is not set"),
+            ({"PBS_JOBID": "5", "PBS_NODEFILE": "/none"}, "/none cannot be read: No such file or directory"),
+            ({"PBS_JOBID": "5", "PBS_NODEFILE": "/dev/null"}, "PBS_NODEFILE=/dev/null is empty"),
+        ],
+    )
+    def test_hosts_that_nobody_tells(self, environ: dict[str, str], said: str) -> None:
+        with pytest.raises(CastoffError) as caught:
+            find(environ)
+        assert said in str(caught.value)
+        assert "unset " in str(caught.value) and "castoff launch --here" in str(caught.value)
+
+
+class TestRankHere:
+    @pytest.mark.parametrize(
+        "name", ["srun-two-nodes", "srun-one-node", "hydra-in-slurm", "openmpi-uneven", "torchrun-in-srun"]
+    )
+    def test_one_of_several(self, name: str) -> None:
+        for number, environ in enumerate(recorded(name)):
+            placement = rank_here(environ)
+            assert placement is not None
+            assert placement.world_size == 4 or name == "srun-one-node", number
+
+    @pytest.mark.parametrize(
+        "name",
+        ["salloc-command", "salloc-shell", "batch-body", "batch-body-one-task", "batch-body-from-a-step"],
+    )
+    def test_a_shell_or_a_script_is_none(self, name: str) -> None:
+        assert rank_here(recorded(name)[0]) is None
+
+    def test_pals_without_a_size(self) -> None:
+        pmix = recorded("documented-pals-pmix")[0]
+        placement = rank_here({name: pmix[name] for name in pmix if name != "PBS_NODEFILE"})
+        assert placement is not None and placement.launcher == "pals"
+
+    def test_a_rank_of_castoff(self) -> None:
+        reported = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+        mine = {**reported, "CASTOFF_LAUNCHER": "local", "CASTOFF_RANK": "1/2", **TWO}
+        placement = rank_here(mine)
+        assert placement is not None and placement.launcher == "local"
+
+    @pytest.mark.parametrize(
+        "left",
+        [
+            {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3"},
+            {"RANK": "3"},
+            {"PMI_RANK": "2"},
+            {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "9"},
+            {"CASTOFF_LAUNCHER": "srun", "RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0"},
+            {"CASTOFF_LAUNCHER": "nobody"},
+        ],
+    )
+    def test_what_was_left_over_is_none(self, left: dict[str, str]) -> None:
+        assert rank_here({**TWO, **left}) is None
+
+
+def decided(allocation: Allocation, site: Site | str = "slurm", env: Any = None, **fields: Any) -> Plan:
+    spec = JobSpec.of({"command": ["train"], **fields})
+    on = Site.load(site) if isinstance(site, str) else site
+    return plan_in(allocation, spec, on, env or {})
+
+
+class TestJob:
+    def test_all_hosts_or_the_first_ones(self) -> None:
+        assert decided(THREE, ranks_per_node=2).layout == [(2, 3)]
+        assert "--nodelist" not in " ".join(decided(THREE).start)
+        fewer = decided(THREE, nodes=2, launcher={"args": ["--label"]})
+        assert (fewer.nodes, fewer.start[-2:]) == (2, ["--label", "--nodelist=n1,n2"])
+        assert decided(THREE, ranks=2).nodes == 2
+
+    def test_an_mpiexec_is_given_a_host_file_anyway(self) -> None:
+        assert "--nodelist" not in " ".join(decided(THREE, nodes=2, launcher={"name": "hydra"}).start)
+
+    def test_more_hosts_than_there_are(self) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            decided(THREE, nodes=4)
+        assert caught.value.problems[0].path == "nodes"
+        assert "is 4, but Slurm job 12 (3 hosts: n1, n2, n3) has no more: ask for 3" in str(caught.value)
+
+    def test_nothing_is_asked_of_a_queue(self) -> None:
+        """Neither what Aurora insists on nor what its queues refuse matters on hosts that are given."""
+        hosts = PbsAllocation("7", ["x1", "x2", "x3"])
+        asked = {"queue": "debug", "qos": "fast", "array": {"count": 99}, "requeue": {"max": 3}}
+        found = decided(hosts, "aurora", after={"afterok": ["x"]}, **asked)
+        assert (found.ranks, found.array_count, found.requeue_max, found.after) == (36, None, 0, {})
+        assert found.env["CCL_KVS_MODE"] == "mpi"
+        assert not {"A", "q", "J", "W", "filesystems"} & {name for name, _ in found.directives}
+
+    def test_walltime(self) -> None:
+        assert decided(THREE, walltime="30m").walltime is None  # Slurm tells when the allocation ends
+        assert decided(THREE, walltime="1m").grace == 120
+        assert decided(PbsAllocation("7", ["x1"]), "pbs", walltime="30m").walltime == 1800
+
+    def test_ranks_may_wait_for_those_of_another_launch(self) -> None:
+        assert decided(THREE).start_timeout is None
+        assert decided(THREE, launcher={"timeout": "2m"}).start_timeout == 120
+
+    def test_cores_are_shared_out(self) -> None:
+        given = replace(THREE, cpus=(12, 9, 12))
+        found = decided(given, ranks_per_node=4)
+        assert (found.cores_per_rank, found.env["OMP_NUM_THREADS"]) == (2, "2")
+        assert "--cpus-per-task=2" in found.start
+        assert decided(given, ranks=10).cores_per_rank == 3  # 4, 3 and 3 of them
+        assert decided(given, ranks_per_node=4, cores_per_rank=1).cores_per_rank == 1
+        assert decided(THREE).cores_per_rank is None
+
+    def test_the_shells_own_number_of_threads(self) -> None:
+        given = {"OMP_NUM_THREADS": "5"}
+        assert decided(THREE, env=given).env["OMP_NUM_THREADS"] == "5"
+        mine = JobSpec.of({"command": ["x"], "env": {"OMP_NUM_THREADS": "3"}})
+        assert plan_in(THREE, mine, Site.load("slurm"), given).env["OMP_NUM_THREADS"] == "3"
+
+    def test_pbss_number_of_threads_is_that_of_a_chunk(self) -> None:
+        pbs, reported = PbsAllocation("7", ["x1"]), {"NCPUS": "208", "OMP_NUM_THREADS": "208"}
+        assert decided(pbs, "pbs", env=reported).env["OMP_NUM_THREADS"] == "1"
+        assert decided(pbs, "pbs", env={**reported, "OMP_NUM_THREADS": "4"}).env["OMP_NUM_THREADS"] == "4"
+
+    def test_problems_still_name_their_place(self, tmp_path: Path) -> None:
+        (tmp_path / "job.yaml").write_text("command: [x]\nnodes: 3\nranks_per_node: 500\n")
+        spec = JobSpec.load(tmp_path / "job.yaml")
+        with pytest.raises(InvalidInput, match=r"job\.yaml:3: ranks_per_node: is 500"):
+            plan_in(PbsAllocation("12", THREE.hosts), spec, Site.load("aurora"), {})
+        with pytest.raises(InvalidInput, match=r"job\.yaml:2: nodes: is 3, but Slurm job 12 \(1 host: n1\)"):
+            plan_in(replace(THREE, hosts=["n1"]), spec, Site.load("slurm"), {})
+
+
+class TestEnvironment:
+    def environment(self, allocation: Allocation, given: dict[str, str], nodes: int = 3) -> dict[str, str]:
+        end = {"SLURM_JOB_END_TIME": "1"} if allocation.tells_end else {}  # nothing is asked then
+        made = allocation.environment(nodes, {**given, **end}, Path("/runs/r"), "/work")
+        return {name: text for name, text in made.items() if name not in end}
+
+    def test_slurm(self) -> None:
+        made = self.environment(
+            THREE,
+            {
+                **{"SLURM_RESTART_COUNT": "2", "CASTOFF_ATTEMPT": "4", "SLURM_SUBMIT_DIR": "/home"},
+                **{"CASTOFF_SITE": "mine", "SLURM_JOB_NODELIST": "n[1-3]", "PATH": "/bin"},
+            },
+        )
+        assert made == {
+            **{"CASTOFF_SITE": "mine", "PATH": "/bin", "SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-3]"},
+            **{"SLURM_SUBMIT_DIR": "/work", "CASTOFF_RUN_DIR": "/runs/r"},
+        }
+
+    def test_fewer_hosts(self) -> None:
+        made = self.environment(THREE, {"SLURM_NNODES": "3"}, nodes=2)
+        assert made["SLURM_JOB_NODELIST"] == made["SLURM_NODELIST"] == "n1,n2"
+        assert made["SLURM_NNODES"] == made["SLURM_JOB_NUM_NODES"] == "2"
+
+    def test_a_step_that_holds_the_cores(self) -> None:
+        bound = {
+            "SLURM_CPU_BIND": "mask_cpu:0x1",
+            "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+            "SLURM_DISTRIBUTION": "x",
+        }
+        made = self.environment(replace(THREE, in_step=True), bound)
+        assert made["SLURM_OVERLAP"] == "1"
+        assert not bound.keys() & made.keys()
+        assert bound.items() <= self.environment(THREE, bound).items()
+
+    def test_pbs(self, tmp_path: Path) -> None:
+        hosts = PbsAllocation("7", ["a", "b"])
+        reported = {"PBS_O_WORKDIR": "/home", "PBS_NODEFILE": "/aux/7"}
+        assert self.environment(hosts, reported, nodes=2) == {
+            "CASTOFF_RUN_DIR": "/runs/r",
+            "PBS_O_WORKDIR": "/work",
+            "PBS_NODEFILE": "/aux/7",
+        }
+        fewer = hosts.environment(1, reported, tmp_path, "/work")
+        assert Path(fewer["PBS_NODEFILE"]).read_text() == "a\n"
