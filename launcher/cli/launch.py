@@ -85,9 +85,9 @@ def command(
     lines of a job file are then not run, since this is your shell's environment. With --node-rank it starts
     this host's ranks of a job on several: the same command on each, with a number of its own, makes one job.
 
-    The program stands after --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
+    The program follows --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
     one kills it. The exit code is that of the first rank to fail; 75 if the program has saved and said that
-    it can go on, which castoff's trainers do: the same command again goes on; 0 if it is done.
+    it can be resumed, as castoff's trainers do: the same command again resumes it; 0 if it is done.
     """
     context = click.get_current_context()
     if here:
@@ -113,7 +113,9 @@ def command(
             output=sys.stdout.buffer,
             messages=sys.stderr,
         )
-    _refuse({"--runs-dir": runs_dir}, "is for runs in an allocation; here --log-dir says where logs go")
+    _refuse(
+        {"--runs-dir": runs_dir}, "applies to runs in an allocation; here --log-dir names the folder of logs"
+    )
     if job is None and not overrides and not context.obj:
         context.fail("name a program after --, as in castoff launch -n 2 -- python train.py")
     request = StartRequest(
@@ -138,7 +140,7 @@ def command(
         request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": outcome})
         code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
         if code == 0 and asked_to_resume(ours):
-            say("the program has stopped early, and said that it can go on: the same command again does that")
+            say("the program has stopped early and can be resumed: run the same command again")
             return RESUME
     return code
 
@@ -153,12 +155,16 @@ def _hosts_by_hand(
         return None
     if "nodes" not in flags or "ranks" in flags:
         context.fail(
-            f"--node-rank {number} says which host this is; say with --nodes of how many, and with -n how "
+            f"--node-rank {number} is the number of this host; give with --nodes how many hosts "
+            "there are, and with -n how "
             "many ranks are on each"
         )
     count = flags.pop("nodes")
     if number >= count:
-        context.fail(f"--node-rank {number} is none of --nodes {count} hosts: they are 0 to {count - 1}")
+        context.fail(
+            f"--node-rank {number} is not the number of one of --nodes {count} hosts: they "
+            f"are 0 to {count - 1}"
+        )
     if not address and count > 1:
         context.fail("--master-addr is missing: name the host whose --node-rank is 0, as all can reach it")
     return Hosts(count, number, address or "127.0.0.1", port or _MASTER_PORT)

@@ -32,9 +32,9 @@ _NUMBER = click.IntRange(min=0)
 
 @click.command("logs")
 @click.argument("run", shell_complete=complete_runs)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until the run is over.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run is over.")
 @click.option("-n", "--tail", type=_NUMBER, metavar="N", help="The last N lines of each log alone.")
-@click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="This rank's own log alone.")
+@click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="Only this rank's log.")
 @click.option("--member", "members", type=_NUMBER, multiple=True, help="Of an array; default: all.")
 @click.option("--attempt", type=_NUMBER, help="Default: the newest; with -f all.")
 @json_option
@@ -91,7 +91,7 @@ def _members(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatu
     """The members that are meant; an error where one of them is none of the run's."""
     known = [one.member for one in now.members]
     for member in sorted(selection.members - {*known}):
-        raise CastoffError(f"{run.id}: there is no member {member}; there are 0 to {max(known)}")
+        raise CastoffError(f"{run.id}: no member {member}; members are 0 to {max(known)}")
     return [one for one in now.members if selection.has_member(one.member)]
 
 
@@ -100,9 +100,9 @@ def _check_ranks(run: Run, selection: Selection) -> None:
     plan = run.facts()
     count = plan.ranks
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
-        raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
+        raise CastoffError(f"{run.id}: no rank {wrong[0]}; ranks are 0 to {count - 1}")
     if selection.ranks and plan.launcher not in MERGING and not plan.per_rank_logs:
-        say(f"{run.id}: its ranks share one log a node; one has its own only where it fails first")
+        say(f"{run.id}: its ranks share one log per node; only the rank that fails first has its own")
 
 
 def _attempts(run: Run, selection: Selection) -> list[tuple[int, AttemptStatus]]:
@@ -160,7 +160,7 @@ def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selec
     for rank in sorted(selection.ranks):
         if not any(rank_logs(run, member, one.attempt, [rank]) for member, one in attempts):
             log = f"{attempts[0][1].logs}/rank-{rank:05d}.log"
-            raise CastoffError(f"{log}: there is no such log; without --rank all that there is is shown")
+            raise CastoffError(f"{log}: no such log; without --rank all existing output is shown")
     alone = len(attempts) == len(selection.ranks) == 1
     if alone and not sys.stdout.isatty():
         ((member, one),) = attempts

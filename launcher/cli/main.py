@@ -19,18 +19,18 @@ from launcher.errors import CastoffError, Problem, say
 _VERBS = {
     "cancel": "End runs.",
     "clean": "Remove the directories of runs that are over.",
-    "completion": "Print what makes a shell complete castoff's words.",
-    "doctor": "Say who else could change what will run.",
-    "explain": "Say which rank this process is, and how that is known.",
+    "completion": "Print the completion script for a shell.",
+    "doctor": "Show who else could change what will run.",
+    "explain": "Show this process's rank, and how it is known.",
     "init": "Write a commented job file to start from.",
     "launch": "Start ranks here and now.",
     "list": "List your runs.",
     "logs": "Print a run's logs, or follow them.",
     "render": "Print the script that a scheduler gets.",
-    "resubmit": "Start a run that is over again, in its directory.",
+    "resubmit": "Restart a run that is over, in its directory.",
     "schema": "Print the JSON schema of job files.",
     "sites": "List the sites, show one, or check one.",
-    "status": "Say what became of a run.",
+    "status": "Show the state of a run.",
     "stop": "Ask runs to save their state and end.",
     "submit": "Submit a job.",
     "train": "Train a network that comes with castoff.",
@@ -52,9 +52,9 @@ class _Verbs(click.Group):
         if verb not in _VERBS:
             from launcher.config.synonyms import hint
 
-            ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(_VERBS))}")
+            ctx.fail(f"no verb {verb!r}{hint('verb', verb, list(_VERBS))}")
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
-            ctx.fail(f"{verb} takes no program, so nothing may stand after --")
+            ctx.fail(f"{verb} takes no program, so nothing may follow --")
         return verb, import_module(f"launcher.cli.{verb}").command, args[1:]
 
 
@@ -67,11 +67,11 @@ class _Verbs(click.Group):
 @click.version_option(package_name="castoff", prog_name="castoff")
 @click.pass_context
 def castoff(context: click.Context) -> None:
-    """From one job file to ranks that know who they are.
+    """From one job file to running ranks.
 
-    castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, tells
-    each who it is, and knows afterwards how it ended. What stands after -- is the program with its
-    own flags.
+    castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, sets RANK,
+    WORLD_SIZE and the like in each, and shows afterwards how it ended. What follows -- is the program
+    with its own flags.
     """
     if context.invoked_subcommand is None:
         if context.obj is not None:
@@ -157,9 +157,9 @@ def _in_one_line(error: click.ClickException) -> str:
         return message
     path = context.command_path
     if isinstance(error, click.NoSuchOption):
-        message = f"there is no option {error.option_name}{_instead(error.option_name, context.command)}"
+        message = f"no option {error.option_name}{_instead(error.option_name, context.command)}"
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
-        message += f"; a program stands after --, as in {path} -- python train.py"
+        message += f"; a program follows --, as in {path} -- python train.py"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
 
 

@@ -33,7 +33,7 @@ _DETAILS = 5
 @run_options
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
-    """Say what became of runs: their members, their attempts, and the rank that failed first.
+    """Show the state of runs: their members, attempts, and the rank that failed first.
 
     Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
     without any, the newest run is meant. `castoff list` lists all.
@@ -124,7 +124,7 @@ def _print_members(one: RunStatus, now: float) -> None:
     for member, attempt in bad[:_DETAILS]:
         _print_attempt(one, member, attempt, now)
     if len(bad) > _DETAILS:
-        say(f"{len(bad) - _DETAILS} more failures are not shown; --json tells all of them")
+        say(f"{len(bad) - _DETAILS} more failures are not shown; --json lists all of them")
 
 
 def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:

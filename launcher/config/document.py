@@ -84,7 +84,7 @@ class Document:
         try:
             return cls.parse(_bytes_of(path, shown).decode().replace("\r\n", "\n"), shown)
         except FileNotFoundError:
-            raise CastoffError(f"{shown}: there is no such file") from None
+            raise CastoffError(f"{shown}: no such file") from None
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise CastoffError(f"{shown}: is not UTF-8 text (line {line}); save it as UTF-8") from None
@@ -200,7 +200,7 @@ def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
         raise invalid(origin, f"holds {holder!r}, which has no field {key!r}", path)
     if key.isdecimal() and int(key) < len(holder):
         return int(key)
-    message = f"{key} is no index of this list; it has {len(holder)} entries, counted from 0"
+    message = f"{key} is not an index of this list; it has {len(holder)} entries, counted from 0"
     raise invalid(origin, message, path)
 
 
@@ -299,7 +299,7 @@ class _Reader:
                 self._complain(key_node, path, "a field's name must be a word")
             elif key in data:
                 first = self.document.where(at)
-                self._complain(key_node, at, f"stands twice (first at {first}); keep one")
+                self._complain(key_node, at, f"appears twice (first at {first}); keep one")
             else:
                 self._check_tag(key_node, _SCALARS, at)
                 data[key] = self.value(value_node, at)
@@ -313,7 +313,7 @@ class _Reader:
         pattern = _PATTERNS.get(node.tag)
         if pattern is not None and not pattern.match(text):
             kind = node.tag.removeprefix(_TAG)
-            self._complain(node, path, f"{shown(text)} is no {kind}, which its tag says")
+            self._complain(node, path, f"{shown(text)} is not of type {kind}, as its tag requires")
             return None
         if node.tag == _NULL:
             return None

@@ -99,10 +99,10 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the ranks start."""
 
     name: Annotated[LauncherName | None, meaning("The launcher, where it is not the site's.")] = None
-    torchrun: Annotated[bool, meaning("Start torchrun once on each node, and let it start ranks.")] = False
+    torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
     args: Annotated[
         list[Word],
-        meaning("Further flags, each one word, for the launcher of the site that the job is meant for."),
+        meaning("Further flags for the site's launcher, one word each."),
     ] = []
     timeout: Annotated[
         Duration | None,
@@ -122,8 +122,10 @@ class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
     ] = []
     env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
-    gpus: Annotated[Gpus | None, meaning("Whose GPUs it is given; default: from the site's devices.")] = None
-    args: Annotated[list[Word], meaning("Further flags of the runtime, each one word.")] = []
+    gpus: Annotated[
+        Gpus | None, meaning("Which vendor's GPUs it is given; default: from the site's devices.")
+    ] = None
+    args: Annotated[list[Word], meaning("Further flags of the runtime, one word each.")] = []
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +156,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Going on after an early stop."""
+    """Resuming after an early stop."""
 
     max: Annotated[
         CountOrNone | None,
@@ -197,9 +199,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     # dict=True: a job that was read keeps its Document beside the fields, so that what a site
     # refuses can be said with the line where it stands (`source`).
 
-    command: Annotated[
-        list[Text], meaning("The program and its arguments; each word reaches it byte for byte.")
-    ] = []
+    command: Annotated[list[Text], meaning("The program and its arguments, each passed byte for byte.")] = []
     name: Annotated[Word | None, meaning("The job's name; default: the program's.")] = None
     nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
     ranks_per_node: Annotated[
@@ -231,7 +231,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     constraint: Annotated[Word | None, meaning("Features that the nodes must have (Slurm).")] = None
     reservation: Annotated[Word | None, meaning("A reservation (Slurm; on PBS it is a queue).")] = None
     exclude: Annotated[Word | None, meaning("Nodes to keep out of (Slurm), as in n[1-3].")] = None
-    exclusive: Annotated[bool | None, meaning("Whole nodes, shared with nobody.")] = None
+    exclusive: Annotated[bool | None, meaning("Whole nodes, not shared with other jobs.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
     setup: Annotated[
         list[ShellLine],
@@ -266,7 +266,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Directives,
         meaning(
             "Scheduler directives as they are: null removes one, true is a bare flag, false leaves it out. "
-            "What stands under slurm or pbs is for that scheduler alone."
+            "Directives under slurm or pbs apply to that scheduler only."
         ),
     ] = {}
     launcher: Annotated[LauncherOptions, meaning("How the ranks start.")] = LauncherOptions()
@@ -278,12 +278,14 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
         msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
     ] = {}
-    requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
+    requeue: Annotated[Requeue, meaning("Resuming after an early stop.")] = Requeue()
     grace: Annotated[
         Duration | None,
         meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
     ] = None
-    templates: Annotated[Word | None, meaning("A folder of templates that win over castoff's own.")] = None
+    templates: Annotated[
+        Word | None, meaning("A folder of templates that take precedence over castoff's.")
+    ] = None
 
     @classmethod
     def load(
@@ -350,7 +352,7 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     if not spec.command:
         yield ("command",), "is missing: name the program to run, as in command: [python, train.py]"
     elif not spec.command[0]:
-        yield ("command", 0), "is empty: the first word names the program"
+        yield ("command", 0), "is empty: its first word must name the program"
     elif spec.command[0].startswith("-"):
         yield ("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it"
     if spec.ranks is not None and spec.ranks_per_node is not None:
@@ -365,7 +367,7 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         yield ("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name"
     for name in spec.env:
         if name in spec.env_from:
-            yield ("env", name), "stands in env_from too; keep the one you mean"
+            yield ("env", name), "is in env_from too; keep one of the two"
     variables: dict[FieldPath, str] = {("env", name): name for name in spec.env}
     variables |= {("env_from", number): name for number, name in enumerate(spec.env_from)}
     for path, name in variables.items():
@@ -393,11 +395,11 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
 def variable_problem(name: str) -> str | None:
     """Why a script cannot hand a variable of this name to the ranks; None if it can."""
     if name in _OURS or name.startswith("CASTOFF_"):
-        return "is what castoff tells each rank itself; drop it here"
+        return "is set by castoff in each rank; drop it here"
     if name in _KEPT_BY_SHELLS:
         return f"is {name}, which shells keep for themselves: no program would see this value; drop it"
     if name.startswith("castoff_"):
-        return f"is {name}, but names in castoff_ are the script's own; use another"
+        return f"is {name}, but names that begin with castoff_ are reserved for the script; use another"
     return None
 
 

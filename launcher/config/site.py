@@ -197,7 +197,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def binds_devices(self) -> bool:
-        """Whether srun shows each rank its own devices alone, numbered from 0."""
+        """Whether srun shows each rank only its own devices, numbered from 0."""
         per_task = "per_task" if self.gpu_request == "gpus-per-task" else "none"  # srun's own choice
         return (self.gpu_bind or per_task) != "none"
 
@@ -253,7 +253,7 @@ class Search(NamedTuple):
         """
         folder = project_folder()
         if folder is not None:
-            check(folder, otherwise="or have a project of your own here: mkdir .castoff")
+            check(folder, otherwise="or make this folder its own project: mkdir .castoff")
         return cls(os.environ, folder and folder.parent)
 
     def profiles(self) -> dict[str, list[tuple[str, Path]]]:
@@ -296,11 +296,12 @@ def _of_queues(
 ) -> Iterator[tuple[FieldPath, str]]:
     """Contradictions within the queues, or within the QOS."""
     if default is not None and default not in queues and not others:
-        yield (f"default_{word.lower()}",), f"is {default}, which is no {word} of this site"
+        yield (f"default_{word.lower()}",), f"is {default}, which is not a {word} of this site"
     for name, queue in queues.items():
         if queue.submit_to is not None and queue.submit_to not in queues:
             hint = did_you_mean(queue.submit_to, queues)
-            yield (field, name, "submit_to"), f"is {queue.submit_to}, which is no {word} of this site{hint}"
+            message = f"is {queue.submit_to}, which is not a {word} of this site{hint}"
+            yield (field, name, "submit_to"), message
         for number, range_ in enumerate(queue.ranges):
             if range_.max_nodes is not None and range_.min_nodes > range_.max_nodes:
                 yield (field, name, "ranges", number), "has more nodes as its minimum than as its maximum"
@@ -338,7 +339,7 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     seen: set[int] = set()
     for number, (socket, cores) in enumerate(zip(node.sockets, sockets, strict=True)):
         if len(cpus(socket)) > len(cores) or not seen.isdisjoint(cores):
-            yield ("node", "sockets", number), f"is {socket}: each core stands once"
+            yield ("node", "sockets", number), f"is {socket}: each core may appear only once"
         seen |= cores
     if sockets and node.devices and len(node.devices) != len(sockets):
         message = (
@@ -397,7 +398,7 @@ def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
             check(found)
         document = Document.read(found)
         if not isinstance(document.data, dict):
-            raise invalid(document.origin, "holds no fields, so it is no site profile")
+            raise invalid(document.origin, "holds no fields, so it is not a site profile")
         yield kind, found, document
         parent = document.data.get("extends")
         if parent is None:

@@ -61,14 +61,14 @@ class _Converter:
 
     def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
         if not isinstance(value, dict):
-            self._report(path, f"is {_show(value)}, but holds fields of its own: {_names(kind)}")
+            self._report(path, f"is {_show(value)}, but holds fields: {_names(kind)}")
             return None
         fields = fields_of(kind)
         for key in value:
             if key not in fields:
                 from launcher.config.synonyms import hint  # late: only a mistake needs it
 
-                self._report((*path, key), f"is no field{hint(kind.__name__, str(key), list(fields))}")
+                self._report((*path, key), f"is not a field{hint(kind.__name__, str(key), list(fields))}")
         arguments = {}
         for name, field in fields.items():
             if value.get(name) is None and not field.required:

@@ -141,7 +141,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         """Which of the hosts this is; a PlacementError where nothing tells."""
         found = RankEnv.detect().node_rank
         if found is None:
-            raise PlacementError("no variable tells which node of the job this is; RANK and LOCAL_RANK do")
+            raise PlacementError("no variable gives the node's number in the job; use RANK and LOCAL_RANK")
         return found
 
     @property

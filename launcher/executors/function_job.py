@@ -210,7 +210,7 @@ class FunctionJob(core.Job[R]):
         lines += [info[name] for name in ("Failure", "Reason") if name in info]
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
         if _says_again(paths):
-            lines.append(f"it stopped early and nobody starts it again by itself: `{again}` lets it go on")
+            lines.append(f"it stopped early and is not restarted automatically: `{again}` resumes it")
         elif never_begins:
             lines.append(f"`castoff cancel {run.id}` takes it out of the queue")
         elif ending == "done":
@@ -218,7 +218,7 @@ class FunctionJob(core.Job[R]):
                 "its ranks exited with 0, but the function did not return: something in it calls exit()"
             )
         elif ending != "unknown":
-            lines.append(f"`{again}` starts it again")
+            lines.append(f"`{again}` restarts it")
         script = run.script_log(self.member)
         lines.append(f"logs: {paths.stdout.parent}, and {script} of the script")
         log, rank = paths.stdout if paths.stdout.exists() else script, None
@@ -295,7 +295,9 @@ def _cancel(run: Run, member: int) -> None:
     elsewhere = queue.elsewhere(records.clusters)
     answer = NOT_ASKED if elsewhere else queue.ask(records.jobs)
     if silence := elsewhere or answer.silence_on(sorted(records.jobs)):
-        raise CastoffError(f"{run.id}: {queue.scheduler.title} could not be asked, so it goes on: {silence}")
+        raise CastoffError(
+            f"{run.id}: {queue.scheduler.title} could not be reached; the job is still active: {silence}"
+        )
     own = [
         key
         for key, one in answer.jobs.items()

@@ -134,10 +134,10 @@ class Stopping:
         log.info("asked to stop: calling checkpoint()")
         following = self._submission._checkpoint_function()
         if following is None:
-            raise UncompletedJobError("asked to stop, but checkpoint() returned None: there is no going on")
+            raise UncompletedJobError("asked to stop, but checkpoint() returned None: it cannot be resumed")
         _replace(self._pickle, following.dump)
         say_again(self._outcome)
-        log.info("saved; the script decides when this goes on")
+        log.info("saved; the script decides when this resumes")
         if self._place.world_size == 1:
             timer = threading.Timer(_UNWINDING, os._exit, [0])
             timer.daemon = True

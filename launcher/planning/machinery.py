@@ -112,7 +112,7 @@ def _words(plan: Plan, names: set[str]) -> dict[str, object]:
 def stale() -> str:
     """The text of the part `STALE`."""
     names = textwrap.fill(" ".join(STALE_VARIABLES), 110, initial_indent="  ", subsequent_indent="  ")
-    return f"castoff_stale=( # what launchers tell their ranks\n{names}\n)\n"
+    return f"castoff_stale=( # variables that launchers set in their ranks\n{names}\n)\n"
 
 
 def _program(name: str, inner: list[str], texts: Mapping[str, str]) -> str:

@@ -54,7 +54,7 @@ def problems(
         text = _value(launcher, said.words)
         bound = _bound(launcher, text, said.words, ranks)
     if bound is None:
-        unknown = f"binds ranks by {text}, which does not tell castoff their cores"
+        unknown = f"binds ranks by {text}, from which castoff cannot derive their cores"
         yield f"{unknown}; but it gives {_given(node, devices, 0)}: {_fix(node, ranks)}"
         return
     away = [

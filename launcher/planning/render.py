@@ -103,7 +103,7 @@ def _parts_in(folder: Path) -> Iterator[tuple[str, Path]]:
 def _part(path: Path) -> str:
     try:
         if not path.is_file():
-            raise OSError("it is no file")  # and a pipe would be waited for
+            raise OSError("it is not a file")  # and a pipe would be waited for
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
@@ -149,7 +149,7 @@ def _environment(user_folder: str | None) -> jinja2.Environment:
     loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"castoff": own})]
     if user_folder is not None:
         if not Path(user_folder).is_dir():
-            raise CastoffError(f"templates: there is no folder {user_folder}")
+            raise CastoffError(f"templates: folder {user_folder} does not exist")
         loaders.insert(0, _OwnFolder(user_folder))
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
@@ -172,9 +172,9 @@ def _place(error: BaseException) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, jinja2.TemplateNotFound):
-        return f"there is no template {error.name}"
+        return f"template {error.name} does not exist"
     if isinstance(error, RecursionError):
-        return "it extends itself; castoff's own is castoff/…"
+        return "it extends itself; castoff's template is castoff/…"
     return str(error)
 
 

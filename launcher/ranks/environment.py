@@ -134,7 +134,7 @@ class RankEnv(_Fields):
             mine.pop("MASTER_PORT", None)
         elif self.master_addr is None or self.master_port is None:
             raise PlacementError(
-                f"no variable tells the host of rank 0 ({self.launcher} sets none, and no"
+                f"no variable gives the host of rank 0 ({self.launcher} sets none, and no"
                 " scheduler lists the hosts), and these ranks are on several. Where the ranks"
                 " are started: export MASTER_ADDR=<host of rank 0> MASTER_PORT=<a free port>"
             )

@@ -55,7 +55,7 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
     report = explain_json(environ)
     if report["error"] is not None:
         seen = [f"  {name}={text}" for name, text in report["seen"].items()]
-        lines = ["This process cannot tell which rank it is.", "", report["error"], "", "What is set:"]
+        lines = ["The rank of this process is not known.", "", report["error"], "", "What is set:"]
         return "\n".join([*lines, *(seen or ["  none of the variables of any launcher"])])
     place, sources = report["placement"], report["sources"]
     node = "" if place["node_rank"] is None else f", node {place['node_rank']}"

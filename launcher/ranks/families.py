@@ -162,7 +162,7 @@ def tasks_on_node(counts: str, node: int) -> int:
         repeated = repeat.removesuffix(")") if bracket else "1"
         if not (tasks.isdigit() and repeated.isdigit()) or bool(bracket) != part.endswith(")"):
             raise PlacementError(
-                f"SLURM_STEP_TASKS_PER_NODE={counts!r}: {part!r} is no count of tasks such as"
+                f"SLURM_STEP_TASKS_PER_NODE={counts!r}: {part!r} is not a count of tasks such as"
                 " 4 or 4(x2). Slurm writes this variable itself; do not set it."
             )
         passed += int(repeated)

@@ -167,7 +167,9 @@ def ask_to_stop(run: Run) -> None:
             if not (folder / "ending.json").exists():
                 (folder / STOP).touch(mode=0o600)
     except OSError as error:
-        raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
+        raise CastoffError(
+            f"{run.path}: cannot be written; {run.id} is still active: {error.strerror}"
+        ) from error
 
 
 def stop_asked(run: Run) -> bool:

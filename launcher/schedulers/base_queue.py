@@ -117,7 +117,7 @@ class Queue(ABC):
         if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
             try:
                 self._cluster = self.scheduler.read_configuration(self.answer(asks)).cluster
-                self._nameless = f"{asks[0]} does not say how this cluster is called"
+                self._nameless = f"{asks[0]} does not report the cluster's name"
             except SchedulerUnreachable as silence:
                 self._nameless = str(silence)
             self._name_asked = time.monotonic()

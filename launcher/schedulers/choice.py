@@ -69,7 +69,7 @@ def check_profile(site: Site) -> None:
         field, _, message = str(error).partition(": ")
         raise InvalidInput([Problem(place, field, message)]) from None
     problems = [
-        Problem(place, field, f"means nothing to the scheduler, which is {own.name}: drop it")
+        Problem(place, field, f"does not apply to the scheduler {own.name}: drop it")
         for field in own.lacks_of_site
         if getattr(site, field)
     ]
@@ -83,7 +83,7 @@ def _choose(search: Search, inside: str | None) -> tuple[str, str]:
     if search.project is not None:
         config = search.project / ".castoff" / "config.yaml"
         if config.is_file():
-            return project_site(config), f"{config} says so"
+            return project_site(config), f"{config} names it"
     if inside is not None:
         return inside, f"this shell is in an allocation of {inside}"
     found = ((name, scheduler_of(name).found_on(search.environ)) for name in NAMES)

@@ -72,7 +72,7 @@ def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> s
 
 def failure_of(done: subprocess.CompletedProcess[str]) -> str:
     """How a command failed, with its words."""
-    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
+    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a message").split())
     said = said.encode("utf-8", "replace").decode()
     return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {said[:500]}"
 

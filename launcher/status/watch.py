@@ -216,20 +216,20 @@ def _reason(
     if state != "unknown":
         return None
     if not submission:
-        return "castoff did not submit it, so nothing tells whether its script still runs"
+        return "castoff did not submit it, so it is not known whether its script is still running"
     if elsewhere:
         return f"its scheduler runs, or ran, on {elsewhere}: ask there"
     return _KILLED_EARLY.format(run.id) if not submission.job and not records.attempts else _ALL_KILLED
 
 
 _ALL_KILLED = (
-    "its scheduler is gone and no ending was written: everything was killed at once, or the machine went "
+    "its scheduler is gone and no ending was recorded: everything was killed at once, or the machine went "
     "down; castoff does not guess. Read the logs, then resubmit it"
 )
 _KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
-_CAN_GO_ON = "it stopped early and can go on: castoff resubmit {}"
+_CAN_GO_ON = "it stopped early and can be resumed: castoff resubmit {}"
 _BY_HAND = (
-    "it stopped early and can go on; castoff did not submit it, so only the scheduler of job {} knows "
+    "it stopped early and can be resumed; castoff did not submit it, so only the scheduler of job {} knows "
     "whether it does"
 )
 

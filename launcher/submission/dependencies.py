@@ -64,7 +64,7 @@ def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) 
     elif theirs.queued and (elsewhere := queued_of(scheduler).queue(environ).elsewhere(theirs.clusters)):
         why = elsewhere
     elif most := planned.requeue_max:
-        why = f"it may be started again (requeue.max {most}), and whoever waits for its job may begin before"
+        why = f"it may be requeued (requeue.max {most}), and a job that depends on its job may begin before"
     if why:
         what = f"{title_of(scheduler)} cannot wait for {run.id}"
         raise CastoffError(f"{what}: {why}; submit this when `castoff wait {run.id}` returns")

@@ -6,7 +6,7 @@ castoff_check_chain() {
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
-    castoff_why="the run was asked to stop; castoff resubmit starts it again"
+    castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif ((CASTOFF_ATTEMPT == CASTOFF_FIRST_ATTEMPT)); then
     castoff_why="the job before it never began"
   elif [[ ! $castoff_last =~ ^(again|walltime|)$ ]]; then # a job that was killed leaves no ending

@@ -16,7 +16,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
     exit "${castoff_code:-1}"
   fi
   if [[ $castoff_outcome == resume && (-z $castoff_terminated || -n $castoff_late) ]]; then
-    if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
+    if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit resumes it
       castoff_ending=resume
       exit 75
     fi

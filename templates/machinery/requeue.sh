@@ -9,7 +9,7 @@ castoff_start_again() {
       castoff_ending=resume
       exit 75
     fi
-    echo "castoff: stopped early, but could not be started again" >&2
+    echo "castoff: stopped early, but could not be requeued" >&2
   else
     echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
   fi

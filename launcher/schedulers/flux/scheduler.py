@@ -35,14 +35,14 @@ class Flux(QueuedScheduler):
     cancel_command = ("flux", "cancel")
     config_command: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
-        r"\{\{": "flux batch would take {{ for a template of its own",
+        r"\{\{": "flux batch would expand {{ as its own template",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
     lacks: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
-        "qos": "drop it, or use a queue that stands for it",
-        "exclude": "drop it, or say it in constraint, as in -host:name7",
-        "reservation": "drop it, or use the queue that stands for it",
+        "qos": "drop it, or use a queue that implies it",
+        "exclude": "drop it, or write it in constraint, as in -host:name7",
+        "reservation": "drop it, or use the queue that implies it",
         "memory": "drop it; Flux hands out cores and devices",
         "mail": "drop it; Flux sends none",
     }

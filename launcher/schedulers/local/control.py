@@ -142,7 +142,9 @@ def cancel(run: Run, member: int | None = None) -> None:
     try:
         write_file(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
-        raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
+        raise CastoffError(
+            f"{run.path}: cannot be written; {run.id} is still active: {error.strerror}"
+        ) from error
     mark = mark_of(run)
     if mark is not None and is_abandoned(run):
         _end_abandoned(run, mark, member)

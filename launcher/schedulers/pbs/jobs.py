@@ -22,14 +22,14 @@ _TERMINATED = 91
 _ENDED_BY_PBS = {
     **dict.fromkeys((-1, -2, -3), ("failed", "PBS could not start it")),
     **dict.fromkeys(
-        (-4, -5, -6), ("node-failure", "PBS was started again on its first node, which ends jobs there")
+        (-4, -5, -6), ("node-failure", "PBS was restarted on its first node, which ends jobs there")
     ),
     -10: ("failed", "your user or group is not known on its nodes"),
-    **dict.fromkeys((-11, -15), ("preempted", "PBS ended it to queue it again")),
-    -12: ("preempted", "PBS ended it after a checkpoint of its own"),
+    **dict.fromkeys((-11, -15), ("preempted", "PBS ended it to requeue it")),
+    -12: ("preempted", "PBS ended it after checkpointing it"),
     -14: ("node-failure", "one of its nodes was lost"),
     **dict.fromkeys((-16, -17), ("failed", "a hook of the site refused it")),
-    -18: ("preempted", "a hook of the site ended it to queue it again"),
+    -18: ("preempted", "a hook of the site ended it to requeue it"),
     -19: ("cancelled", "a hook of the site deleted it"),
     -20: ("node-failure", "its first node was lost"),
     -22: ("failed", "a hook of the site failed"),
@@ -158,7 +158,7 @@ def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
     holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""
     is_held = info.word == "H" and (any(kind in holds for kind in "uop") or ("s" in holds and not depend))
     if is_held:
-        words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}` lets it go"
+        words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}`releases it"
     elif info.word == "H":
         words = f"it waits for another job ({depend})"
     elif info.word == "W":

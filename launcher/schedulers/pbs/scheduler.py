@@ -43,7 +43,7 @@ class Pbs(QueuedScheduler):
         r"\\": "qsub -v doubles a backslash",
     }
     lacks: ClassVar[Mapping[str, str]] = {
-        "qos": "drop it, or use a queue that stands for it",
+        "qos": "drop it, or use a queue that implies it",
         "constraint": "drop it, or use a queue of such nodes",
         "exclude": "drop it; PBS has no such request",
         "reservation": "drop it and give its name as queue, for a reservation is one there",
@@ -81,7 +81,7 @@ class Pbs(QueuedScheduler):
         found = shutil.which("qsub", path=environ.get("PATH"))
         if found and _is_slurms_own(found):
             raise CastoffError(
-                f"{found} is no PBS's, but Slurm's own stand-in (slurm-wlm-torque): choose a Slurm site with "
+                f"{found} is not PBS's, but Slurm's substitute (slurm-wlm-torque): choose a Slurm site with "
                 "--site, or put PBS's commands first on PATH"
             )
 

@@ -17,6 +17,6 @@ castoff_requeue() { # Flux starts no job twice: a copy of this one carries the c
     umask 077
     printf '{"job": "%s", "time": %s}\n' "$castoff_said" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/.next.json" &&
       mv "$CASTOFF_ATTEMPT_DIR/.next.json" "$CASTOFF_ATTEMPT_DIR/next.json"
-  ) || echo "castoff: job $castoff_said goes on, but could not be written down" >&2
+  ) || echo "castoff: job $castoff_said was submitted, but could not be recorded" >&2
 }
 readonly -f castoff_requeue

@@ -12,7 +12,7 @@ castoff_submit_copy_beforehand() { # so that this job goes on whatever is wrong 
   fi
   castoff_copy_words
   castoff_submit_copy 30 "${castoff_words[@]}" ||
-    echo "castoff: the job that goes on after this one could not be submitted yet; it is tried again at the end" >&2
+    echo "castoff: the job that resumes this one could not be submitted yet; it is tried again at the end" >&2
 }
 castoff_requeue() {
   local castoff_words

@@ -123,7 +123,7 @@ class TestReading:
             InvalidInput, match=r"job\.yaml: is not a job: it holds no fields; `castoff init`"
         ):
             load(tmp_path, text)
-        with pytest.raises(CastoffError, match="there is no such file"):
+        with pytest.raises(CastoffError, match="no such file"):
             JobSpec.load(tmp_path / "none.yaml")
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "null", "{}"])
@@ -195,8 +195,8 @@ MISTAKES: dict[str, dict[str, str]] = {
     "memory: 64": {"memory": "is 64, but takes a size with a unit"},
     "walltime: soon": {"walltime": "is 'soon', but takes a duration"},
     "walltme: 1h": {"walltme": "did you mean walltime?"},
-    "frobnicate: 1": {"frobnicate": "is no field; there are: command, name"},
-    "mail: {to: me, on: [ended], cc: you}": {"mail.on.0": "did you mean end?", "mail.cc": "is no field"},
+    "frobnicate: 1": {"frobnicate": "is not a field; there are: command, name"},
+    "mail: {to: me, on: [ended], cc: you}": {"mail.on.0": "did you mean end?", "mail.cc": "is not a field"},
     "name: ''": {"name": "is '', but takes one line of text, not empty"},
     "account: [a]": {"account": "is a list, but takes one line of text"},
     "exclusive: yes": {"exclusive": "is 'yes', but takes true or false"},
@@ -210,7 +210,10 @@ MISTAKES: dict[str, dict[str, str]] = {
     "launcher: {name: slurm, torchrun: 'on'}": {"launcher.name": "srun", "launcher.torchrun": "is 'on'"},
     "array: {max_concurrent: 2}": {"array.count": "is missing"},
     "after: {afterOK: [a]}": {"after.afterOK": "did you mean afterok?"},
-    "requeue: {max: -1, min: 2}": {"requeue.max": "is -1", "requeue.min": "is no field; there are: max, how"},
+    "requeue: {max: -1, min: 2}": {
+        "requeue.max": "is -1",
+        "requeue.min": "is not a field; there are: max, how",
+    },
     "grace: 5": {"grace": "is 5, but takes a duration"},
     "setup: module load x": {"setup": "is 'module load x', but takes a list of shell lines"},
     "binding: 4-7;8": {"binding": "is '4-7;8', but takes a CPU list for each rank of a node, joined by :"},
@@ -264,8 +267,8 @@ class TestCombinations:
         for name in ("RANDOM", "OPTIND", "UID", "IFS", "SHELLOPTS", "PWD", "_"):
             assert "keep for themselves" in problems_of(env={name: "a[$(touch x)]"})[f"env.{name}"]
             assert "keep for themselves" in problems_of(env_from=["OK", name])["env_from.1"]
-        assert "the script's own" in problems_of(env={"castoff_job": "x"})["env.castoff_job"]
-        assert "castoff tells" in problems_of(env_from=["CASTOFF_RUN_DIR"])["env_from.0"]
+        assert "reserved for the script" in problems_of(env={"castoff_job": "x"})["env.castoff_job"]
+        assert "set by castoff" in problems_of(env_from=["CASTOFF_RUN_DIR"])["env_from.0"]
         assert job(env={"BASH_ENV": "x", "castoffs": "1"}, env_from=["PS3"])
 
     def test_a_python_that_cannot_stand_on_path(self) -> None:

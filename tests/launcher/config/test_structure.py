@@ -77,8 +77,8 @@ def test_converts(text: str, expected: Outer) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("numbr: 4", "numbr: is no field; did you mean number?"),
-        ("[1]", "is a list, but holds fields of its own: number, share"),
+        ("numbr: 4", "numbr: is not a field; did you mean number?"),
+        ("[1]", "is a list, but holds fields: number, share"),
         ("number: 0", "number: is 0, but takes a whole number of at least 1"),
         ("number: '4'", "number: is '4', but takes a whole number of at least 1"),
         ("number: 2.0", "number: is 2.0, but takes a whole number of at least 1"),
@@ -98,8 +98,8 @@ def test_converts(text: str, expected: Outer) -> None:
         ("names: a", "names: is 'a', but takes a list of names"),
         ("inner: {}", "inner.needed: is missing; it takes a whole number of at least 1"),
         ("inner: {needed: }", "inner.needed: is empty, but takes a whole number of at least 1"),
-        ("inner: 4", "inner: is 4, but holds fields of its own: needed, choice"),
-        ("inners: {a: }", "inners.a: is empty, but holds fields of its own"),
+        ("inner: 4", "inner: is 4, but holds fields: needed, choice"),
+        ("inners: {a: }", "inners.a: is empty, but holds fields"),
         ("perhaps: yes", "perhaps: is 'yes', but takes true or false or the fields needed, choice"),
         ("perhaps: {needed: 0}", "perhaps.needed: is 0, but takes a whole number of at least 1"),
         ("colours: [gren]", "colours.0: is 'gren', but takes one of red, green; did you mean green?"),

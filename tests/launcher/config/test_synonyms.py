@@ -45,7 +45,7 @@ def refused(text: str) -> dict[str, str]:
 )
 def test_in_a_job_file(line: str, hint: str) -> None:
     (message,) = refused(line).values()
-    assert message.startswith(f"is no field; {hint}")
+    assert message.startswith(f"is not a field; {hint}")
 
 
 @pytest.mark.parametrize(

@@ -471,14 +471,14 @@ def test_auto_executor_lets_castoff_say_what_is_wrong(tmp_path: Path) -> None:
             mem_gb=1,
         )
     text = str(error.value)
-    assert "partition: is no field; here: queue" in text
-    assert "array_parallelism: is no field; here: array.max_concurrent" in text
-    assert "slurm_constraint: is no field; here: constraint" in text
+    assert "partition: is not a field; here: queue" in text
+    assert "array_parallelism: is not a field; here: array.max_concurrent" in text
+    assert "slurm_constraint: is not a field; here: constraint" in text
     assert "did you mean account?" in text and "queue: is" in text and "setup: is" in text
     assert executor.spec.nodes is None and executor.parameters == {}
-    with pytest.raises(InvalidInput, match="tasks_per_node: is no field; here: ranks_per_node"):
+    with pytest.raises(InvalidInput, match="tasks_per_node: is not a field; here: ranks_per_node"):
         auto(tmp_path, pbs_spec={"tasks_per_node": 2})
-    with pytest.raises(InvalidInput, match="select: is no field; here: nodes, "):
+    with pytest.raises(InvalidInput, match="select: is not a field; here: nodes, "):
         auto_executor.update_parameters(pbs_select="2:ncpus=1")
 
 

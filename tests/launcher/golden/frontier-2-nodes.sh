@@ -15,7 +15,7 @@
 
 # causets on frontier: 16 ranks, 8 on each of 2 nodes.
 # 8 ranks per node: the node has 8 devices
-# srun shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)
+# srun shows each rank only its own devices: the first is 0 (CASTOFF_DEVICE)
 # OMP_NUM_THREADS=7: a rank's cores
 POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
 unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT

@@ -14,7 +14,7 @@
 #SBATCH --network=disable_rdzv_get
 
 # causets on frontier: 4 ranks, 4 on 1 node.
-# srun shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)
+# srun shows each rank only its own devices: the first is 0 (CASTOFF_DEVICE)
 # OMP_NUM_THREADS=14: a rank's cores
 POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
 unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT

@@ -11,7 +11,7 @@
 
 # causets on tuolumne: 8 ranks, 4 on each of 2 nodes.
 # 4 ranks per node: the node has 4 devices
-# flux shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)
+# flux shows each rank only its own devices: the first is 0 (CASTOFF_DEVICE)
 # OMP_NUM_THREADS=21: a rank's cores
 POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
 unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT

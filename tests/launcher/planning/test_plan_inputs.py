@@ -265,7 +265,7 @@ def test_planning_asks_nothing_of_the_world(monkeypatch: pytest.MonkeyPatch) -> 
         ("pbs: home", {"pbs": "is 'home', but pbs holds PBS's own directives by their names, as in pbs: {"}),
         ("slurm: true", {"slurm": "is True, but slurm holds Slurm's own"}),
         ("lsf: {x: y}", {"lsf": "holds directives, but only flux, slurm, pbs hold their own"}),
-        ("comment: a, slurm: {comment: b}", {"slurm.comment": "stands in directives.comment too; keep one"}),
+        ("comment: a, slurm: {comment: b}", {"slurm.comment": "appears in directives.comment too; keep one"}),
         ("pbs: , slurm: {}", {}),
     ],
 )
@@ -285,8 +285,8 @@ def test_directives_of_one_scheduler(site: str, line: str, expected: dict[str, s
     [
         ("scheduler: lsf", "scheduler: is 'lsf', which castoff does not know; there are: flux, slurm, pbs"),
         ("scheduler: slum", "did you mean slurm?"),
-        ("scheduler: pbs\ngpu_type: a100", "gpu_type: means nothing to the scheduler, which is pbs: drop it"),
-        ("scheduler: pbs\ngpu_bind: closest", "gpu_bind: means nothing to the scheduler, which is pbs"),
+        ("scheduler: pbs\ngpu_type: a100", "gpu_type: does not apply to the scheduler pbs: drop it"),
+        ("scheduler: pbs\ngpu_bind: closest", "gpu_bind: does not apply to the scheduler pbs"),
     ],
 )
 def test_a_profile_of_no_scheduler_that_is_known(text: str, expected: str, tmp_path: Path) -> None:

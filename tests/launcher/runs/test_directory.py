@@ -56,7 +56,7 @@ class TestTrust:
 
     def test_what_is_no_directory(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        with pytest.raises(CastoffError, match="is no directory"):
+        with pytest.raises(CastoffError, match="is not a directory"):
             check_trusted(tmp_path / "file")
         with pytest.raises(CastoffError, match="cannot be looked at: No such file"):
             check_trusted(tmp_path / "none")

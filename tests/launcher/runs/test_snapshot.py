@@ -170,7 +170,7 @@ class TestInARepository:
 
     def test_git_that_refuses(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         (repository.folder / ".git" / "index").write_bytes(b"garbage")
-        with pytest.raises(CastoffError, match=r"snapshot: .*: git says: .*index"):
+        with pytest.raises(CastoffError, match=r"snapshot: .*: git reports: .*index"):
             taken(repository.folder)
         monkeypatch.setenv("PATH", "")
         with pytest.raises(CastoffError, match="git is not installed"):
@@ -212,7 +212,7 @@ class TestWithoutGit:
             (folder / name).touch()
         code, _ = taken(folder, paths=["src/deep", "src", "z.yaml"])
         assert set(files(code)) == {"src/x.py", "src/deep/y.py", "z.yaml"}
-        with pytest.raises(CastoffError, match="git says: pathspec 'nothing' did not match any"):
+        with pytest.raises(CastoffError, match="git reports: pathspec 'nothing' did not match any"):
             taken(folder, paths=["nothing"])
 
 
@@ -269,7 +269,7 @@ class TestRefusals:
         [
             ("yes", "is 'yes', but takes true or false or the fields paths, link, limit"),
             ("3", "takes true or false or the fields"),
-            ("{path: [src]}", "snapshot.path: is no field"),
+            ("{path: [src]}", "snapshot.path: is not a field"),
             ("{paths: [/src]}", "snapshot.paths.0: is '/src', but counts from where the job is submitted"),
             ("{link: [a, /b]}", "snapshot.link.1: is '/b'"),
             ("{limit: 1}", "snapshot.limit: is 1, but takes a size"),
@@ -301,7 +301,7 @@ class TestRefusals:
     def test_a_repository_within_that_git_refuses(self, repository: Repository) -> None:
         inner = Repository(repository.folder / "inner")
         (inner.folder / ".git" / "index").write_bytes(b"garbage")
-        with pytest.raises(CastoffError, match=r"git says: .*index"):
+        with pytest.raises(CastoffError, match=r"git reports: .*index"):
             taken(repository.folder)
 
 
