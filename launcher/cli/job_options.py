@@ -50,7 +50,7 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
 
 
 def _refuse_program(job: str) -> None:
-    """Fail if what stands where a job file belongs is a program."""
+    """Fail if a program was given in the place of a job file."""
     from shutil import which
 
     path = Path(job)

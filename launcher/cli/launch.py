@@ -31,7 +31,7 @@ _LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
 """Those that mean nothing where a scheduler has given its hosts already."""
 
 _MASTER_PORT = derived_port("")
-"""Where ranks on hosts that were named by hand meet, for nobody tells all of them a job's id."""
+"""Where ranks on hosts that were named by hand meet, for they share no job id."""
 
 _NOT_HERE = ("container", "stage")
 """Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
@@ -148,7 +148,7 @@ def command(
 def _hosts_by_hand(
     number: int | None, address: str | None, port: int | None, flags: dict[str, int]
 ) -> Hosts | None:
-    """The hosts that flags tell of, where no scheduler does; takes what it needs out of `flags`."""
+    """The hosts that flags name, where no scheduler does; takes what it needs out of `flags`."""
     context = click.get_current_context()
     if number is None:
         _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")

@@ -24,7 +24,7 @@ _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 _HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members")
 
 _DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
-"""What a narrow terminal goes without: `castoff status` tells it, too."""
+"""What a narrow terminal goes without: `castoff status` shows it, too."""
 
 
 @click.command("list")

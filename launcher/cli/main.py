@@ -1,6 +1,6 @@
 """The `castoff` command: parse, call, print. Each verb is a module of launcher.cli.
 
-Nothing but click is imported until a verb runs, and what stands after `--` never meets the parser.
+Nothing but click is imported until a verb runs, and what follows `--` never reaches the parser.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _VERBS = {
 }
 
 _TAKE_A_PROGRAM = ("doctor", "launch", "render", "submit", "train")
-"""The verbs for which what stands after `--` is the program's, or for train the trainer's."""
+"""The verbs for which what follows `--` is the program's, or for train the trainer's."""
 
 
 class _Verbs(click.Group):

@@ -26,7 +26,7 @@ _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""
 
 _DETAILS = 5
-"""Failures of an array that are told in full."""
+"""Failures of an array that are shown in full."""
 
 
 @click.command("status")

@@ -1,4 +1,4 @@
-"""YAML text into plain data that still knows where each value stands and how it was written.
+"""YAML text into plain data that still knows where each value is and how it was written.
 
 YAML 1.2's core rules apply, not PyYAML's 1.1 ones: `no` and `on` are words, `1:30:00` is a word,
 `010` is the number ten. A value that a field wants as text is taken as written, so `1e-3` or `007`
@@ -58,7 +58,7 @@ for _tag, _first in ((_NULL, "~nN"), (_BOOL, "tTfF"), (_INT, "-+0123456789"), (_
 
 
 class _Mark(NamedTuple):
-    """Where a value stands and, for a scalar, how it is spelled."""
+    """Where a value is and, for a scalar, how it is spelled."""
 
     place: str
     text: str | None = None
@@ -94,10 +94,10 @@ class Document:
 
     @classmethod
     def parse(cls, text: str, origin: str) -> Document:
-        """Parse YAML text that stands at `origin`; empty text is null.
+        """Parse YAML text from `origin`; empty text is null.
 
         Raises:
-            InvalidInput: it is not YAML, or a key stands twice.
+            InvalidInput: it is not YAML, or a key appears twice.
         """
         document = cls(None, origin)
         node = _compose(text, origin)
@@ -121,7 +121,7 @@ class Document:
         return str(value) if mark is None or mark.text is None else mark.text
 
     def record(self, path: FieldPath, place: str, text: str | None = None) -> None:
-        """Remember where a value stands and, for a scalar, how it is spelled; None keeps that."""
+        """Remember where a value is and, for a scalar, how it is spelled; None keeps that."""
         known = self._marks.get(path)
         self._marks[path] = _Mark(place, known.text if text is None and known else text)
 

@@ -1,4 +1,4 @@
-"""A Python function that was submitted: submitit's Job, which tells what its run directory tells."""
+"""A Python function that was submitted: submitit's Job, which reports what its run directory records."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class FunctionJob(core.Job[R]):
     def done(self, force_check: bool = False) -> bool:
         """Whether it is over.
 
-        Its own records tell the most, and are looked at each time; its scheduler is asked now and then.
+        Its own records say most, and are read each time; its scheduler is asked now and then.
         """
         if self._sub_jobs:
             return all(job.done(force_check) for job in self._sub_jobs)
@@ -310,7 +310,7 @@ def _cancel(run: Run, member: int) -> None:
 
 
 def _says_again(paths: FunctionPaths) -> bool:
-    """Whether an attempt wants to go on later, whatever its ranks returned."""
+    """Whether an attempt wants to be resumed later, whatever its ranks returned."""
     return asked_to_resume(paths.attempt_folder / "outcome")
 
 

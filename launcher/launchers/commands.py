@@ -186,7 +186,7 @@ class Launcher(NamedTuple):
     tells: str
     """Which part of the machinery reads who a rank is: `nodes/launchers/…`."""
     tells_node: bool = True
-    """Whether a rank is told on which node it is; else node after node is filled."""
+    """Whether a rank gets its node's number; else node after node is filled."""
     survives_rank_failure: bool = False
     """Whether it lets the other ranks run on when one exits non-zero."""
     ends_by_usr1: bool = False
@@ -194,11 +194,11 @@ class Launcher(NamedTuple):
     is_mpiexec: bool = True
     """Whether another one may go by its name."""
     here: bool = False
-    """Whether it is castoff itself, on this host: it tells ranks who they are, and shows their lines."""
+    """Whether it is castoff itself, on this host: it sets each rank's variables, and shows its lines."""
     bind_flags: tuple[str, ...] = ()
     """Its own flags that bind processes to cores."""
     takes_lists: bool = False
-    """Whether it can be told the cores of each process."""
+    """Whether it takes a list of cores for each process."""
     most_words: int | None = None
     """How many words of a command it takes; None: any number."""
     fills_in: bool = False

@@ -33,7 +33,7 @@ class Runtime(NamedTuple):
     image_is_file: bool = False
     """Whether an absolute path as an image is one of a file."""
     binds_run: bool = True
-    """Whether it has to be told the folders of the run."""
+    """Whether the folders of the run must be passed to it."""
     of_launcher: bool = False
     """Whether it is a part of the launcher, which then starts the ranks inside."""
     hides_libraries: bool = False

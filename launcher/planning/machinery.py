@@ -21,7 +21,7 @@ from launcher.runs.script import MARK
 from launcher.schedulers.registry import scheduler_of
 
 STALE = "stale"
-"""The part that is made here: what ranks of a parent may have been told."""
+"""The part that is made here: variables that a parent's ranks may have left."""
 
 _VALUE = re.compile(
     r"\bcastoff_(?:read|nodes|ranks|ranks_per_node|full_nodes|launcher_name|device_variable|visible|masks|"
@@ -30,7 +30,7 @@ _VALUE = re.compile(
 """What programs of the nodes read of the head's values, and of what follows from them in the job."""
 
 _FEW_NODES = 32
-"""Up to so many, staging tells of each."""
+"""Up to so many, staging reports each."""
 
 
 class Machinery(NamedTuple):

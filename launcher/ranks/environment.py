@@ -1,4 +1,4 @@
-"""A rank's place as its environment tells it: `RankEnv`, and what a start must clear before."""
+"""A rank's place according to its environment: `RankEnv`, and what a start must clear before."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STALE_VARIABLES: tuple[str, ...] = (
 )
 """What a start block unsets before it starts ranks, so that nothing left over reaches one.
 
-These are what launchers tell their ranks; none is something a launcher reads.
+Launchers set these in their ranks; none is something a launcher reads.
 """
 
 # Not typing's: that alone would cost a rank more than all of launcher.ranks.
@@ -64,7 +64,7 @@ FIELDS = _Fields._fields[:7]
 
 
 class RankEnv(_Fields):
-    """Where this process stands among the ranks of its job. Immutable.
+    """This process's place among the ranks of its job. Immutable.
 
     Equal to another when all but `sources` is equal: where a value came from changes nothing.
     """
@@ -77,7 +77,7 @@ class RankEnv(_Fields):
     local_world_size: int
     """How many ranks share this node."""
     node_rank: int | None
-    """None when it cannot be known: Hydra and Open MPI tell no node index."""
+    """None when it cannot be known: Hydra and Open MPI set no node index."""
     master_addr: str | None
     master_port: int | None
     device: int | None
@@ -97,7 +97,7 @@ class RankEnv(_Fields):
     ) -> RankEnv:
         """Find this process's place, in `environ` instead of its own variables if given.
 
-        Raises PlacementError when the place is unknown or told in two ways: guessing "rank 0 of
+        Raises PlacementError when the place is unknown or contradictory: guessing "rank 0 of
         1" would start many jobs of one rank, which all train the same and say nothing.
         """
         around = Around(os.environ if environ is None else environ, read_file)
@@ -125,7 +125,7 @@ class RankEnv(_Fields):
 
         Under torchrun MASTER_ADDR and MASTER_PORT stay as they are. castoff's marks of a task
         further out, and a NODE_RANK that is not this process's, are removed.
-        Raises PlacementError when MASTER_ADDR is needed and nothing tells it.
+        Raises PlacementError when MASTER_ADDR is needed and not known.
         """
         target: MutableMapping[str, str] = os.environ if environ is None else environ
         mine = self.variables()

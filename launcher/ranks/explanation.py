@@ -1,4 +1,4 @@
-"""`python -m launcher.ranks` and `castoff explain`: what a process is told, in plain words."""
+"""`python -m launcher.ranks` and `castoff explain`: a process's place, in plain words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN = (
 
 
 def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Tell programs what `explain` tells people; `error` is None for a good environment."""
+    """What `explain` prints, for programs; `error` is None for a good environment."""
     environ = os.environ if environ is None else environ
     seen = {name: environ[name] for name in dict.fromkeys(SHOWN) if name in environ}
     try:

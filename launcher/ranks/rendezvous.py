@@ -17,7 +17,7 @@ JOB_VARIABLES = (
 """What sets one start of one job apart from all others, alike in all of its ranks."""
 
 START_VARIABLES = {"srun": "SLURM_STEP_ID", "openmpi": "PMIX_NAMESPACE", "intelmpi": "I_MPI_HYDRA_UUID"}
-"""What sets one start apart from others in the same job, where a launcher tells."""
+"""What sets one start apart from others in the same job, where a launcher sets it."""
 
 TRIPLE = tuple(field.upper() for field in PLACE[:3])
 """The least that places a rank without a launcher."""
@@ -68,7 +68,7 @@ def node_hosts(around: Around) -> list[str]:
 
 
 def _guess_local_size(placement: Placement, around: Around) -> None:
-    """Work out LOCAL_WORLD_SIZE for a bare triple without it, where the number of nodes is told."""
+    """Work out LOCAL_WORLD_SIZE for a bare triple without it, where the number of nodes is known."""
     size = placement.world_size or 1
     nodes = around.number("SLURM_JOB_NUM_NODES") or len(node_hosts(around))
     if size == 1 or nodes == 1 or (not nodes and placement.rank == placement.local_rank):
@@ -131,14 +131,14 @@ def job_id(around: Around) -> str:
 
 
 def derived_port(key: str) -> int:
-    """The port that a job's id stands for, which nobody has tried."""
-    import zlib  # only here: it is a shared library, and most ranks are told their port
+    """The port derived from a job's id, not tried yet."""
+    import zlib  # only here: it is a shared library, and most ranks are given their port
 
     return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % len(PORTS)]
 
 
 def first_host(launcher: str, around: Around) -> tuple[str, str] | None:
-    """Find the host of rank 0 and the variable that tells it.
+    """Find the host of rank 0 and the variable that gives it.
 
     Never SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, often a login node.
     """
@@ -178,7 +178,7 @@ def _first_of_host_file(path: str, around: Around) -> str:
 
 
 def address(placement: Placement, around: Around) -> tuple[str, str] | None:
-    """Find MASTER_ADDR and where it comes from; None when nothing tells it.
+    """Find MASTER_ADDR and where it comes from; None when it is not known.
 
     One that is set is kept, right or wrong: only its owner knows why. torchrun always sets its own.
     """

@@ -9,7 +9,7 @@ A journal of JSON lines, each about the run directory at `path`:
 
 `of` counts the times it had been begun again before it was looked at, so that an ending that was seen
 before and written down after a new beginning is not believed. What is lost can be found again, for run
-directories tell all of it themselves: `castoff list --scan` does that.
+directories record all of it themselves: `castoff list --scan` does that.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def remove(run: Run) -> None:
     """Remove the directory of a run that is over.
 
     Raises:
-        CastoffError: it goes on or begins again, or it cannot be removed, or not wholly.
+        CastoffError: it is active or about to restart, or it cannot be removed, or not wholly.
     """
     check_trusted(run.path)
     try:

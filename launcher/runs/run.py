@@ -235,7 +235,7 @@ def is_locked(path: Path) -> bool:
 
 
 def asked_to_resume(outcome: Path) -> bool:
-    """Whether a program has written into its outcome file that it can go on."""
+    """Whether a program has written into its outcome file that it wants to be resumed."""
     try:
         return outcome.read_text(encoding="utf-8").strip() == "resume"
     except (OSError, UnicodeDecodeError):

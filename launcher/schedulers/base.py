@@ -75,7 +75,7 @@ class Scheduler(ABC):
     splits_arrays: ClassVar[bool] = False
     """Whether an array that is too large for it is sent in parts."""
     requeues_in_place: ClassVar[bool] = True
-    """Whether it starts the same job a second time; otherwise further jobs go on, with ids of their own."""
+    """Whether it requeues the same job; otherwise further jobs, with their own ids, resume the run."""
     signals_before_walltime: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     counts_cpus: ClassVar[bool] = False
@@ -111,7 +111,7 @@ class Scheduler(ABC):
 
 
 class QueuedScheduler(Scheduler):
-    """One that takes a script, gives an id, tells states and ends jobs: other people's, with a queue."""
+    """One with a queue: it takes a script, returns an id, reports states and ends jobs."""
 
     interactive: ClassVar[str]
     """The command that gets a shell an allocation."""
@@ -126,11 +126,11 @@ class QueuedScheduler(Scheduler):
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
     config_command: ClassVar[list[str]] = []
-    """The command that tells its configuration; empty: none does."""
+    """The command that prints its configuration; empty: there is none."""
     forbidden_path_patterns: ClassVar[Mapping[str, str]]
-    """Patterns of what no run directory's path may hold that it is to be told, each with why."""
+    """Patterns that a run directory's path must not match, each with the reason."""
     supports_interactive: ClassVar[bool] = True
-    """Whether it gives hosts to a shell, whose variables tell of them."""
+    """Whether it gives hosts to a shell, whose variables name them."""
 
     # Submission
 
@@ -149,7 +149,7 @@ class QueuedScheduler(Scheduler):
             )
 
     def check_run_dir(self, run_dir: str) -> None:
-        """Make sure that it can be told a run directory.
+        """Make sure that it accepts a run directory's path.
 
         Raises:
             CastoffError: it cannot.
@@ -212,7 +212,7 @@ class QueuedScheduler(Scheduler):
         """The hosts that it has given to this shell, if it has.
 
         Raises:
-            CastoffError: the variables tell of some, but not which.
+            CastoffError: the variables show that there are some, but not which.
         """
         if not self.supports_interactive:
             return None

@@ -16,7 +16,7 @@ _PREFIXES = (
 )
 
 SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
-"""The user's own variables; every other CASTOFF_* is what some job was told of itself."""
+"""The user's own variables; every other CASTOFF_* belongs to some job."""
 
 _KEPT = frozenset(
     {
@@ -29,7 +29,7 @@ _KEPT = frozenset(
 
 
 def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without what would change a scheduler's command, or tell a job that it is another one.
+    """`environ` without what would change a scheduler's command, or make a job take itself for another one.
 
     SBATCH_PARTITION in the environment wins over `#SBATCH --partition` (sbatch(1), input environment
     variables), and a job that is submitted from inside another would take its SLURM_ARRAY_TASK_ID or

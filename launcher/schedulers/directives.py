@@ -38,7 +38,7 @@ def of_scheduler(given: Given, scheduler: str) -> dict[str, Directive]:
 
 
 def section(given: Given, scheduler: str) -> dict[str, Directive]:
-    """What stands under a scheduler's name."""
+    """What is listed under a scheduler's name."""
     found = given.get(scheduler)
     return found if isinstance(found, dict) else {}
 
@@ -122,7 +122,7 @@ def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:
 def directive_problems(
     given: Given, spec: JobSpec, site: Site, request: Request, *, of_site: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """What of a job's directives, or of its site's, cannot stand in a script, or contradicts the job."""
+    """What of a job's directives, or of its site's, cannot be written in a script, or contradicts the job."""
     own = scheduler_of(site.scheduler)
     if own.dialect is None:
         return

@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """A profile's limits beside what its scheduler told."""
+    """A profile's limits beside what its scheduler reports."""
 
     def __init__(self, site: Site, reported: MachineInfo):
         self.differences: list[Difference] = []

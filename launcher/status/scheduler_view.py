@@ -1,6 +1,6 @@
 """What state the members of a run on Slurm or PBS are in, from its own records and what its scheduler says.
 
-The script's last word counts where it knows best: its program was done, failed, or can go on. It does not
+The script's record counts where it knows best: its program was done, failed, or can be resumed. It does not
 know why it was ended from outside, and writes nothing when it is killed: then the scheduler's word counts,
 which is kept in the attempt's folder, since schedulers forget.
 """

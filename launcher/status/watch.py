@@ -191,7 +191,7 @@ def _reason(
     elsewhere: str | None,
     view: scheduler_view.SchedulerView | None,
 ) -> str | None:
-    """Why it was never submitted, why it waits, why nobody knows how it ended, or how it can go on."""
+    """Why it was never submitted, why it waits, why its ending is unknown, or how it can be resumed."""
     run, submission, state = records.run, records.submission, aggregate_state(members)
     refused = [send.error for send in records.sends if send.error]
     if submission and (submission.error is not None or refused):
@@ -243,7 +243,7 @@ class Asking:
         self._sides: dict[str, _Side] = {}
 
     def silence_on(self, run: Run) -> str | None:
-        """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
+        """Why its scheduler could not report on a run the last time; None where it did, or was not asked."""
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
@@ -271,7 +271,7 @@ class _Side:
         self._changed = 0.0
 
     def silence_on(self, run: Run) -> str | None:
-        """Why it could not tell of a run the last time; None where it did, or was not asked about it."""
+        """Why it could not report on a run the last time; None where it did, or was not asked about it."""
         return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:

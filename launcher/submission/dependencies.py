@@ -1,4 +1,4 @@
-"""What a run waits for: `after`, with runs by name, as its scheduler is told."""
+"""What a run waits for: `after`, with runs by name, as passed to its scheduler."""
 
 from __future__ import annotations
 

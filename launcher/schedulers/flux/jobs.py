@@ -1,6 +1,6 @@
 """What Flux says of jobs: the questions, how its answers are read, and what its words mean.
 
-`flux jobs --json` of flux-core 0.88 tells of jobs that wait, run and have ended, as long as Flux keeps them.
+`flux jobs --json` of flux-core 0.88 reports jobs that wait, run and have ended, as long as Flux keeps them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Flux, as the rest of castoff sees it, and how flux batch is told and answers.
+"""Flux, as the rest of castoff sees it, how flux batch is called, and what it answers.
 
 flux-batch(1) of flux-core 0.88.
 """

@@ -191,7 +191,7 @@ def cancelled_members(run: Run) -> set[int]:
 
 
 def forget_cancellation(run: Run) -> None:
-    """Let a run that was cancelled go on, once it is submitted again.
+    """Let a run that was cancelled start, once it is resubmitted.
 
     Raises:
         OSError: it cannot be written.

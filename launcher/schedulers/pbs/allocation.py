@@ -14,7 +14,7 @@ from launcher.schedulers.base_allocation import Allocation, no_hosts
 
 @dataclass(frozen=True)
 class PbsAllocation(Allocation):
-    """PBS's, which tells its hosts in a file."""
+    """PBS's, which lists its hosts in a file."""
 
     scheduler: ClassVar[str] = "pbs"
 
@@ -34,7 +34,7 @@ class PbsAllocation(Allocation):
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllocation | None:
-    """The allocation that the environment tells of, if it does."""
+    """The allocation that the environment describes, if it does."""
     job = environ.get("PBS_JOBID")
     if not job:
         return None

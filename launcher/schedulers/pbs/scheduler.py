@@ -1,4 +1,4 @@
-"""PBS, as the rest of castoff sees it, and how qsub is told and answers (qsub(1B) of OpenPBS)."""
+"""PBS, as the rest of castoff sees it, how qsub is called, and what it answers (qsub(1B) of OpenPBS)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What Slurm says of jobs: the questions, how its answers are read, and what its words mean.
 
-squeue tells of jobs that wait, run, or ended a moment ago (MinJobAge); sacct of older ones, where there is
+squeue reports jobs that wait, run, or ended a moment ago (MinJobAge); sacct, older ones, where there is
 accounting. https://slurm.schedmd.com/squeue.html, sacct.html, job_state_codes.html, job_reason_codes.html;
 seen on 22.05, and written for 22.05 to 25.11.
 """
