@@ -69,7 +69,7 @@ def _check_ours(path: Path, about: os.stat_result) -> None:
         )
     if about.st_mode & _OTHERS_WRITE:
         raise CastoffError(
-            f"{path}: others may write to it (mode {stat.S_IMODE(about.st_mode):04o}), so what it says may "
+            f"{path}: others may write to it (mode {stat.S_IMODE(about.st_mode):04o}), so its contents may "
             f"be theirs; if you trust it, chmod go-w {path}"
         )
 

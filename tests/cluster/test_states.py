@@ -62,7 +62,7 @@ class TestWaiting:
         third = desk.submit("--set", "after={afterok: [second]}", "--name", "third")
         held = desk.status(first)
         assert (held["state"], held["ending"], held["code"]) == ("pending", None, None)
-        assert held["reason"] == f"it is held (JobHeldUser); `scontrol release {first.job}`releases it"
+        assert held["reason"] == f"it is held (JobHeldUser); `scontrol release {first.job}` releases it"
         later = desk.status(second)
         assert later["reason"].startswith("its time to begin has not come (BeginTime); it begins at 20")
         assert desk.status(third)["reason"] == "it waits for another job (Dependency)"
@@ -226,7 +226,7 @@ class TestSlurmIsSilent:
         assert (now["state"], now["unsettled"]) == ("unknown", True)
         assert now["reason"] == (
             "Slurm could not be reached: squeue failed with exit code 1: without a message; "
-            "by its own records it has begun and not ended"
+            "according to its records it has begun and not ended"
         )
         answer = desk.castoff("wait", "quiet", "--timeout", "1", env=failing)
         assert answer.code == 124
@@ -248,7 +248,7 @@ class TestSlurmIsSilent:
             (run.path / "cancelled.json").unlink()
             now = desk.status(run, **forgetful)
             assert (now["state"], now["unsettled"]) == ("unknown", False)
-            assert now["reason"].startswith(f"Slurm knows nothing of job {run.job} any more")
+            assert now["reason"].startswith(f"Slurm no longer knows job {run.job}")
         desk.until(run, env=forgetful, state="ended", ending="cancelled", code=143)
 
     def test_slow_accounting(self, slurm: SlurmCluster, desk: Watched) -> None:

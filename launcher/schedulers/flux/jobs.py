@@ -102,7 +102,7 @@ def _waiting(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
     if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):
         words = f"it waits for other jobs ({needed})"
     elif is_held:
-        words = f"it is held (urgency 0); `flux job urgency {info.job} default`releases it"
+        words = f"it is held (urgency 0); `flux job urgency {info.job} default` releases it"
     elif info.word == "SCHED":
         words = "Flux has not found room for it yet"
     else:

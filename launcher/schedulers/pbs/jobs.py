@@ -158,7 +158,7 @@ def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
     holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""
     is_held = info.word == "H" and (any(kind in holds for kind in "uop") or ("s" in holds and not depend))
     if is_held:
-        words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}`releases it"
+        words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}` releases it"
     elif info.word == "H":
         words = f"it waits for another job ({depend})"
     elif info.word == "W":

@@ -162,7 +162,7 @@ def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
     words = _WAITING.get(known, other)
     words = f"{words} ({reason})" if reason not in ("", "None") else words
     if known in _HELD:
-        return f"{words}; `scontrol release {_name(info)}`releases it"
+        return f"{words}; `scontrol release {_name(info)}` releases it"
     if info.start is None or known in ("Dependency", info.word):
         return words
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.start))

@@ -36,7 +36,7 @@ class TestTrust:
         with pytest.raises(CastoffError) as caught:
             check_trusted(run.path)
         assert str(caught.value) == (
-            f"{run.path}: others may write to it (mode {mode:04o}), so what it says may be theirs; if you "
+            f"{run.path}: others may write to it (mode {mode:04o}), so its contents may be theirs; if you "
             f"trust it, chmod go-w {run.path}"
         )
 

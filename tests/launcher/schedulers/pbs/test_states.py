@@ -264,7 +264,7 @@ class TestStates:
             ),
             (
                 {"job_state": "H", "Hold_Types": "u"},
-                "it is held (Hold_Types u); `qrls -h u 7.head`releases it",
+                "it is held (Hold_Types u); `qrls -h u 7.head` releases it",
             ),
             (
                 {"job_state": "H", "Hold_Types": "s", "depend": "afterok:6.head@head"},
@@ -395,7 +395,7 @@ class TestStates:
         pbs.tells({"7[].head": array, **{f"7[{index}].head": QUEUED for index in (0, 1)}}, made.run)
         now = status(made.run)
         assert now.state == "pending"
-        assert now.reason == "it is held (Hold_Types u); `qrls -h u 7[].head`releases it"
+        assert now.reason == "it is held (Hold_Types u); `qrls -h u 7[].head` releases it"
 
     def test_another_servers_job(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.tells({"7.head": {**RUNNING, "Submit_arguments": "other.sh"}})

@@ -155,7 +155,7 @@ class TestWords:
             (queued("PENDING", ""), "Slurm has not looked at it yet"),
             (
                 queued("PENDING", "JobHeldUser", "3"),
-                "it is held (JobHeldUser); `scontrol release 7_3`releases it",
+                "it is held (JobHeldUser); `scontrol release 7_3` releases it",
             ),
             (queued("PENDING", "JobHeldAdmin"), "an administrator holds it (JobHeldAdmin)"),
             (
@@ -174,7 +174,7 @@ class TestWords:
             (
                 queued("PENDING", "launch failed requeued held"),
                 "its nodes could not start it, so it is held (launch failed requeued held); "
-                "`scontrol release 7`releases it",
+                "`scontrol release 7` releases it",
             ),
             (
                 queued("PENDING", "NewThisYear"),
@@ -183,7 +183,7 @@ class TestWords:
             (queued("CONFIGURING", "None"), "its nodes get ready (CONFIGURING)"),
             (
                 queued("REQUEUE_HOLD", "JobHeldUser"),
-                "it was requeued, and is held (REQUEUE_HOLD); `scontrol release 7`releases it",
+                "it was requeued, and is held (REQUEUE_HOLD); `scontrol release 7` releases it",
             ),
         ],
     )

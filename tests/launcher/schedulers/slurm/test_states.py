@@ -436,7 +436,7 @@ class TestArrays:
         )
         now = status(made.run)
         assert [member.state for member in now.members] == [*3 * ["pending"], "running", "pending"]
-        assert now.reason == "it is held (JobHeldUser); `scontrol release 7_0`releases it"
+        assert now.reason == "it is held (JobHeldUser); `scontrol release 7_0` releases it"
 
     def test_only_some_were_submitted_again(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         sends = [{"job": "9", "offset": 0, "count": 2, "members": [1, 3]}]
