@@ -9,7 +9,7 @@ castoff_check_chain() {
     castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif ((CASTOFF_ATTEMPT == CASTOFF_FIRST_ATTEMPT)); then
     castoff_why="the job before it never began"
-  elif [[ ! $castoff_last =~ ^(again|walltime|)$ ]]; then # a job that was killed leaves no ending
+  elif [[ ! $castoff_last =~ ^(resume|walltime|)$ ]]; then # a job that was killed leaves no ending
     castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: $castoff_last"
   fi
   if [[ -n $castoff_why ]]; then
