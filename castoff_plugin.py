@@ -38,7 +38,7 @@ def own(name: str) -> ModuleType:
         return _load(name, ours)
     theirs = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", [])), "something")
     if os.path.realpath(theirs) != os.path.realpath(ours):
-        raise ImportError(f"{theirs} is loaded as {name}, which is what castoff's own is called: rename it")
+        raise ImportError(f"{theirs} is loaded as {name}, the name of castoff's own package: rename it")
     return loaded
 
 
@@ -49,7 +49,7 @@ def _load(name: str, file: str) -> ModuleType:
     first = PathFinder.find_spec(name)
     spec = spec_from_file_location(name, file, submodule_search_locations=[os.path.dirname(file)])
     if spec is None or spec.loader is None:
-        raise ImportError(f"castoff is not whole: there is no {file}")
+        raise ImportError(f"castoff's installation is incomplete: {file} is missing")
     module = sys.modules[name] = module_from_spec(spec)
     if first is not None and first.origin and os.path.realpath(first.origin) != os.path.realpath(file):
         vars(module)["_in_place_of"] = first.origin

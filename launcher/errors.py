@@ -67,7 +67,7 @@ class InvalidInput(CastoffError):
 
 
 class PlacementError(CastoffError):
-    """A process cannot tell which rank it is; the message names the fix."""
+    """A process The rank of this process is not known; the message names the fix."""
 
 
 class StillRunning(CastoffError, TimeoutError):

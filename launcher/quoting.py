@@ -18,9 +18,9 @@ _PLAIN_YAML = re.compile(r"(?!(?:null|true|false|[yn]|yes|no|on|off)$)[a-z][a-z0
 
 
 def shell_word(text: str) -> str:
-    """A word of a shell command that stands for exactly `text` (POSIX XCU 2.2.2)."""
+    """A word of a shell command that means exactly `text` (POSIX XCU 2.2.2)."""
     if "\x00" in text:
-        raise ValueError("a NUL byte cannot stand in a command or a variable")
+        raise ValueError("a command or a variable cannot hold a NUL byte")
     # A line that ends in CR LF makes qsub refuse the whole script: '' keeps the two apart.
     return shlex.quote(text).replace("\r\n", "\r''\n")
 

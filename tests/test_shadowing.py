@@ -59,7 +59,7 @@ class TestTheCommand:
     ) -> None:
         answer = castoff_command("train", "gnn", "--help", env={"PYTHONPATH": str(theirs)})
         assert answer.returncode == 1
-        assert f"{theirs}/trainers/__init__.py comes before castoff's own trainers" in answer.stderr
+        assert f"{theirs}/trainers/__init__.py takes precedence over castoff's trainers" in answer.stderr
 
 
 FUNCTIONS = (

@@ -53,7 +53,7 @@ class _Candidate(NamedTuple):
     type=click.Choice([ending for ending in reversed(ENDINGS) if ending != "unknown"]),
     multiple=True,
     metavar="ENDING",
-    help="Only runs with this ending, as done; may be given again.",
+    help="Only runs with this ending, as done; may be repeated.",
 )
 @click.option("--name", "names", multiple=True, metavar="NAME", help="Only of this name; * is anything.")
 @click.option("--dry-run", "dry", is_flag=True, help="Only show what would be removed.")
@@ -72,12 +72,12 @@ def command(
 ) -> None:
     """Remove the directories of runs that are over: RUNS, or all that the options allow.
 
-    Asks first. Runs that go on, or that a waiting run needs, are never removed.
+    Asks first. Active runs, and runs that a waiting run needs, are never removed.
     """
     if not runs and older_than is None and not endings and not names:
-        context.fail("say which runs: by name, or as in castoff clean --older-than 30d")
+        context.fail("name the runs, or choose them as in castoff clean --older-than 30d")
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
-        context.fail("nobody can be asked: give --yes, or --dry-run to see what would go")
+        context.fail("cannot ask without a terminal: give --yes, or --dry-run to see what would be removed")
     index = Index.of(os.environ)
 
     def allowed(summary: RunSummary) -> bool:
@@ -142,15 +142,15 @@ def _examine(run: Run, needed: dict[str, str], *, named: bool) -> _Candidate:
     check_trusted(run.path)
     now = status(run)
     if now.unsettled:
-        raise CastoffError(f"{run.id}: may go on; {now.reason}")
+        raise CastoffError(f"{run.id}: may still be active; {now.reason}")
     if not now.over:
         raise CastoffError(f"{run.id}: is {now.state}; castoff cancel {run.id} ends it")
     if waiting := needed.get(str(run.path)):
         raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
     likely = run.submission() is not None or (named and now.ending != "resume")
     if now.state != "ended" or not (now.final or likely):
-        why = now.reason or "castoff did not submit it, so its scheduler may still start it again"
-        fix = f"if you know that it does not go on, remove {run.path} yourself"
+        why = now.reason or "castoff did not submit it, so its scheduler may still requeue it"
+        fix = f"if you know that it is not active, remove {run.path} yourself"
         raise CastoffError(f"{run.id}: {why}; {fix}")
     return _Candidate(run, summary(now), size(run))
 

@@ -14,7 +14,7 @@ from launcher.cli.output import json_option, print_json
 
 @click.command("doctor")
 @job_options
-@click.option("--trust", is_flag=True, help="Say who else could change what will run.")
+@click.option("--trust", is_flag=True, help="Show who else could change what will run.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
 @json_option
 def command(
@@ -26,7 +26,7 @@ def command(
     as_json: bool,
     **flags: Any,
 ) -> int:
-    """Look at what could go wrong with a job from here; without JOB or a program, with any.
+    """Check what could go wrong with a job submitted from here; without JOB or a program, with any job.
 
     --trust prints, of all that will be read or run, who beside you and root could change it, the folder
     that is weak, and the fix. The exit code is 1 if somebody can whom you have not trusted.
@@ -67,5 +67,5 @@ def command(
     for line in fixes(weak):
         click.echo(line)
     if not weak:
-        click.echo("nobody but you, root and whom you trust can change any of it")
+        click.echo("only you, root and those you trust can change any of it")
     return 1 if weak else 0

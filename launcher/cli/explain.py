@@ -13,7 +13,7 @@ from launcher.ranks import explain, explain_json
 @click.command("explain")
 @json_option
 def command(as_json: bool) -> int:
-    """Say which rank this process is, from which variables that is known, or what is wrong.
+    """Show this process's rank and the variables it comes from, or what is wrong.
 
     Run it where the rank would run: castoff launch -n 2 -- castoff explain, srun castoff explain.
     """

@@ -11,7 +11,7 @@ from launcher.cli.help import VERBS, help_text
 from launcher.errors import CastoffError
 
 _TAKE_A_PROGRAM = ("doctor", "launch", "render", "submit", "train")
-"""The verbs for which what stands after `--` is the program's, or for train the trainer's."""
+"""The verbs for which what follows `--` is the program's, or for train the trainer's."""
 
 
 class _Verbs(click.Group):
@@ -26,7 +26,7 @@ class _Verbs(click.Group):
 
             ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(VERBS))}")
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
-            ctx.fail(f"{verb} takes no program, so nothing may stand after --")
+            ctx.fail(f"{verb} takes no program, so nothing may follow --")
         return verb, import_module(f"launcher.cli.{verb}").command, args[1:]
 
     def get_help(self, ctx: click.Context) -> str:
@@ -80,9 +80,9 @@ def _in_one_line(error: click.ClickException) -> str:
         return message
     path = context.command_path
     if isinstance(error, click.NoSuchOption):
-        message = f"there is no option {error.option_name}{_instead(error.option_name, context.command)}"
+        message = f"no option {error.option_name}{_instead(error.option_name, context.command)}"
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
-        message += f"; a program stands after --, as in {path} -- python train.py"
+        message += f"; a program follows --, as in {path} -- python train.py"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
 
 

@@ -59,6 +59,6 @@ def run(request: StartRequest) -> int:
         request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": str(ours)})
         code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
         if code == 0 and asked_to_resume(ours):
-            say("the program has stopped early, and said that it can go on: the same command again does that")
+            say("the program has stopped early and can be resumed: run the same command again")
             return RESUME
     return code

@@ -35,7 +35,7 @@ def job_options(function: F) -> F:
 
 
 def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
-    """The job of a file, flags and --set; what stands after -- is its command."""
+    """The job of a file, flags and --set; what follows -- is its command."""
     context = click.get_current_context()
     program = context.obj
     given = {name: _number(name, value) for name, value in flags.items() if value is not None}
@@ -50,7 +50,7 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
 
 
 def _refuse_program(job: str) -> None:
-    """Fail if what stands where a job file belongs is a program."""
+    """Fail if a program was given in the place of a job file."""
     path = Path(job)
     if not job.endswith((".py", ".sh")):
         if path.exists():
@@ -61,7 +61,7 @@ def _refuse_program(job: str) -> None:
             return
     context = click.get_current_context()
     starts = {".py": "python ", ".sh": "bash "}.get(path.suffix, "")
-    says = f"is a program, no job file; it stands after --, as in {context.command_path} -- {starts}{job}"
+    says = f"is a program, not a job file; programs follow --, as in {context.command_path} -- {starts}{job}"
     text = path.read_text(errors="replace") if path.is_file() else ""
     for command, mark in (("sbatch", "#SBATCH "), ("qsub", "#PBS ")):
         if mark in text:

@@ -31,7 +31,7 @@ _LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
 """Those that mean nothing where a scheduler has given its hosts already."""
 
 _MASTER_PORT = derived_port("")
-"""Where ranks on hosts that were named by hand meet, for nobody tells all of them a job's id."""
+"""Where ranks on hosts that were named by hand meet, for they share no job id."""
 
 _NOT_HERE = ("container", "stage")
 """Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
@@ -85,9 +85,9 @@ def command(
     lines of a job file are then not run, since this is your shell's environment. With --node-rank it starts
     this host's ranks of a job on several: the same command on each, with a number of its own, makes one job.
 
-    The program stands after --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
+    The program follows --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
     one kills it. The exit code is that of the first rank to fail; 75 if the program has saved and said that
-    it can go on, which castoff's trainers do: the same command again goes on; 0 if it is done.
+    it can be resumed, as castoff's trainers do: the same command again resumes it; 0 if it is done.
     """
     context = click.get_current_context()
     if here:
@@ -113,7 +113,9 @@ def command(
             output=sys.stdout.buffer,
             messages=sys.stderr,
         )
-    _refuse({"--runs-dir": runs_dir}, "is for runs in an allocation; here --log-dir says where logs go")
+    _refuse(
+        {"--runs-dir": runs_dir}, "applies to runs in an allocation; here --log-dir names the folder of logs"
+    )
     if job is None and not overrides and not context.obj:
         context.fail("name a program after --, as in castoff launch -n 2 -- python train.py")
     request = StartRequest(
@@ -138,19 +140,23 @@ def command(
 def _hosts_by_hand(
     number: int | None, address: str | None, port: int | None, flags: dict[str, int]
 ) -> Hosts | None:
-    """The hosts that flags tell of, where no scheduler does; takes what it needs out of `flags`."""
+    """The hosts that flags name, where no scheduler does; takes what it needs out of `flags`."""
     context = click.get_current_context()
     if number is None:
         _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
         return None
     if "nodes" not in flags or "ranks" in flags:
         context.fail(
-            f"--node-rank {number} says which host this is; say with --nodes of how many, and with -n how "
+            f"--node-rank {number} is the number of this host; give with --nodes how many hosts "
+            "there are, and with -n how "
             "many ranks are on each"
         )
     count = flags.pop("nodes")
     if number >= count:
-        context.fail(f"--node-rank {number} is none of --nodes {count} hosts: they are 0 to {count - 1}")
+        context.fail(
+            f"--node-rank {number} is not the number of one of --nodes {count} hosts: they "
+            f"are 0 to {count - 1}"
+        )
     if not address and count > 1:
         context.fail("--master-addr is missing: name the host whose --node-rank is 0, as all can reach it")
     return Hosts(count, number, address or "127.0.0.1", port or _MASTER_PORT)

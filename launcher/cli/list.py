@@ -24,12 +24,12 @@ _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 _HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members")
 
 _DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
-"""What a narrow terminal goes without: `castoff status` tells it, too."""
+"""What a narrow terminal goes without: `castoff status` shows it, too."""
 
 
 @click.command("list")
 @click.option(
-    "--all", "everything", is_flag=True, help=f"Not only the {_NEWEST} newest and those that go on."
+    "--all", "everything", is_flag=True, help=f"Not only the {_NEWEST} newest and those that are not over."
 )
 @click.option(
     "--state",
@@ -37,9 +37,9 @@ _DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
     type=click.Choice(_STATES),
     multiple=True,
     metavar="WORD",
-    help="Only runs in this state or with this ending, as running or failed; may be given again.",
+    help="Only runs in this state or with this ending, as running or failed; may be repeated.",
 )
-@click.option("--name", metavar="NAME", help="Only runs of this name; * stands for anything.")
+@click.option("--name", metavar="NAME", help="Only runs of this name; * matches anything.")
 @click.option("--since", callback=duration, metavar="AGE", help="Only runs submitted so long ago, as 7d.")
 @click.option(
     "--scan",
@@ -79,7 +79,7 @@ def command(
     elif rows:
         print_table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE)
     elif states or name is not None or since is not None:
-        say("there are no such runs")
+        say("no such runs")
     elif overview.known:
         say("the directories of all runs are gone; --scan FOLDER finds those that were moved there")
     else:

@@ -29,9 +29,9 @@ _NUMBER = click.IntRange(min=0)
 
 @click.command("logs")
 @click.argument("run", shell_complete=complete_runs)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until the run is over.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run is over.")
 @click.option("-n", "--tail", type=_NUMBER, metavar="N", help="The last N lines of each log alone.")
-@click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="This rank's own log alone.")
+@click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="Only this rank's log.")
 @click.option("--member", "members", type=_NUMBER, multiple=True, help="Of an array; default: all.")
 @click.option("--attempt", type=_NUMBER, help="Default: the newest; with -f all.")
 @json_option

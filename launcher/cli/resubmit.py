@@ -18,7 +18,7 @@ from launcher.submission.resubmit import resubmit
 @click.option("--include-done", is_flag=True, help="Also members that are done.")
 @json_option
 def command(run: str, members: tuple[int, ...], include_done: bool, as_json: bool) -> None:
-    """Start the members of a run that are not done again: in its directory, with its script.
+    """Restart the members of a run that are not done, in its directory, with its script.
 
     A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0.
     """

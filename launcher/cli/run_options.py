@@ -21,7 +21,7 @@ def run_options(function: F) -> F:
         "names",
         multiple=True,
         metavar="NAME",
-        help="Also all runs of this name that are not over; * stands for anything.",
+        help="Also all runs of this name that are not over; * matches anything.",
     )(function)
     return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
 
@@ -32,7 +32,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
     Those of names are not over; with `newest_too` the newest of each name may be.
 
     Raises:
-        CastoffError: there is no such run, or its directory may not be used.
+        CastoffError: no such run, or its directory may not be used.
         click.UsageError: neither is given.
     """
     if not runs and not names:
@@ -51,5 +51,5 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
             if row.summary.state != "ended" or newest.get(row.summary.name) is row:
                 found[row.run.path] = row.run
         if not found:
-            say(f"nothing of such a name goes on: {', '.join(names)}")
+            say(f"no active run has such a name: {', '.join(names)}")
     return list(found.values())

@@ -21,7 +21,7 @@ def command(words: tuple[str, ...], as_json: bool) -> int | None:
     """List the sites; show one as it is resolved from all it extends; or check one.
 
     `check` compares a profile's limits with what the scheduler of this machine says. Its exit code is 0
-    if they agree, 1 if something differs, 2 if that cannot be told.
+    if they agree, 1 if something differs, 2 if that is not known.
     """
     verb, *names = words or ("",)
     if len(words) > 2 or (names and verb != "check"):
@@ -92,7 +92,7 @@ def _check(site: Site, as_json: bool) -> int:
         return 1 if differences else 0
     for one in found.differences:
         source = f" ({one.source}, {one.date})" if one.source else ""
-        click.echo(f"{one.field}: {site.name} says {one.profile}{source}; {scheduler} says {one.scheduler}")
+        click.echo(f"{one.field}: {site.name}: {one.profile}{source}; {scheduler}: {one.scheduler}")
     many = several(len(found.differences), "difference") if found.differences else "nothing differs"
     click.echo(f"{site.name} and {scheduler}: {many}")
     for what in found.not_compared:

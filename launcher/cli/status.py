@@ -27,14 +27,14 @@ _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""
 
 _DETAILS = 5
-"""Failures of an array that are told in full."""
+"""Failures of an array that are shown in full."""
 
 
 @click.command("status")
 @run_options
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
-    """Say what became of runs: their members, their attempts, and the rank that failed first.
+    """Show the state of runs: their members, attempts, and the rank that failed first.
 
     Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
     without any, the newest run is meant. `castoff list` lists all.
@@ -125,7 +125,7 @@ def _print_members(one: RunStatus, now: float) -> None:
     for member, attempt in bad[:_DETAILS]:
         _print_attempt(one, member, attempt, now)
     if len(bad) > _DETAILS:
-        say(f"{len(bad) - _DETAILS} more failures are not shown; --json tells all of them")
+        say(f"{len(bad) - _DETAILS} more failures are not shown; --json lists all of them")
 
 
 def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from launcher.submission.stop import stop
 def command(
     runs: tuple[str, ...], names: tuple[str, ...], until_over: bool, timeout: float | None, as_json: bool
 ) -> int:
-    """Ask runs to save their state and end; `castoff resubmit` lets them go on.
+    """Ask runs to save their state and end; `castoff resubmit` resumes them.
 
     A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it goes
     on. Members that wait do not begin, and nothing is requeued.
@@ -56,5 +56,5 @@ def command(
         ids = " ".join(queued)
         say(f"what waits ends when it is started; `castoff cancel {ids}` takes it out of the queue now")
     if len(going) > len(queued) and not as_json:
-        say("a program that does not look for CASTOFF_STOP_FILE goes on; `castoff cancel` ends it")
+        say("a program that does not check CASTOFF_STOP_FILE keeps running; `castoff cancel` ends it")
     return 0

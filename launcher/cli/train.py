@@ -59,6 +59,6 @@ def _check_whose_trainers() -> None:
         first = Path(found.origin) if found is not None and found.origin else ours
     if first.resolve() != ours.resolve():
         raise CastoffError(
-            f"{first.absolute()} comes before castoff's own trainers ({ours.parent}); rename it, or "
+            f"{first.absolute()} takes precedence over castoff's trainers ({ours.parent}); rename it, or "
             + ("take its folder off PYTHONPATH" if _SAFELY else "go to another folder")
         )

@@ -78,12 +78,12 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     """How the ranks start."""
 
     name: Annotated[LauncherName | None, meaning("The launcher, where it is not the site's.")] = None
-    torchrun: Annotated[bool, meaning("Start torchrun once on each node, and let it start ranks.")] = False
+    torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
     """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
     failed once no restart is left."""
     args: Annotated[
         list[Word],
-        meaning("Further flags, each one word, for the launcher of the site that the job is meant for."),
+        meaning("Further flags for the site's launcher, one word each."),
     ] = []
     """One that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
     `--distribution` decides where each rank goes: `cyclic` deals them out node by node, and `arbitrary`
@@ -110,8 +110,10 @@ class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_om
         list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
     ] = []
     env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
-    gpus: Annotated[Gpus | None, meaning("Whose GPUs it is given; default: from the site's devices.")] = None
-    args: Annotated[list[Word], meaning("Further flags of the runtime, each one word.")] = []
+    gpus: Annotated[
+        Gpus | None, meaning("Which vendor's GPUs it is given; default: from the site's devices.")
+    ] = None
+    args: Annotated[list[Word], meaning("Further flags of the runtime, one word each.")] = []
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,7 +145,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """Going on after an early stop."""
+    """Resuming after an early stop."""
 
     max: Annotated[
         CountOrNone | None,
@@ -235,7 +237,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     constraint: Annotated[Word | None, meaning("Features that the nodes must have (Slurm).")] = None
     reservation: Annotated[Word | None, meaning("A reservation (Slurm; on PBS it is a queue).")] = None
     exclude: Annotated[Word | None, meaning("Nodes to keep out of (Slurm), as in n[1-3].")] = None
-    exclusive: Annotated[bool | None, meaning("Whole nodes, shared with nobody.")] = None
+    exclusive: Annotated[bool | None, meaning("Whole nodes, not shared with other jobs.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
     setup: Annotated[
         list[ShellLine],
@@ -278,7 +280,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         Directives,
         meaning(
             "Scheduler directives as they are: null removes one, true is a bare flag, false leaves it out. "
-            "What stands under slurm or pbs is for that scheduler alone."
+            "Directives under slurm or pbs apply to that scheduler only."
         ),
     ] = {}
     """For example `filesystems: "home:flare"`. Null also removes a directive of castoff's or of the
@@ -298,7 +300,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     ] = {}
     """With `after` the job waits until they begin, with the others until they end: well (`afterok`),
     badly (`afternotok`) or either way (`afterany`)."""
-    requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
+    requeue: Annotated[Requeue, meaning("Resuming after an early stop.")] = Requeue()
     grace: Annotated[
         Duration | None,
         meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),

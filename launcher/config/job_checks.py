@@ -42,7 +42,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     if not spec.command:
         pass
     elif not spec.command[0]:
-        yield ("command", 0), "is empty: the first word names the program"
+        yield ("command", 0), "is empty: its first word must name the program"
     elif spec.command[0].startswith("-"):
         yield ("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it"
     if spec.ranks is not None and spec.ranks_per_node is not None:
@@ -57,7 +57,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         yield ("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name"
     for name in spec.env:
         if name in spec.env_from:
-            yield ("env", name), "stands in env_from too; keep the one you mean"
+            yield ("env", name), "is in env_from too; keep one of the two"
     variables: dict[FieldPath, str] = {("env", name): name for name in spec.env}
     variables |= {("env_from", number): name for number, name in enumerate(spec.env_from)}
     for path, name in variables.items():
@@ -85,9 +85,9 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
 def variable_problem(name: str) -> str | None:
     """Why a script cannot hand a variable of this name to the ranks; None if it can."""
     if name in _OURS or name.startswith("CASTOFF_"):
-        return "is what castoff tells each rank itself; drop it here"
+        return "is set by castoff in each rank; drop it here"
     if name in _KEPT_BY_SHELLS:
         return f"is {name}, which shells keep for themselves: no program would see this value; drop it"
     if name.startswith("castoff_"):
-        return f"is {name}, but names in castoff_ are the script's own; use another"
+        return f"is {name}, but names that begin with castoff_ are reserved for the script; use another"
     return None

@@ -49,4 +49,4 @@ def option_problems(names: Sequence[str], site: Site) -> Iterator[tuple[str, str
             continue
         there = f"there are: {', '.join(site.options)}" if site.options else "it has none: drop it"
         hint = did_you_mean(name, site.options) or f"; {there}"
-        yield f"options.{number}", f"is {shown(name)}, which is no option of {site.name}{hint}"
+        yield f"options.{number}", f"is {shown(name)}, which is not an option of {site.name}{hint}"

@@ -278,7 +278,7 @@ class Site(Checked, frozen=True, kw_only=True):
 
     @property
     def binds_devices(self) -> bool:
-        """Whether srun shows each rank its own devices alone, numbered from 0."""
+        """Whether srun shows each rank only its own devices, numbered from 0."""
         per_task = "per_task" if self.gpu_request == "gpus-per-task" else "none"  # srun's own choice
         return (self.gpu_bind or per_task) != "none"
 
@@ -329,7 +329,7 @@ class Search(NamedTuple):
         """
         folder = project_folder()
         if folder is not None:
-            check(folder, otherwise="or have a project of your own here: mkdir .castoff")
+            check(folder, otherwise="or make this folder its own project: mkdir .castoff")
         return cls(os.environ, folder and folder.parent)
 
     def profiles(self) -> dict[str, list[tuple[str, Path]]]:
@@ -378,7 +378,7 @@ def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
             check(found)
         document = Document.read(found)
         if not isinstance(document.data, dict):
-            raise invalid(document.origin, "holds no fields, so it is no site profile")
+            raise invalid(document.origin, "holds no fields, so it is not a site profile")
         yield kind, found, document
         parent = document.data.get("extends")
         if parent is None:

@@ -42,7 +42,7 @@ def _of_queues(
 ) -> Iterator[tuple[FieldPath, str]]:
     """Contradictions within the queues, or within the QOS."""
     if default is not None and default not in queues and not others:
-        yield (f"default_{word.lower()}",), f"is {default}, which is no {word} of this site"
+        yield (f"default_{word.lower()}",), f"is {default}, which is not a {word} of this site"
     for name, queue in queues.items():
         if queue.submit_to is not None and queue.submit_to not in queues:
             hint = did_you_mean(queue.submit_to, queues)
@@ -84,7 +84,7 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     seen: set[int] = set()
     for number, (socket, cores) in enumerate(zip(node.sockets, sockets, strict=True)):
         if len(cpus(socket)) > len(cores) or not seen.isdisjoint(cores):
-            yield ("node", "sockets", number), f"is {socket}: each core stands once"
+            yield ("node", "sockets", number), f"is {socket}: each core may appear only once"
         seen |= cores
     if sockets and node.devices and len(node.devices) != len(sockets):
         message = (

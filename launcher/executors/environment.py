@@ -1,11 +1,11 @@
 """What submitit asks in a job: who this process is, which function is its own, and where things lie.
 
 submitit finds it by the entry point in pyproject.toml, and takes it where the script sets
-SUBMITIT_EXECUTOR=castoff. Who a rank is tells RankEnv, so one class serves every scheduler and launcher.
+SUBMITIT_EXECUTOR=castoff. RankEnv gives each rank's place, so one class serves every scheduler and launcher.
 
 functions/M.pkl            the function of member M and its arguments; a checkpoint takes its place
 attempts/M.N/result-*.pkl  what it returned, or its traceback, one for each rank
-attempts/M.N/leaving       how rank 0 tells the others that they go on later (`launcher.executors.stopping`)
+attempts/M.N/leaving       how rank 0 asks the others to leave (`launcher.executors.stopping`)
 
 Every rank loads this module.
 """
@@ -138,10 +138,10 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def node(self) -> int:
-        """Which of the hosts this is; a PlacementError where nothing tells."""
+        """Which of the hosts this is; a PlacementError where it is not known."""
         found = RankEnv.detect().node_rank
         if found is None:
-            raise PlacementError("no variable tells which node of the job this is; RANK and LOCAL_RANK do")
+            raise PlacementError("no variable gives the node's number in the job; use RANK and LOCAL_RANK")
         return found
 
     @property
@@ -163,7 +163,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         return paths
 
     def _requeue(self, countdown: int) -> None:
-        """Say that the job wants to go on; its script, which counts how often it did, starts it again."""
+        """Say that the job wants to be resumed; its script counts how often, and restarts it."""
         say_again(Path(os.environ["CASTOFF_OUTCOME_FILE"]))
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:

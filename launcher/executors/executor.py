@@ -156,7 +156,7 @@ class CastoffExecutor(core.Executor):
         except InvalidInput:
             raise
         except Unclear as error:
-            ask = f"do not submit again before `castoff status {error.run.id}` finds out"
+            ask = f"do not submit it again before `castoff status {error.run.id}` has found out"
             raise SubmissionError(f"{error}\n{ask}") from error
         except CastoffError as error:
             raise SubmissionError(str(error)) from error

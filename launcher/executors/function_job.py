@@ -1,4 +1,4 @@
-"""A Python function that was submitted: submitit's Job, which tells what its run directory tells."""
+"""A Python function that was submitted: submitit's Job, which reports what its run directory records."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class FunctionJob(core.Job[R]):
     def done(self, force_check: bool = False) -> bool:
         """Whether it is over.
 
-        Its own records tell the most, and are looked at each time; its scheduler is asked now and then.
+        Its own records say most, and are read each time; its scheduler is asked now and then.
         """
         if self._sub_jobs:
             return all(job.done(force_check) for job in self._sub_jobs)
@@ -212,7 +212,7 @@ class FunctionJob(core.Job[R]):
         lines += [info[name] for name in ("Failure", "Reason") if name in info]
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
         if _says_again(paths):
-            lines.append(f"it stopped early and nobody starts it again by itself: `{again}` lets it go on")
+            lines.append(f"it stopped early and is not restarted automatically: `{again}` resumes it")
         elif never_begins:
             lines.append(f"`castoff cancel {run.id}` takes it out of the queue")
         elif ending == "done":
@@ -220,7 +220,7 @@ class FunctionJob(core.Job[R]):
                 "its ranks exited with 0, but the function did not return: something in it calls exit()"
             )
         elif ending != "unknown":
-            lines.append(f"`{again}` starts it again")
+            lines.append(f"`{again}` restarts it")
         script = run.script_log(self.member)
         lines.append(f"logs: {paths.stdout.parent}, and {script} of the script")
         log, rank = paths.stdout if paths.stdout.exists() else script, None
@@ -310,7 +310,7 @@ def _cancel(run: RunDirectory, member: int) -> None:
 
 
 def _says_again(paths: FunctionPaths) -> bool:
-    """Whether an attempt wants to go on later, whatever its ranks returned."""
+    """Whether an attempt wants to be resumed later, whatever its ranks returned."""
     return asked_to_resume(paths.attempt_folder / "outcome")
 
 

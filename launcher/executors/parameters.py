@@ -15,7 +15,7 @@ from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.executors.stopping import can_go_on
 
 _REQUEUES = 3
-"""How often a function that can go on does so, where the job does not say: submitit's max_num_timeout."""
+"""How often a function is resumed where the job does not set it: submitit's max_num_timeout."""
 
 
 def job_of(fields: Mapping[str, Any]) -> JobSpec:

@@ -1,4 +1,4 @@
-"""How a function that can go on later stops early: its `checkpoint` is called, and the ranks leave.
+"""How a function that can be resumed stops early: its `checkpoint` is called, and the ranks leave.
 
 submitit has the signal before the walltime reach every rank, and calls `checkpoint` and `scontrol requeue`
 in its handler. Here the job script is asked, and it alone starts a job again. So:
@@ -42,12 +42,12 @@ _UNWINDING = 10.0
 
 
 def can_go_on(function: Callable[..., Any]) -> bool:
-    """Whether a function says how it goes on later, as submitit's Checkpointable does."""
+    """Whether a function can be resumed, as submitit's Checkpointable can."""
     return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
 
 
 def say_again(outcome: Path) -> None:
-    """Say that the job wants to go on; whether and when it does, its script decides."""
+    """Say that the job wants to be resumed; its script decides whether and when."""
     _replace(outcome, lambda draft: draft.write_text("resume\n", encoding="utf-8"))
 
 
@@ -100,7 +100,7 @@ class Stopping:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
 
     def _forget(self) -> None:
-        """In a forked child: what was told to this process is not told to it."""
+        """In a forked child: what was sent to this process is not sent to it."""
         for number, action in ((signal.SIGTERM, signal.SIG_DFL), (self._signal, signal.SIG_IGN)):
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, action)
@@ -134,10 +134,10 @@ class Stopping:
         log.info("asked to stop: calling checkpoint()")
         following = self._submission._checkpoint_function()
         if following is None:
-            raise UncompletedJobError("asked to stop, but checkpoint() returned None: there is no going on")
+            raise UncompletedJobError("asked to stop, but checkpoint() returned None: it cannot be resumed")
         _replace(self._pickle, following.dump)
         say_again(self._outcome)
-        log.info("saved; the script decides when this goes on")
+        log.info("saved; the script decides when this resumes")
         if self._place.world_size == 1:
             timer = threading.Timer(_UNWINDING, os._exit, [0])
             timer.daemon = True

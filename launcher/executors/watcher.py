@@ -19,7 +19,7 @@ STATES = {
     "failed": "FAILED",
     "walltime": "TIMEOUT",
     "cancelled": "CANCELLED",
-    "resume": "CANCELLED",  # somebody asked it to stop; it could go on
+    "resume": "CANCELLED",  # somebody asked it to stop; it could be resumed
     "preempted": "PREEMPTED",
     "out-of-memory": "OUT_OF_MEMORY",
     "node-failure": "NODE_FAIL",
@@ -104,7 +104,7 @@ class RunWatcher(core.InfoWatcher):
         return job_id in self._finished
 
     def reopen(self, key: str) -> None:
-        """Look at a job again that was over: it goes on."""
+        """Look again at a job that was over: it was resumed."""
         if key in self._finished:
             self._finished.discard(key)
             self.known.pop(key, None)
@@ -113,7 +113,7 @@ class RunWatcher(core.InfoWatcher):
 
 
 def _info(known: Known) -> dict[str, str]:
-    """What `job.get_info()` tells."""
+    """What `job.get_info()` returns."""
     run, member = known
     last = member.attempts[-1] if member.attempts else None
     ended = known.over and member.state != "pending"

@@ -38,19 +38,19 @@ class Layout(NamedTuple):
         return sum(count * times for count, times in self.groups)
 
     @property
-    def most(self) -> int:
+    def max_per_node(self) -> int:
         """Processes on the fullest node."""
         return max(count for count, _ in self.groups)
 
     @property
-    def even(self) -> bool:
+    def is_uniform(self) -> bool:
         """Whether every node has the same number."""
         return len(self.groups) == 1
 
     @property
-    def filled(self) -> bool:
+    def block_filled(self) -> bool:
         """Whether filling node after node gives this layout, which `mpiexec --ppn` does."""
-        return self.even or self.groups[1:] == [(self.groups[1][0], 1)]
+        return self.is_uniform or self.groups[1:] == [(self.groups[1][0], 1)]
 
 
 class Request(NamedTuple):
@@ -87,7 +87,7 @@ class Launcher(ABC):
     tells: ClassVar[str] = ""
     """Which part of the machinery reads who a rank is: `nodes/launchers/…`."""
     tells_node: ClassVar[bool] = False
-    """Whether a rank is told on which node it is; else node after node is filled."""
+    """Whether a rank gets its node's number; else node after node is filled."""
     survives_rank_failure: ClassVar[bool] = False
     """Whether it lets the other ranks run on when one exits non-zero."""
     ends_by_usr1: ClassVar[bool] = False
@@ -95,11 +95,11 @@ class Launcher(ABC):
     is_mpiexec: ClassVar[bool] = False
     """Whether another one may go by its name."""
     here: ClassVar[bool] = False
-    """Whether it is castoff itself, on this host: it tells ranks who they are, and shows their lines."""
+    """Whether it is castoff itself, on this host: it sets each rank's variables, and shows its lines."""
     bind_flags: ClassVar[tuple[str, ...]] = ()
     """Its own flags that bind processes to cores."""
     takes_lists: ClassVar[bool] = False
-    """Whether it can be told the cores of each process."""
+    """Whether it takes a list of cores for each process."""
     most_words: ClassVar[int | None] = None
     """How many words of a command it takes; None: any number."""
     fills_in: ClassVar[bool] = False

@@ -19,7 +19,7 @@ def members_of(run: Run, now: RunStatus, selection: Selection) -> list[MemberSta
     """
     known = [one.member for one in now.members]
     for member in sorted(selection.members - {*known}):
-        raise CastoffError(f"{run.id}: there is no member {member}; there are 0 to {max(known)}")
+        raise CastoffError(f"{run.id}: no member {member}; members are 0 to {max(known)}")
     return [one for one in now.members if selection.has_member(one.member)]
 
 
@@ -32,7 +32,7 @@ def check_ranks(run: Run, selection: Selection) -> str | None:
     plan = run.facts()
     count = plan.ranks
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
-        raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
+        raise CastoffError(f"{run.id}: no rank {wrong[0]}; ranks are 0 to {count - 1}")
     if selection.ranks and plan.launcher not in MERGING and not plan.per_rank_logs:
         return f"{run.id}: its ranks share one log a node; one has its own only where it fails first"
     return None

@@ -41,7 +41,7 @@ _TORCHRUN = b"ChildFailedError"
 """torchrun's own exception, which only tells that some rank had one."""
 
 _ROOT_CAUSE = re.compile(rb"^Root Cause \(first observed failure\):\n.*?^ *rank +: (\d+)", re.S | re.M)
-"""Where torchrun tells which rank that was."""
+"""Where torchrun names that rank."""
 
 
 class FailedRank(NamedTuple):
@@ -57,7 +57,7 @@ class FailedRank(NamedTuple):
         return self.failure.time or 0.0
 
     def excerpt(self) -> list[bytes]:
-        """The lines of its log that tell why; none where there is no log."""
+        """The lines of its log that show why; none where there is no log."""
         return [] if self.log is None else excerpt_of(self.log, self.failure.rank)
 
 
@@ -91,7 +91,7 @@ def setup_output(run: Run, member: int, attempt: AttemptStatus) -> list[str]:
 
 
 def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:
-    """The lines of a log that tell why a rank failed; `rank`: which one, where several may share it."""
+    """The lines of a log that show why a rank failed; `rank`: which one, where several may share it."""
     with log.open("rb") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - _LOOK_BACK)
         file.seek(begin)

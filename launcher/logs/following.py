@@ -102,7 +102,7 @@ class Follower:
         else:
             local = is_own(self._status.scheduler) and self.run.submission() is not None
             self._is_seen = local and other_host(self.run) is None
-        """Whether castoff knows if the run goes on: by a queue, or by its own scheduler on this host."""
+        """Whether castoff knows if the run is active: by a queue, or by its own scheduler on this host."""
 
     def _tell_state(self) -> None:
         """Say, once each, what the reader may wonder about while nothing comes."""

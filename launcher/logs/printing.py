@@ -35,7 +35,7 @@ def write_logs(
     for rank in sorted(selection.ranks):
         if not any(rank_logs(run, member, one.attempt, [rank]) for member, one in attempts):
             log = f"{attempts[0][1].logs}/rank-{rank:05d}.log"
-            raise CastoffError(f"{log}: there is no such log; without --rank all that there is is shown")
+            raise CastoffError(f"{log}: no such log; without --rank all existing output is shown")
     alone = len(attempts) == len(selection.ranks) == 1
     if alone and not terminal:
         ((member, attempt),) = attempts

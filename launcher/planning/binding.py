@@ -148,9 +148,9 @@ def problems(
         yield "is for ranks that the launcher starts, but here torchrun starts them: drop one of the two"
     elif not LAUNCHERS[launcher].takes_lists:
         able = ", ".join(name for name, other in LAUNCHERS.items() if other.takes_lists)
-        yield f"cannot be told to {launcher}; {able} can be told the cores of each rank"
+        yield f"cannot be passed to {launcher}; {able} accept a list of cores for each rank"
     elif LAUNCHERS[launcher].binds(spec.launcher.args):
-        yield "is said twice: launcher.args binds ranks, too; keep one of the two"
+        yield "is set twice: launcher.args binds ranks, too; keep one of the two"
     elif not whole_nodes:
         yield "names cores of whole nodes, and this job may share its nodes: write exclusive: true"
     lists = [cpus(one) for one in lists_of(spec)]

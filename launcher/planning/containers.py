@@ -34,7 +34,7 @@ class Runtime(NamedTuple):
     image_is_file: bool = False
     """Whether an absolute path as an image is one of a file."""
     binds_run: bool = True
-    """Whether it has to be told the folders of the run."""
+    """Whether the folders of the run must be passed to it."""
     of_launcher: bool = False
     """Whether it is a part of the launcher, which then starts the ranks inside."""
     hides_libraries: bool = False
@@ -151,7 +151,7 @@ def container_problems(spec: JobSpec, launcher: LauncherName, staged: list[str])
             yield f"container.args.{number}", f"is {word!r}, which {because}"
     for name in container.env:
         if name in spec.env_from:
-            yield f"container.env.{name}", "stands in env_from too; keep the one you mean"
+            yield f"container.env.{name}", "is in env_from too; keep one of the two"
 
 
 def _image_problem(runtime: RuntimeName, image: str, staged: list[str]) -> str | None:
@@ -163,7 +163,7 @@ def _image_problem(runtime: RuntimeName, image: str, staged: list[str]) -> str |
         return f"is {image!r}, but what stage copies is {there}"
     if runtime == "apptainer" and "://" in image:
         build = f"`apptainer build image.sif {image}`"
-        return f"is {image!r}, which every rank would fetch anew; {build} once makes a file to name here"
+        return f"is {image!r}, which every rank would download; {build} once makes a file to name here"
     if runtime == "apptainer" and not image.startswith("/"):
         return f"is {image!r}, but takes an absolute path, or {STAGED}… for an image that is staged"
     # imageDesc_filterString() drops all others without a word, and so would run another image.

@@ -107,7 +107,7 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
         fix = "split it, or raise array.max_count in a profile of your site"
         yield "array.count", f"is {array.count}, but {taken}; {fix}"
     if way == "chain" and not own.requeues_in_place and spec.requeue.max and _members(spec) > 1:
-        fix = "write requeue.how: copy, with which each member goes on by itself, or drop one of the two"
+        fix = "write requeue.how: copy, with which each member resumes by itself, or drop one of the two"
         yield "requeue.how", f"is chain, but array's members would have to wait for each other: {fix}"
     yield from refused_of_job(spec, site, own)
 
@@ -175,15 +175,15 @@ def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
     members = _members(spec)
     at_once = min(spec.array.max_concurrent or members, members) if spec.array else 1
     if most == 1:
-        fix = "use another queue, or drop requeue and start it again with castoff resubmit"
-        copies = "a job submits its own copy while it still runs"
+        fix = "use another queue, or drop requeue and restart it with castoff resubmit"
+        copies = "a job submits a copy of itself while it is still running"
         why = "a chain is two jobs at least" if chain else copies
         yield "requeue", f"cannot work, because {why}, and {limit}; {fix}"
     elif chain and jobs > most:
         fix = f"write requeue.max: {most - 1}, or requeue.how: copy, which takes two at a time"
         yield "requeue.max", f"is {spec.requeue.max}, which makes a chain of {jobs} jobs, but {limit}; {fix}"
     elif not chain and members + at_once > most:
-        why = f"each of {members} members may submit its own copy while it still runs"
+        why = f"each of {members} members may submit a copy of itself while it is still running"
         fix = "lower array.count or array.max_concurrent, or use another queue"
         makes = f"which makes {members + at_once} jobs"
         yield "requeue", f"cannot work, because {why}, {makes}, and {limit}; {fix}"

@@ -21,7 +21,7 @@ from launcher.runs.script import MARK
 from launcher.schedulers.registry import scheduler_of
 
 _FEW_NODES = 32
-"""Up to so many, staging tells of each."""
+"""Up to so many, staging reports each."""
 
 _INCLUDED = ("program", "device")
 """Files that a script has only where another includes them."""

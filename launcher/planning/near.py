@@ -54,7 +54,7 @@ def problems(
         own = LAUNCHERS[launcher]
         text, bound = own.binding(said.words), own.bound(said.words, ranks)
     if bound is None:
-        unknown = f"binds ranks by {text}, which does not tell castoff their cores"
+        unknown = f"binds ranks by {text}, from which castoff cannot derive their cores"
         yield f"{unknown}; but it gives {_given(node, devices, 0)}: {_fix(node, ranks)}"
         return
     away = [

@@ -313,7 +313,7 @@ class _Planner:
         own = LAUNCHERS[launcher]
         most = own.most_words
         if most is not None and len(spec.command) > most:
-            message = f"has {len(spec.command)} words, but {launcher} takes {most} at the most"
+            message = f"has {len(spec.command)} words, but {launcher} takes at most {most}"
             self._report("command", f"{message}: write them to a file that the program reads")
         if own.fills_nodes and not layout.block_filled and not spec.launcher.torchrun:
             low = layout.processes - layout.processes % layout.nodes
@@ -361,7 +361,7 @@ class _Planner:
             self._numbered = devices if per_rank else None
             return devices
         if self.binds_devices and per_rank:
-            shows = f"{self.scheduler.launchers[0]} shows each rank its own devices alone"
+            shows = f"{self.scheduler.launchers[0]} shows each rank only its own devices"
             self.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
         return chosen
 
@@ -433,7 +433,7 @@ class _Planner:
         decided = containers.decide(self.spec.container, self.site, self.per_rank)
         if decided and self.per_rank and self.spec.container.gpus is None and decided.gpus == "none":
             self.notes.append(
-                "the container is given no GPUs: this site does not say whose they are; set container.gpus"
+                "the container is given no GPUs: the site does not name their vendor; set container.gpus"
             )
         return decided
 
@@ -441,6 +441,6 @@ class _Planner:
         env = dict(self.spec.env)
         if "OMP_NUM_THREADS" not in env and self.queued:
             env["OMP_NUM_THREADS"] = str(cores or 1)
-            why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank says more"
+            why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank sets more"
             self.notes.append(f"OMP_NUM_THREADS={cores or 1}: {why}")
         return env

@@ -25,7 +25,7 @@ def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:
             if name not in known:
                 yield f"directives.{name}", f"holds directives, but only {', '.join(known)} hold their own"
             for twice in sorted({*value} & {*directives}):
-                yield f"directives.{name}.{twice}", f"stands in directives.{twice} too; keep one of the two"
+                yield f"directives.{name}.{twice}", f"appears in directives.{twice} too; keep one of the two"
         elif value is not None and name in known:
             example = f"{name}: {{comment: {value}}}"
             message = f"is {shown(value)}, but {name} holds {known[name]}'s own directives"
@@ -35,7 +35,7 @@ def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:
 def directive_problems(
     given: Given, spec: JobSpec, site: Site, own: Scheduler, request: Request, *, of_site: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """What of a job's directives, or of its site's, cannot stand in a script, or contradicts the job."""
+    """What of a job's directives, or of its site's, cannot be written in a script, or contradicts the job."""
     if own.dialect is None:
         return
     follows = {name: f"it follows from {field}" for name, field in own.dialect.owned.items()}
@@ -61,13 +61,13 @@ def _wrong(name: str, value: str | bool, dialect: Dialect, under: str) -> str | 
     words = sorted([*fields, *dialect.needed, *dialect.refused], key=len)
     begins = (word for word in words if word.startswith(name.lower()) and len(name) > 1)
     meant = next(begins, name)
-    stands = "" if meant == name else f"stands for {meant}, which "
+    stands = "" if meant == name else f"is short for {meant}, which "
     if meant in fields and not dialect.beyond(meant, value):
         return f"{stands}follows from other fields; set {under}{fields[meant]} instead"
     if meant in dialect.refused:
         return stands + dialect.refused[meant]
     if stands:
-        return f"stands for {meant}; write that in full"
+        return f"is short for {meant}; write it in full"
     try:
         dialect.line(name, value)
     except ValueError as error:

@@ -38,7 +38,7 @@ def render(plan: Plan) -> str:
     """The script of a plan, byte for byte what is submitted.
 
     Raises:
-        InvalidInput: a value cannot stand in a script.
+        InvalidInput: a script cannot hold a value.
         CastoffError: a template of the user's fails, and the text names its file and line; or others could
             have written it.
     """
@@ -110,7 +110,7 @@ def _parts_in(folder: Path) -> Iterator[tuple[str, Path]]:
 def _part(path: Path) -> str:
     try:
         if not path.is_file():
-            raise OSError("it is no file")  # and a pipe would be waited for
+            raise OSError("it is not a file")  # and a pipe would be waited for
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
@@ -147,7 +147,7 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     if (container := plan.container) is None:
         return {**facts, "image": None, "kept": []}
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
-    # Variables of the job, whatever an image says, beside those that tell ranks who they are.
+    # Variables of the job, whatever an image says, beside those that place the ranks.
     names = [plan.device_variable, "OMP_NUM_THREADS", *plan.env, *plan.env_from]
     kept = [name for name in dict.fromkeys(names) if name and name not in container.env]
     return {**facts, "image": folder + shell_word(container.image), "kept": kept}

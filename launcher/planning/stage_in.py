@@ -41,7 +41,7 @@ def stage_problems(items: list[Stage]) -> Iterator[tuple[str, str]]:
             takes = "takes a place under CASTOFF_STAGE_DIR, such as data/shards"
             yield f"{field}.to", f"is {place!r}, but {takes}"
         elif item.activate and ":" in place:
-            yield f"{field}.to", f"is {place!r}, but is to stand on PATH, which cannot hold a :"
+            yield f"{field}.to", f"is {place!r}, but is put on PATH, which cannot hold a :"
         elif any(within):
             other = within.index(True)
             both = f"is {place!r}, and stage.{other} goes to {places[other]!r}"

@@ -59,7 +59,7 @@ def environment(
     loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"castoff": own})]
     if user_folder is not None:
         if not Path(user_folder).is_dir():
-            raise CastoffError(f"templates: there is no folder {user_folder}")
+            raise CastoffError(f"templates: folder {user_folder} does not exist")
         loaders.insert(0, _OwnFolder(user_folder))
     found = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
@@ -94,7 +94,7 @@ def _place(error: BaseException) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, jinja2.TemplateNotFound):
-        return f"there is no template {error.name}"
+        return f"template {error.name} does not exist"
     if isinstance(error, RecursionError):
-        return "it extends itself; castoff's own is castoff/…"
+        return "it extends itself; castoff's template is castoff/…"
     return str(error)

@@ -1,4 +1,4 @@
-"""`python -m launcher.ranks`: who this process is, and from which variables; 1 if it cannot tell its rank."""
+"""`python -m launcher.ranks`: who this process is, and from which variables; 1 if its rank is not known."""
 
 import json
 import sys

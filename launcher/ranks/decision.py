@@ -56,7 +56,7 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
     marker = around["CASTOFF_LAUNCHER"]
     if marker not in MARKERS:
         raise PlacementError(
-            f"CASTOFF_LAUNCHER={marker!r} is none of {', '.join(MARKERS)}. castoff's start block"
+            f"CASTOFF_LAUNCHER={marker!r} is not one of {', '.join(MARKERS)}. castoff's start block"
             " sets it for its own ranks only; elsewhere: unset CASTOFF_LAUNCHER"
         )
     if family is not None and family.launcher == "torchrun":
@@ -68,7 +68,7 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
         raise PlacementError(
             f"CASTOFF_LAUNCHER={marker} says castoff started this rank, but {' and '.join(lost)}, which it"
             " exports too, not: something in between removed it. Keep all that castoff exports, or, if this"
-            " process is no rank of that job: unset CASTOFF_LAUNCHER"
+            " process is not a rank of that job: unset CASTOFF_LAUNCHER"
         )
     if lost:
         return None
@@ -120,7 +120,7 @@ def _without_castoff(around: Around, family: Placement | None) -> Placement:
         raise PlacementError(
             f"{around.shown(lost)} was set by a launcher that"
             " castoff does not know, or is left over: its companions (size, local rank) are"
-            " missing, so the rank cannot be told. Export RANK, WORLD_SIZE, LOCAL_RANK and"
+            " missing, so the rank is not known. Export RANK, WORLD_SIZE, LOCAL_RANK and"
             f" LOCAL_WORLD_SIZE in a wrapper around the program, or: unset {' '.join(lost)}"
         )
     return alone(around)
@@ -167,7 +167,7 @@ def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = F
         if one_task_a_node(around) and proxies <= (placement.world_size or 0):
             return
         raise PlacementError(
-            f"{placement.launcher} says {_shown_family(placement)}, but this is also a task of a Slurm"
+            f"{placement.launcher} reports {_shown_family(placement)}, but this is also a task of a Slurm"
             f" step (SLURM_STEP_NUM_TASKS={proxies}, SLURM_STEP_TASKS_PER_NODE="
             f"{around.get('SLURM_STEP_TASKS_PER_NODE')}) by which no mpiexec starts such ranks."
             " If srun started this process, the others are left over; before srun: unset"
@@ -208,8 +208,8 @@ def _check(placement: Placement) -> None:
             must = "must be smaller than" if most else "must not be larger than"
             raise PlacementError(
                 f"{said(low)} {must} {said(high)}: these come from different starts, or were set by hand."
-                f" Unset what is left over before the ranks are started ({UNSET_TRIPLE}), or mend what"
-                " sets them."
+                f" Unset what is left over before the ranks are started ({UNSET_TRIPLE}), or correct"
+                " what sets them."
             )
 
 

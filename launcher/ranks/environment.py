@@ -1,4 +1,4 @@
-"""A rank's place as its environment tells it: `RankEnv`, and what a start must clear before."""
+"""A rank's place according to its environment: `RankEnv`, and what a start must clear before."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FIELDS = _Fields._fields[:7]
 
 
 class RankEnv(_Fields):
-    """Where this process stands among the ranks of its job. Immutable.
+    """This process's place among the ranks of its job. Immutable.
 
     Equal to another when all but `sources` is equal: where a value came from changes nothing.
     """
@@ -76,7 +76,7 @@ class RankEnv(_Fields):
     local_world_size: int
     """How many ranks share this node."""
     node_rank: int | None
-    """None when it cannot be known: Hydra and Open MPI tell no node index."""
+    """None when it cannot be known: Hydra and Open MPI set no node index."""
     master_addr: str | None
     master_port: int | None
     device: int | None
@@ -96,7 +96,7 @@ class RankEnv(_Fields):
     ) -> RankEnv:
         """Find this process's place, in `environ` instead of its own variables if given.
 
-        Raises PlacementError when the place is unknown or told in two ways: guessing "rank 0 of
+        Raises PlacementError when the place is unknown or contradictory: guessing "rank 0 of
         1" would start many jobs of one rank, which all train the same and say nothing.
         """
         around = Around(os.environ if environ is None else environ, read_file)
@@ -124,7 +124,7 @@ class RankEnv(_Fields):
 
         Under torchrun MASTER_ADDR and MASTER_PORT stay as they are. castoff's marks of a task
         further out, and a NODE_RANK that is not this process's, are removed.
-        Raises PlacementError when MASTER_ADDR is needed and nothing tells it.
+        Raises PlacementError when MASTER_ADDR is needed and not known.
         """
         target: MutableMapping[str, str] = os.environ if environ is None else environ
         mine = self.variables()
@@ -133,7 +133,7 @@ class RankEnv(_Fields):
             mine.pop("MASTER_PORT", None)
         elif self.master_addr is None or self.master_port is None:
             raise PlacementError(
-                f"no variable tells the host of rank 0 ({self.launcher} sets none, and no"
+                f"no variable gives the host of rank 0 ({self.launcher} sets none, and no"
                 " scheduler lists the hosts), and these ranks are on several. Where the ranks"
                 " are started: export MASTER_ADDR=<host of rank 0> MASTER_PORT=<a free port>"
             )

@@ -1,4 +1,4 @@
-"""`python -m launcher.ranks` and `castoff explain`: what a process is told, in plain words."""
+"""`python -m launcher.ranks` and `castoff explain`: a process's place, in plain words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HIDDEN = ("PMI_SHARED_", "PMIX_SERVER_", "SLURM_SRUN_")
 
 
 def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Tell programs what `explain` tells people; `error` is None for a good environment."""
+    """What `explain` prints, for programs; `error` is None for a good environment."""
     environ = os.environ if environ is None else environ
     names = (name for name in environ if is_stale(name) and not name.startswith(HIDDEN))
     seen = {name: environ[name] for name in (*sorted(names), *SHOWN) if name in environ}
@@ -58,7 +58,7 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
     report = explain_json(environ)
     if report["error"] is not None:
         seen = [f"  {name}={text}" for name, text in report["seen"].items()]
-        lines = ["This process cannot tell which rank it is.", "", report["error"], "", "What is set:"]
+        lines = ["The rank of this process is not known.", "", report["error"], "", "What is set:"]
         return "\n".join([*lines, *(seen or ["  none of the variables of any launcher"])])
     place, sources = report["placement"], report["sources"]
     node = "" if place["node_rank"] is None else f", node {place['node_rank']}"

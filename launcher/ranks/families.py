@@ -1,4 +1,4 @@
-"""What each launcher tells its ranks, in variables of its own: a row of a table for each family.
+"""The variables that each launcher sets in its ranks: a row of a table for each family.
 
 A family is the set of variables that one kind of launcher sets. Rank, world size and local rank
 are only ever taken from one family: `PMI_RANK` appears under Hydra, Intel MPI and srun,
@@ -35,7 +35,7 @@ def read_text(path: str) -> str:
 
 
 class Placement:
-    """Where a family of variables puts this process; None is what it does not tell."""
+    """Where a family of variables puts this process; None is what it does not set."""
 
     __slots__ = ("launcher", "local_rank", "local_world_size", "node_rank", "rank", "sources", "world_size")
 
@@ -102,7 +102,7 @@ def _read(around: Around, launcher: str, how: str, marks: list[str], names: list
 
 
 def _flux(around: Around, placement: Placement) -> None:
-    """Work out the ranks of this node, of which flux run tells nothing."""
+    """Work out the number of ranks on this node, which flux run does not set."""
     nodes, size = around.number("FLUX_JOB_NNODES"), placement.world_size
     if nodes and size and size >= nodes:
         few, fuller = divmod(size, nodes)  # it fills node after node, the first ones with one more
@@ -115,7 +115,7 @@ def _flux(around: Around, placement: Placement) -> None:
 
 
 def _hydra(around: Around, placement: Placement) -> None:
-    """Find the node, of which Hydra itself tells nothing.
+    """Find the node, which Hydra itself does not set.
 
     Inside a Slurm job it starts one proxy a node through srun; its ranks inherit that proxy's place.
     """
@@ -162,7 +162,7 @@ def tasks_on_node(counts: str, node: int) -> int:
         repeated = repeat.removesuffix(")") if bracket else "1"
         if not (tasks.isdigit() and repeated.isdigit()) or bool(bracket) != part.endswith(")"):
             raise PlacementError(
-                f"SLURM_STEP_TASKS_PER_NODE={counts!r}: {part!r} is no count of tasks such as"
+                f"SLURM_STEP_TASKS_PER_NODE={counts!r}: {part!r} is not a count of tasks such as"
                 " 4 or 4(x2). Slurm writes this variable itself; do not set it."
             )
         passed += int(repeated)
@@ -182,7 +182,7 @@ def one_task_a_node(around: Around) -> bool:
 
 
 def _pals(around: Around, placement: Placement) -> None:
-    """Read what one of PALS's two forms leaves out. Under `PALS_PMI=pmix` nothing tells the world size.
+    """Read what one of PALS's two forms leaves out. Under `PALS_PMI=pmix` no variable gives the world size.
 
     PALS_NRANKS does not: it is an input of mpiexec, and may well be another job's.
     """

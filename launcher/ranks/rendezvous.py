@@ -17,7 +17,7 @@ JOB_VARIABLES = (
 """What sets one start of one job apart from all others, alike in all of its ranks."""
 
 START_VARIABLES = {"srun": "SLURM_STEP_ID", "openmpi": "PMIX_NAMESPACE", "intelmpi": "I_MPI_HYDRA_UUID"}
-"""What sets one start apart from others in the same job, where a launcher tells."""
+"""What sets one start apart from others in the same job, where a launcher sets it."""
 
 TRIPLE = tuple(field.upper() for field in PLACE[:3])
 """The least that places a rank without a launcher."""
@@ -32,7 +32,8 @@ def complete(placement: Placement, around: Around) -> Placement:
     if placement.local_world_size is None:
         raise PlacementError(
             f"{placement.sources['rank']}={placement.rank} was set by {placement.launcher}, but no"
-            " variable tells how many ranks share this node. Export LOCAL_WORLD_SIZE beside RANK, WORLD_SIZE"
+            " variable gives the number of ranks on this node. Export LOCAL_WORLD_SIZE beside RANK, "
+            "WORLD_SIZE"
             " and LOCAL_RANK in a wrapper around the program, or let castoff start it."
         )
     if placement.node_rank is None and placement.local_world_size == placement.world_size:
@@ -49,7 +50,7 @@ def _complete_pals_size(placement: Placement, around: Around) -> None:
     hosts = node_hosts(around)
     if not hosts or placement.local_world_size is None:
         raise PlacementError(
-            f"PALS_RANKID={placement.rank} was set by PALS's mpiexec, but no variable tells the"
+            f"PALS_RANKID={placement.rank} was set by PALS's mpiexec, but no variable gives the"
             " world size (PALS_PMI=pmix sets no PMI_SIZE), and PBS_NODEFILE and PALS_LOCAL_SIZE"
             " are not both there to work it out. Start the ranks with: mpiexec --env"
             " WORLD_SIZE=<number of ranks> …"
@@ -67,7 +68,7 @@ def node_hosts(around: Around) -> list[str]:
 
 
 def _guess_local_size(placement: Placement, around: Around) -> None:
-    """Work out LOCAL_WORLD_SIZE for a bare triple without it, where the number of nodes is told."""
+    """Work out LOCAL_WORLD_SIZE for a bare triple without it, where the number of nodes is known."""
     size = placement.world_size or 1
     nodes = around.number("SLURM_JOB_NUM_NODES") or len(node_hosts(around))
     if size == 1 or nodes == 1 or (not nodes and placement.rank == placement.local_rank):
@@ -84,7 +85,7 @@ def alone(around: Around) -> Placement:
         raise PlacementError(
             f"this process runs in Slurm job {job_id(around) or '?'} of {tasks} tasks on {nodes}"
             " nodes (SLURM_NTASKS, SLURM_JOB_NUM_NODES), but in its batch script or shell, not in"
-            " a step: srun did not start it, so it is no rank. Start it with: srun <program>."
+            " a step: srun did not start it, so it is not a rank. Start it with: srun <program>."
             " For a single process on purpose: srun -N1 -n1 <program>"
         )
     path = around.get("PBS_NODEFILE")
@@ -93,8 +94,8 @@ def alone(around: Around) -> Placement:
             text = around.read_file(path)
         except OSError as error:
             raise PlacementError(
-                f"PBS_NODEFILE={path} cannot be read ({error}), so nothing tells how many"
-                " processes this PBS job has. In a container, bind that file; for a single"
+                f"PBS_NODEFILE={path} cannot be read ({error}), so the number of"
+                " processes of this PBS job is not known. In a container, bind that file; for a single"
                 " process on purpose: unset PBS_NODEFILE PBS_JOBID"
             ) from error
         lines = [line for line in text.splitlines() if line.strip()]
@@ -102,14 +103,14 @@ def alone(around: Around) -> Placement:
             raise PlacementError(
                 f"this process runs in PBS job {around.get('PBS_JOBID', '?')} whose nodefile"
                 f" ({path}) has {len(lines)} lines on {len(read_nodefile(text))} host(s), one per process"
-                " asked for, but no launcher's variables: it is no rank. Start it with: mpiexec"
+                " asked for, but no launcher's variables: it is not a rank. Start it with: mpiexec"
                 f" -n {len(lines)} <program>. For a single process on purpose: RANK=0"
                 " WORLD_SIZE=1 LOCAL_RANK=0 <program>"
             )
     elif "PBS_JOBID" in around:
         raise PlacementError(
-            f"PBS_JOBID={around['PBS_JOBID']} is set without PBS_NODEFILE, so nothing tells how"
-            " many processes this PBS job has. Pass PBS_NODEFILE on too; outside of a job:"
+            f"PBS_JOBID={around['PBS_JOBID']} is set without PBS_NODEFILE, so the number of"
+            " processes of this PBS job is not known. Pass PBS_NODEFILE on too; outside of a job:"
             " unset PBS_JOBID"
         )
     placement = Placement("single")
@@ -130,14 +131,14 @@ def job_id(around: Around) -> str:
 
 
 def derived_port(key: str) -> int:
-    """The port that a job's id stands for, which nobody has tried."""
-    import zlib  # only here: it is a shared library, and most ranks are told their port
+    """The port derived from a job's id, not tried yet."""
+    import zlib  # only here: it is a shared library, and most ranks are given their port
 
     return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % len(PORTS)]
 
 
 def first_host(launcher: str, around: Around) -> tuple[str, str] | None:
-    """Find the host of rank 0 and the variable that tells it.
+    """Find the host of rank 0 and the variable that gives it.
 
     Never SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, often a login node.
     """
@@ -170,13 +171,14 @@ def _first_of_host_file(path: str, around: Around) -> str:
     if not hosts:
         raise PlacementError(
             f"srun placed these ranks along a host file (SLURM_HOSTFILE={path}), which names none or cannot"
-            " be read here, so nothing tells where rank 0 is. Set MASTER_ADDR to its host, the same for all."
+            " be read here, so the host of rank 0 is not known. Set MASTER_ADDR to its host, the "
+            "same for all."
         )
     return expand(hosts[0])[0]
 
 
 def address(placement: Placement, around: Around) -> tuple[str, str] | None:
-    """Find MASTER_ADDR and where it comes from; None when nothing tells it.
+    """Find MASTER_ADDR and where it comes from; None when it is not known.
 
     One that is set is kept, right or wrong: only its owner knows why. torchrun always sets its own.
     """
@@ -199,7 +201,7 @@ def port(placement: Placement, around: Around) -> tuple[int, str] | None:
     kept = around.number("MASTER_PORT")
     if kept is not None and not 0 < kept < 65536:
         raise PlacementError(
-            f"MASTER_PORT={kept} is no port. Set it to a free one of 1024 to 65535, the same for"
+            f"MASTER_PORT={kept} is not a port. Set it to a free one of 1024 to 65535, the same for"
             " all ranks, or unset it: unset MASTER_PORT"
         )
     if kept:

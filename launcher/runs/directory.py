@@ -57,7 +57,7 @@ def check_trusted(path: Path) -> None:
             "directory; name the directory itself"
         )
     if not stat.S_ISDIR(about.st_mode):
-        raise CastoffError(f"{path}: is no directory, so it is no run")
+        raise CastoffError(f"{path}: is not a directory, so it cannot be a run")
     _check_ours(path, about)
 
 
@@ -65,11 +65,11 @@ def _check_ours(path: Path, about: os.stat_result) -> None:
     if about.st_uid != os.geteuid():
         raise CastoffError(
             f"{path}: belongs to {user_name(about.st_uid)} and you are {user_name(os.geteuid())}: castoff "
-            "neither believes nor changes somebody else's run"
+            "neither reads nor changes another user's run"
         )
     if about.st_mode & _OTHERS_WRITE:
         raise CastoffError(
-            f"{path}: others may write to it (mode {stat.S_IMODE(about.st_mode):04o}), so what it says may "
+            f"{path}: others may write to it (mode {stat.S_IMODE(about.st_mode):04o}), so its contents may "
             f"be theirs; if you trust it, chmod go-w {path}"
         )
 
@@ -107,7 +107,7 @@ def open_own(name: str, directory: int) -> BinaryIO:
     if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid():
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    raise CastoffError(f"{name}: is no file of yours, so it is not read")
+    raise CastoffError(f"{name}: is not your file, so it is not read")
 
 
 def make_folder(folder: Path) -> None:
@@ -131,7 +131,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         CastoffError: somebody can whom the user has not trusted.
     """
-    check(folder, otherwise="or keep runs in a folder of your own, with --runs-dir or CASTOFF_RUNS_DIR")
+    check(folder, otherwise="or keep runs in another folder, with --runs-dir or CASTOFF_RUNS_DIR")
 
 
 def find_run_directories(folder: Path) -> tuple[list[Path], list[str]]:

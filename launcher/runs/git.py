@@ -1,4 +1,4 @@
-"""Asks git about a folder. Never writes there, never prompts, and never waits longer than it was told to.
+"""Asks git about a folder. Never writes there, never prompts, and never waits longer than it is allowed to.
 
 What a repository's settings would have git start (a pager, a diff program, a file system monitor,
 hooks) is switched off. Filters, such as those of git-lfs, are part of what a file is and do run; one

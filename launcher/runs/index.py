@@ -9,7 +9,7 @@ A journal of JSON lines, each about the run directory at `path`:
 
 `of` counts the times it had been begun again before it was looked at, so that an ending that was seen
 before and written down after a new beginning is not believed. What is lost can be found again, for run
-directories tell all of it themselves: `castoff list --scan` does that.
+directories record all of it themselves: `castoff list --scan` does that.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
     if "/" in reference or reference in (".", ".."):
         if is_run_directory(Path(reference)):
             return reference
-        raise CastoffError(f"{reference}: is no run directory: no job.sh beside attempts/ is there")
+        raise CastoffError(f"{reference}: is not a run directory: it holds no job.sh beside attempts/")
     newest = known()[::-1] if reference else []
     exact = [entry for entry in newest if entry.name == reference]
     exact += [entry for entry in newest if entry.id == reference]
@@ -241,7 +241,9 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
     begun = [entry for entry in newest if entry.id.startswith(reference) and entry.is_there]
     if len(begun) > 1:
         ids = ", ".join(entry.id for entry in begun[:_MANY])
-        raise CastoffError(f"{reference}: {len(begun)} runs begin so, say more; the newest: {ids}")
+        raise CastoffError(
+            f"{reference}: {len(begun)} runs begin with that; write more of the id; the newest: {ids}"
+        )
     if begun:
         return begun[0].path
     if reference and is_run_directory(Path(reference)):
@@ -282,11 +284,11 @@ def _has_job(entry: Entry, reference: str) -> bool:
 def _missing(exact: list[Entry]) -> str:
     """Why nothing was found."""
     if not exact:
-        return "there is no such run; `castoff list` shows them"
+        return "no such run; `castoff list` shows your runs"
     path = Path(exact[0].path)
     if not (draft := draft_of(path)).exists():
         scan = "`castoff list --scan FOLDER` find it"
         return f"its directory {path} is gone; if it was moved, name its new path, or let {scan}"
     if is_locked(draft / LOCK):
         return "it is just being submitted"
-    return "its submission was interrupted before anything was sent; submit again"
+    return "its submission was interrupted before anything was sent; submit it again"

@@ -52,7 +52,7 @@ def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a journal, oldest first; none if there is no such file.
+    """The lines of a journal, oldest first; none if no such file.
 
     Raises:
         OSError: it cannot be read.
@@ -70,4 +70,4 @@ def _opened(path: Path, flags: int) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no plain file")
+    raise OSError(errno.EINVAL, "it is not a regular file")

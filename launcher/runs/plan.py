@@ -70,7 +70,7 @@ class Plan(Facts, frozen=True, kw_only=True):
     start: list[str]
     """The launcher's argv, up to the program."""
     start_timeout: int | None
-    """Seconds after which ranks that have not started end the job; None: it is only told of them."""
+    """Seconds after which ranks that have not started end the job; None: they are only reported."""
     torchrun: bool
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the launcher decides on the host."""

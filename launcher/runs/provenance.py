@@ -128,7 +128,7 @@ def _without_password(url: str | None) -> str | None:
 def _describe(git: Git, diff: _Diff, prefix: str = "") -> None:
     """Add how the tree in git's folder differs from its commit.
 
-    `prefix` leads to it where it is a submodule, whose files are told as if they were the outer tree's own.
+    `prefix` leads to it where it is a submodule, whose files are listed as if they were the outer tree's own.
     """
     commit = git.ask("rev-parse", "--verify", "--quiet", "HEAD")
     if not prefix:

@@ -37,7 +37,7 @@ class Failure(msgspec.Struct, frozen=True):
     signal: str | None = None
     time: Seconds | None = None
     log: str | None = None
-    """The log that tells more, in the folder of the attempt's logs."""
+    """The log that shows more, in the folder of the attempt's logs."""
 
 
 class Start(msgspec.Struct):
@@ -60,7 +60,7 @@ class Ending(msgspec.Struct):
 
 
 class Next(msgspec.Struct):
-    """A next.json: the job that an attempt has submitted to go on."""
+    """A next.json: the job that an attempt has submitted to resume it."""
 
     job: str
 
@@ -99,7 +99,7 @@ class Send(msgspec.Struct, omit_defaults=True):
     offset: Number = 0
     """The member that has the index 0."""
     count: Number | None = None
-    """Members; None: it is no array."""
+    """Members; None: not an array."""
     members: list[Number] | None = None
     """Those that it starts; None: as many as `count` says."""
     time: Seconds | None = None
@@ -180,7 +180,7 @@ class Facts(msgspec.Struct, frozen=True):
     env_from: list[str] = []
     per_rank_logs: bool = True
     by_script: bool = False
-    """Whether there is no plan, and the script tells this: it stood alone and made the directory itself."""
+    """Whether there is no plan, and the script records this: it stood alone and made the directory itself."""
 
 
 def begins(submission: Submission | None, planned: Facts) -> dict[int, int]:
@@ -191,7 +191,7 @@ def begins(submission: Submission | None, planned: Facts) -> dict[int, int]:
 
 
 _LARGEST_RECORD = 1 << 24
-"""Bytes that are read of a file; a larger one is no record of ours."""
+"""Bytes that are read of a file; a larger one is not a record of ours."""
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -224,7 +224,7 @@ def read(path: Path, kind: type[Record]) -> Record | None:
 
 
 def decode(data: bytes, kind: type[Record]) -> Record | None:
-    """A record of JSON; None where it is no such record."""
+    """A record of JSON; None where it is not one."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -282,7 +282,7 @@ _COUNT = re.compile(r"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
 
 
 def facts_of(text: str) -> Facts:
-    """What a script tells that stood alone, and made the run directory itself."""
+    """What a script records that stood alone, and made the run directory itself."""
     head = head_of(text)
     about, count = _ABOUT.search(head), _COUNT.search(head)
     name, site = about.groups() if about else ("", "")

@@ -35,8 +35,8 @@ def size(run: Run) -> int:
             continue
         if own not in (0, about.st_uid) and (inner or files):
             raise CastoffError(
-                f"{folder}: belongs to somebody else (user {about.st_uid}), so what it holds cannot be "
-                f"removed by you; ask them to, or chown it. {run.id} was left as it is"
+                f"{folder}: belongs to another user ({about.st_uid}), so you cannot remove its "
+                f"contents; ask them to, or chown it. {run.id} was left as it is"
             )
         for name in files:
             with contextlib.suppress(FileNotFoundError):
@@ -48,7 +48,7 @@ def remove(run: Run) -> None:
     """Remove the directory of a run that is over.
 
     Raises:
-        CastoffError: it goes on or begins again, or it cannot be removed, or not wholly.
+        CastoffError: it is active or about to restart, or it cannot be removed, or not wholly.
     """
     check_trusted(run.path)
     try:

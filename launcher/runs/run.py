@@ -165,7 +165,9 @@ def ask_to_stop(run: Run) -> None:
             if not (folder / "ending.json").exists():
                 (folder / STOP).touch(mode=0o600)
     except OSError as error:
-        raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
+        raise CastoffError(
+            f"{run.path}: cannot be written; {run.id} is still active: {error.strerror}"
+        ) from error
 
 
 def stop_asked(run: Run) -> bool:
@@ -181,7 +183,7 @@ Before, an ending is the script's word alone: one that was cancelled may call it
 
 
 def asked_to_resume(outcome: Path) -> bool:
-    """Whether a program has written into its outcome file that it can go on."""
+    """Whether a program has written into its outcome file that it wants to be resumed."""
     try:
         return outcome.read_text(encoding="utf-8").strip() == "resume"
     except (OSError, UnicodeDecodeError):

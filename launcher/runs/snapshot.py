@@ -83,7 +83,7 @@ def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str,
             links = _links(top, directory, asked.link)
             found, ignored = _files(git, paths, asked.limit), _ignored(git, paths)
         except GitError as error:
-            raise CastoffError(f"snapshot: {directory}: git says: {error}") from error
+            raise CastoffError(f"snapshot: {directory}: git reports: {error}") from error
         except OSError as error:
             raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
     files = {name: about for name, about in found.items() if not _within(name, links)}
@@ -189,7 +189,7 @@ def _check_size(top: Path, sizes: Mapping[str, int], limit: str) -> None:
         f"snapshot: {top} holds {files_words(len(sizes))}{'' if many else f', {size_words(total)}'}, and a "
         f"snapshot {MAX_FILES:,} files and {limit} at the most\n"
         f"the largest in it: {largest}\n"
-        "let .gitignore name what is no code, or the job what is: snapshot: {paths: [src]}; "
+        "list in .gitignore what is not code, or in the job what is: snapshot: {paths: [src]}; "
         "snapshot: {limit: 2G} allows for larger files"
     )
 

@@ -1,4 +1,4 @@
-"""What castoff tells of runs: their states and endings, as data and in words."""
+"""What castoff reports about runs: their states and endings, as data and in words."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class MemberStatus(msgspec.Struct, frozen=True):
     ending: str | None
     attempts: list[AttemptStatus]
     reason: str | None = None
-    """Why it waits, or why nobody knows, where its scheduler has told."""
+    """Why it waits, or why it is unknown, where its scheduler has reported it."""
     dependency_never_satisfied: bool = False
     """Whether it waits for what can never happen, so that it never begins."""
 
 
 class _Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of a run in any case."""
+    """What is reported of a run in any case."""
 
     name: str
     site: str = ""
@@ -68,11 +68,11 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """pending, running, ended or unknown."""
     ending: str | None = None
-    """Derived from the members': the worst of them; None while it goes on."""
+    """Derived from the members': the worst of them; None while it is active."""
     code: Code | None = None
-    """The first code that is not 0, else 0; None while it goes on or is unknown."""
+    """The first code that is not 0, else 0; None while it is active or unknown."""
     reason: str | None = None
-    """Why it waits, why it is unknown, why it was never submitted, or how it can go on."""
+    """Why it waits, why it is unknown, why it was never submitted, or how it can be resumed."""
     stop_asked: bool = False
     """Whether somebody asked it to stop early."""
     submitted: Seconds | None = None

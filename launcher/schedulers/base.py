@@ -48,7 +48,7 @@ class Scheduler(ABC):
     splits_arrays: ClassVar[bool] = False
     """Whether an array that is too large for it is sent in parts."""
     requeues_in_place: ClassVar[bool] = True
-    """Whether it starts the same job a second time; otherwise further jobs go on, with ids of their own."""
+    """Whether it requeues the same job; otherwise further jobs, with their own ids, resume the run."""
     signals_before_walltime: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     tells_end_time: ClassVar[bool] = False
@@ -91,7 +91,7 @@ class Scheduler(ABC):
 
 
 class QueuedScheduler(Scheduler):
-    """One that takes a script, gives an id, tells states and ends jobs: other people's, with a queue."""
+    """One with a queue: it takes a script, returns an id, reports states and ends jobs."""
 
     has_queue = True
     interactive: ClassVar[str]
@@ -105,7 +105,7 @@ class QueuedScheduler(Scheduler):
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
     forbidden_path_patterns: ClassVar[Mapping[str, str]]
-    """Patterns of what no run directory's path may hold that it is to be told, each with why."""
+    """Patterns that a run directory's path must not match, each with the reason."""
 
     # Submission
 
@@ -126,7 +126,7 @@ class QueuedScheduler(Scheduler):
             )
 
     def check_run_dir(self, run_dir: str) -> None:
-        """Make sure that it can be told a run directory.
+        """Make sure that it accepts a run directory's path.
 
         Raises:
             CastoffError: it cannot.
@@ -176,6 +176,6 @@ class QueuedScheduler(Scheduler):
         """The hosts that it has given to this shell, if it gives any to shells.
 
         Raises:
-            CastoffError: the variables tell of some, but not which.
+            CastoffError: the variables show that there are some, but not which.
         """
         return None

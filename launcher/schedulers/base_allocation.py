@@ -1,6 +1,6 @@
 """Hosts that a scheduler has given to this shell (salloc, qsub -I).
 
-Nothing is asked of the scheduler: its variables tell all of it, and PBS's node file.
+Nothing is asked of the scheduler: its variables and PBS's node file hold all of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar
 from launcher.errors import CastoffError
 
 _OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
-"""What a job around this shell was told of itself, and a script in it would take for its own."""
+"""Variables of a job around this shell, which a script in it would take for its own."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Allocation(ABC):
     hosts: list[str]
     """In the scheduler's order; a shell of PBS runs on the first."""
     cpus: tuple[int, ...] = ()
-    """Of each host, as far as the scheduler tells them and heeds them."""
+    """Of each host, as far as the scheduler reports and enforces them."""
     in_step: bool = False
     """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
 
@@ -35,7 +35,7 @@ class Allocation(ABC):
     title: ClassVar[str]
     """Its name, as people call it."""
     tells_end: ClassVar[bool] = False
-    """Whether the scheduler tells when it ends, so that no walltime is needed."""
+    """Whether the scheduler reports when it ends, so that no walltime is needed."""
 
     def __str__(self) -> str:
         count = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
@@ -47,7 +47,7 @@ class Allocation(ABC):
         return environ.get("OMP_NUM_THREADS")
 
     def end(self, environ: Mapping[str, str]) -> float | None:
-        """When it ends, in seconds since 1970; None where nobody tells."""
+        """When it ends, in seconds since 1970; None where it is not known."""
         return None
 
     def environment(
@@ -65,7 +65,7 @@ class Allocation(ABC):
 
     @abstractmethod
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
-        """The environment whose scheduler's variables tell of the first `nodes` hosts alone."""
+        """The environment whose scheduler's variables name only the first `nodes` hosts."""
 
 
 def no_hosts(what: str, fix: str, names: str) -> CastoffError:

@@ -50,7 +50,7 @@ class Answer(NamedTuple):
     silence: str | None = None
     """Why it said nothing."""
     lasting: bool = False
-    """Whether it is no use to ask again from here."""
+    """Whether asking again from here is useless."""
     unanswered: Mapping[str, str] = {}
     """Jobs that it was asked about and said nothing of, not even that it does not know them; and why."""
 
@@ -85,11 +85,11 @@ class Queue(ABC):
     cancel_command: ClassVar[Sequence[str]]
     """The command that ends jobs, whole arrays too."""
     config_command: ClassVar[list[str]] = []
-    """The command that tells its configuration; empty: none does."""
+    """The command that prints its configuration; empty: there is none."""
     cluster_is: ClassVar[str] = ""
-    """What stands before a cluster's name in a message."""
+    """What precedes a cluster's name in a message."""
     asks_by_id: ClassVar[bool] = True
-    """Whether `ask` tells of the jobs alone that it is asked about."""
+    """Whether `ask` returns only the jobs that it is asked about."""
     lag: ClassVar[float] = 0.0
     """Seconds after an end in which its history may not yet know all of it."""
     cancel_patience: ClassVar[float] = 60.0
@@ -133,7 +133,7 @@ class Queue(ABC):
         return Configuration()
 
     def elsewhere(self, clusters: Collection[str]) -> str | None:
-        """Why it cannot tell of jobs on these clusters, by their names; None: it can.
+        """Why it cannot report jobs on these clusters, by their names; None: it can.
 
         Each has ids of its own, and two may share their users' folders.
         """
@@ -143,7 +143,7 @@ class Queue(ABC):
         if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
             try:
                 self._cluster = self.read_configuration(self.answer(asks)).cluster
-                self._nameless = f"{asks[0]} does not say how this cluster is called"
+                self._nameless = f"{asks[0]} does not report the cluster's name"
             except SchedulerUnreachable as silence:
                 self._nameless = str(silence)
             self._name_asked = time.monotonic()
@@ -155,7 +155,7 @@ class Queue(ABC):
         return f"its jobs are on {self.cluster_is}{others}, and this is {self._cluster}: ask there"
 
     def ask(self, jobs: Collection[str]) -> Answer:
-        """Ask about jobs of this user, by id; the answer may tell of others, too."""
+        """Ask about jobs of this user, by id; the answer may hold others, too."""
         try:
             reported, unanswered = self.query(jobs)
         except SchedulerUnreachable as why:
@@ -165,7 +165,7 @@ class Queue(ABC):
 
     @abstractmethod
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
-        """What it tells when asked about jobs, and those that it says nothing of, each with the reason.
+        """What it reports about jobs, and those that it does not answer about, each with the reason.
 
         Raises:
             SchedulerUnreachable: it has answered for none.
@@ -176,7 +176,7 @@ class Queue(ABC):
         return {}
 
     def find(self, script: str, name: str, since: float) -> list[JobInfo] | None:
-        """The jobs of a script that `ask` may not tell of; None where nothing answers that has to.
+        """The jobs of a script that `ask` may leave out; None where the scheduler does not answer.
 
         `name`: the jobs'. `since`: when the first of them was sent.
         """
@@ -252,7 +252,7 @@ class QueueByIds(Queue):
 
     @abstractmethod
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
-        """What a command comes to that asks about so many jobs: those it tells of, and those that it denies.
+        """The result of a command that asks about so many jobs: those it reports, and those it does not know.
 
         Raises:
             SchedulerUnreachable: it does not answer.

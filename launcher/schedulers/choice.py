@@ -81,7 +81,7 @@ def _choose(search: Search, inside: str | None) -> tuple[str, str]:
     if search.project is not None:
         config = search.project / ".castoff" / "config.yaml"
         if config.is_file():
-            return project_site(config), f"{config} says so"
+            return project_site(config), f"{config} names it"
     if inside is not None:
         return inside, f"this shell is in an allocation of {inside}"
     found = ((name, scheduler_of(name).found_on(search.environ)) for name in NAMES)

@@ -15,7 +15,7 @@ _PREFIXES = (
 )
 
 SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
-"""The user's own variables; every other CASTOFF_* is what some job was told of itself."""
+"""The user's own variables; every other CASTOFF_* belongs to some job."""
 
 _KEPT = frozenset(
     {
@@ -28,7 +28,7 @@ _KEPT = frozenset(
 
 
 def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without what would change a scheduler's command, or tell a job that it is another one.
+    """`environ` without what would change a scheduler's command, or make a job take itself for another one.
 
     SBATCH_PARTITION in the environment wins over `#SBATCH --partition` (sbatch(1), input environment
     variables), and a job that is submitted from inside another would take its SLURM_ARRAY_TASK_ID or
@@ -71,7 +71,7 @@ def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> s
 
 def failure_of(done: subprocess.CompletedProcess[str]) -> str:
     """How a command failed, with its words."""
-    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
+    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a message").split())
     said = said.encode("utf-8", "replace").decode()
     return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {said[:500]}"
 

@@ -50,7 +50,7 @@ def of_scheduler(given: Given, scheduler: str) -> dict[str, Directive]:
 
 
 def section(given: Given, scheduler: str) -> dict[str, Directive]:
-    """What stands under a scheduler's name."""
+    """What is listed under a scheduler's name."""
     found = given.get(scheduler)
     return found if isinstance(found, dict) else {}
 

@@ -26,9 +26,9 @@ class JobInfo(NamedTuple):
     why: str | None = None
     """Why it ended so, where that is more than castoff's word for it says."""
     cancelled_by: str | None = None
-    """The user who cancelled it, where that is told."""
+    """The user who cancelled it, where that is reported."""
     exit_code: int | None = None
-    """Its script's code, or 128 and the number of the signal that ended it; None: not told."""
+    """Its script's code, or 128 and the number of the signal that ended it; None: not reported."""
     was_cancelled: bool = False
     """Whether somebody cancelled it for certain, also while it waited to start again."""
     was_requeued: bool = False
@@ -71,5 +71,5 @@ def member_job_id(job: str, index: int | None) -> str:
 
 
 def whole(text: str | None) -> int | None:
-    """A whole number of an answer; None: it tells none, or one that no count, code or index can be."""
+    """A whole number of an answer; None: it has none, or one that no count, code or index can be."""
     return int(text) if text is not None and re.fullmatch(r"\s*-?[0-9]{1,9}\s*", text) else None

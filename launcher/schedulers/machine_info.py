@@ -24,7 +24,7 @@ class CannotAsk(CastoffError):
 
 
 class Question(NamedTuple):
-    """A command whose answer tells something about the machine."""
+    """A command whose answer describes the machine."""
 
     about: str
     argv: list[str]
@@ -49,7 +49,7 @@ class QueueInfo(NamedTuple):
 
 
 class MachineInfo(NamedTuple):
-    """Everything that was told."""
+    """Everything that a scheduler reports about its machine."""
 
     queues: Mapping[str, QueueInfo] = {}
     qos: Mapping[str, QueueInfo] | None = None

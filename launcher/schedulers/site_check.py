@@ -10,7 +10,8 @@ from launcher.config.site import Fact, Queue, Range, Site
 from launcher.schedulers.machine_info import MachineInfo, QueueInfo, outermost
 
 _NOT_REPORTED = (
-    "required fields, array_max_concurrent, reserved cores, device_cores, setup and env: no scheduler tells"
+    "required fields, array_max_concurrent, reserved cores, device_cores, setup and env: no "
+    "scheduler reports them"
 )
 
 
@@ -26,7 +27,7 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """A profile's limits beside what its scheduler told."""
+    """A profile's limits beside what its scheduler reports."""
 
     def __init__(self, site: Site, reported: MachineInfo):
         self.differences: list[Difference] = []
@@ -53,7 +54,7 @@ class Comparison:
         if ours == theirs:
             return
         if theirs is None:
-            self.not_compared.append(f"{field}: {words(ours)}, of which the scheduler says nothing")
+            self.not_compared.append(f"{field}: {words(ours)}, which the scheduler does not report")
         else:
             self._differs(field, "nothing" if ours is None else words(ours), words(theirs), fact)
 
@@ -67,7 +68,7 @@ class Comparison:
         for name, queue in known.items():
             listed = reported.get(queue.listed_as or name)
             if listed is None:
-                self._differs(f"{field}.{name}", "there is one", "there is none", queue)
+                self._differs(f"{field}.{name}", "listed", "not listed", queue)
             elif queue.submit_to is None:
                 for part, ours in _limits(queue).items():
                     words = clock if part.endswith("walltime") else str
@@ -78,7 +79,7 @@ class Comparison:
             self.not_compared.append(f"{field} that the profile does not list: {', '.join(beyond)}")
         elif known:  # a site that lists none and takes none chooses it itself
             for name in beyond:
-                self._differs(f"{field}.{name}", "there is none", "there is one")
+                self._differs(f"{field}.{name}", "not listed", "listed")
 
     def _nodes(self, site: Site, reported: MachineInfo) -> None:
         """Whether there are nodes with the profile's cores and devices."""

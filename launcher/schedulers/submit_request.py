@@ -49,7 +49,7 @@ class SubmitRequest(NamedTuple):
     dependency: str | None = None
     """In the scheduler's words; empty: none; None: what the script's own directive says."""
     chain: int = 0
-    """How many jobs go on one after the other, submitted beforehand; 0: no chain."""
+    """How many jobs resume one another, submitted beforehand; 0: no chain."""
     resubmits: bool = False
     """Whether it was sent before."""
     needed: Sequence[str] = ()

@@ -39,19 +39,19 @@ class Asking:
         self._sides: dict[str, _Side] = {}
 
     def silence_on(self, run: Run) -> str | None:
-        """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
+        """Why its scheduler could not report on a run the last time; None where it did, or was not asked."""
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
-    def query(self, scenes: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
-        """What is known of runs on Slurm or PBS, by directory, each with its scene as it is by now."""
+    def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
+        """What is known of runs on Slurm or PBS, by directory, each with its records as it is by now."""
         found: dict[Path, scheduler_view.SchedulerView] = {}
         theirs: dict[str, list[RunRecords]] = {}
-        for scene in scenes:
-            if scene.scheduler is not None and scene.queued:
-                own = theirs.setdefault(scene.scheduler.name, [])
-                own.append(scene)
-                if scene.scheduler.name not in self._sides:
-                    self._sides[scene.scheduler.name] = _Side(scene.scheduler, self._patience)
+        for records in runs:
+            if records.scheduler is not None and records.queued:
+                own = theirs.setdefault(records.scheduler.name, [])
+                own.append(records)
+                if records.scheduler.name not in self._sides:
+                    self._sides[records.scheduler.name] = _Side(records.scheduler, self._patience)
         for name, own in sorted(theirs.items()):
             found |= self._sides[name].query(own)
         return found
@@ -71,20 +71,20 @@ class _Side:
         self._changed = 0.0
 
     def silence_on(self, run: Run) -> str | None:
-        """Why it could not tell of a run the last time; None where it did, or was not asked about it."""
+        """Why it could not report on a run the last time; None where it did, or was not asked about it."""
         return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 
-    def query(self, scenes: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
+    def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         """What is known of its runs."""
-        doubtful = [scene for scene in scenes if scene.needs_queue()]
+        doubtful = [records for records in runs if records.needs_queue()]
         if doubtful and self._is_due(doubtful):
             self._ask(doubtful)
             asked = {run.run.path for run in doubtful}
             further = True
             while further:  # records are read after each answer: what has ended since may be over for it
-                scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
-                further = self._ask_further([scene for scene in scenes if scene.run.path in asked])
-        return self._judge(scenes)
+                runs = [self._again(records) if records.run.path in asked else records for records in runs]
+                further = self._ask_further([records for records in runs if records.run.path in asked])
+        return self._judge(runs)
 
     def _is_due(self, runs: list[RunRecords]) -> bool:
         new = any(run.run.path not in self._records or run.jobs - self._jobs for run in runs)
@@ -95,9 +95,9 @@ class _Side:
         return time.monotonic() - self._asked >= pause
 
     def _ask(self, runs: list[RunRecords]) -> None:
-        told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
-        self._elsewhere = {run.run.path: why for run, why in told if why}
-        here = {job for run, why in told if not why for job in run.jobs}
+        reached = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
+        self._elsewhere = {run.run.path: why for run, why in reached if why}
+        here = {job for run, why in reached if not why for job in run.jobs}
         self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_ASKED
         self._jobs = {job for run in runs for job in run.jobs}
         self._history = None
@@ -116,32 +116,32 @@ class _Side:
         self._answer = self._answer.joined(self._queue.ask(further))
         return True
 
-    def _again(self, scene: RunRecords) -> RunRecords:
+    def _again(self, records: RunRecords) -> RunRecords:
         """A run's records as they are after the answer, which may decide whether it was submitted."""
         try:
-            if scene.unclear and not scene.held and scene.run.path not in self._elsewhere:
-                decide(scene.run, self._queue, self._answer, scene.unclear)
-            return RunRecords(scene.run, held=scene.held)
+            if records.unclear and not records.held and records.run.path not in self._elsewhere:
+                decide(records.run, self._queue, self._answer, records.unclear)
+            return RunRecords(records.run, held=records.held)
         except (CastoffError, OSError):
-            return scene  # what cannot be written stays as unclear as it was; what was read still counts
+            return records  # what cannot be written stays as unclear as it was; what was read still counts
 
     def _judge(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
-        told = {run.run.path: self._told_of(run) for run in runs}
-        doubtful = {job for one in told.values() for job in one.doubtful}
+        views = {run.run.path: self._view_of(run) for run in runs}
+        doubtful = {job for one in views.values() for job in one.doubtful}
         if doubtful and self._asked is not None:
             self._history = self._queue.history(doubtful)
             if self._history is not None:
-                told |= {path: self._told_of(one.run) for path, one in told.items() if one.doubtful}
-        for path, one in told.items():
+                views |= {path: self._view_of(one.records) for path, one in views.items() if one.doubtful}
+        for path, one in views.items():
             # So that nobody asks again; where that cannot be, somebody will.
             with contextlib.suppress(OSError, CastoffError):
                 for folder, last in one.learnt:
                     check_trusted(path)
                     folder.mkdir(mode=0o700, exist_ok=True)
                     write(folder / LAST_WORD, last)
-        return told
+        return views
 
-    def _told_of(self, run: RunRecords) -> scheduler_view.SchedulerView:
+    def _view_of(self, run: RunRecords) -> scheduler_view.SchedulerView:
         seen = {one[:2] for one in self._records.get(run.run.path, ())}
         if elsewhere := self._elsewhere.get(run.run.path):
             return scheduler_view.SchedulerView(

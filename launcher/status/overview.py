@@ -119,7 +119,7 @@ class Overview:
         silences = (asking.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
         for silence, count in Counter(filter(None, silences)).items():
             runs = "1 run is" if count == 1 else f"{count} runs are"
-            self.notes.append(f"{silence}: {runs} shown as unknown, and may go on")
+            self.notes.append(f"{silence}: {runs} shown as unknown, and may still be running")
 
     def _keep(self, looked: Iterable[tuple[Entry, RunStatus]]) -> None:
         """Keep what was seen, and have the index remember what nothing but a new beginning changes."""
@@ -153,7 +153,7 @@ def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[Run]) -> None:
         if new:
             index.adopt((run, *_name_and_time(run)) for run in new)
 
-    record_runs(environ, add, "no list shows the runs here that nobody has submitted")
+    record_runs(environ, add, "runs in this folder that were not submitted by castoff are not listed")
 
 
 class Rebuilt(NamedTuple):

@@ -1,6 +1,6 @@
 """What state the members of a run on Slurm or PBS are in, from its own records and what its scheduler says.
 
-The script's last word counts where it knows best: its program was done, failed, or can go on. It does not
+The script's record counts where it knows best: its program was done, failed, or can be resumed. It does not
 know why it was ended from outside, and writes nothing when it is killed: then the scheduler's word counts,
 which is kept in the attempt's folder, since schedulers forget.
 """
@@ -125,7 +125,7 @@ class SchedulerView:
             return MemberStatus(number, "unknown", "unknown", statuses, self._forgotten(key))
         if info.ending in ("done", "unknown"):
             reason = (
-                f"{self.title} says {info.word}, but its script has written nothing into the run directory"
+                f"{self.title} reports {info.word}, but its script has written nothing into the run directory"
             )
             if info.end is not None and self.now - info.end < _FILES_LAG:
                 self.unsettled = True
@@ -175,8 +175,9 @@ class SchedulerView:
             if not info.may_have_been_killed or newest.end is not None or newest.finished:
                 return _ended_as(number, [*statuses, self._by_scheduler(newest, info)])
             reason = (
-                f"{self.title} says that it ended well, as of all jobs of {self.queue.user_name} that "
-                "were killed, and no ending was written; castoff does not guess. Read the logs, then "
+                f"{self.title} reports that it ended well, as it does for all jobs of "
+                f"{self.queue.user_name} that "
+                "were killed, and no ending was recorded; castoff does not guess. Read the logs, then "
                 "resubmit it"
             )
         elif newest.end is not None:
@@ -273,14 +274,14 @@ class SchedulerView:
         self.unsettled = True
         reason = "there was no answer, so it may or may not have been submitted; "
         silence = self.answer.silence
-        reason += self._unreachable(silence) if silence else "ask again in some seconds"
+        reason += self._unreachable(silence) if silence else "ask again in a few seconds"
         return MemberStatus(member.member, "unknown", "unknown", member.attempts, reason)
 
     def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.answer.lasting
         reason = self._unreachable(silence)
         if any(one.started and not one.ended for one in statuses[-1:]):
-            reason += "; by its own records it has begun and not ended"
+            reason += "; according to its records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
     def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
@@ -312,7 +313,7 @@ class SchedulerView:
         if info is not None:
             return self._by_scheduler(one, info, requeued=requeued)
         if requeued and (one.end is None or one.end.ending == "cancelled"):
-            reason = f"{self.title} ended it, or lost its nodes, and queued it again"
+            reason = f"{self.title} ended it, or lost its nodes, and requeued it"
             if one.end is None:
                 return one.status("unknown", "unknown", reason=reason)
             end = one.end
@@ -352,12 +353,12 @@ class SchedulerView:
         return LastWord("cancelled", _CODES["cancelled"], key[0])
 
     def _unreachable(self, silence: str) -> str:
-        return f"{self.title} could not be asked: {silence}"
+        return f"{self.title} could not be reached: {silence}"
 
     def _forgotten(self, key: Key | None) -> str:
         job = key[0] if key else "(not known)"
         return (
-            f"{self.title} knows nothing of job {job} any more and no ending was written; castoff does not "
+            f"{self.title} no longer knows job {job}, and no ending was recorded; castoff does not "
             "guess. Read the logs, then resubmit it"
         )
 

@@ -89,7 +89,7 @@ def _record(send: Send, job: str | None, now: float, refused: bool) -> None:
         send.asked = now
     elif now - send.asked >= APART:
         words = f": {send.unclear}" if send.unclear else ""
-        send.error = f"there was no answer{words}; the queue, asked twice, has no such job"
+        send.error = f"there was no answer{words}; the queue, queried twice, has no such job"
 
 
 def _candidates(

@@ -39,7 +39,7 @@ class Attempt(NamedTuple):
     failure: Failure | None
     last: LastWord | None
     next: str | None = None
-    """The job that it has submitted to go on."""
+    """The job that it has submitted to resume it."""
     finished: bool = False
     """Whether rank 0 has ended well."""
     settled: bool = False
@@ -221,7 +221,7 @@ class RunRecords:
 
     @property
     def state_of_records(self) -> frozenset[tuple[int, int, bool]]:
-        """What changes when it goes on: member, number, and whether an attempt has no ending yet."""
+        """What changes with each attempt: member, number, and whether an attempt has no ending yet."""
         attempts = ((member, one) for member, found in self.attempts.items() for one in found)
         return frozenset((member, one.number, one.end is None) for member, one in attempts)
 
@@ -235,7 +235,7 @@ class RunRecords:
         return {job for job in own if job is not None}
 
     def following(self, one: Attempt) -> str | None:
-        """The job that goes on after an attempt; on PBS alone it is another one."""
+        """The job that resumes an attempt; only on PBS is it another one."""
         if one.next is not None:
             return one.next if one.end is None or one.end.ending == "resume" else None
         if one.job not in self._chain or (one.end and one.end.ending not in ("resume", "walltime")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from launcher.runs.states import MemberStatus, RunStatus, aggregate_state, code_of, worst
+from launcher.runs.states import MemberStatus, RunStatus, aggregate_state, code_of, aggregate_ending
 from launcher.schedulers.local.control import is_abandoned
 from launcher.schedulers.registry import is_own
 from launcher.status import scheduler_view
@@ -12,88 +12,88 @@ from launcher.status.survey import REQUEUE_MEMORY, RunRecords
 
 
 def assembled(
-    scene: RunRecords,
+    records: RunRecords,
     members: list[MemberStatus],
     elsewhere: str | None = None,
-    told: scheduler_view.SchedulerView | None = None,
+    view: scheduler_view.SchedulerView | None = None,
 ) -> RunStatus:
     """The status of a run. `elsewhere`: the host to ask whether castoff's own scheduler of it lives.
 
-    `told`: what its scheduler says of it, where that is another one.
+    `view`: what its scheduler says of it, where that is another one.
     """
     state = aggregate_state(members)
     over = state in ("ended", "unknown")
-    submission, plan = scene.submission, scene.plan
+    submission, plan = records.submission, records.plan
     return RunStatus(
-        id=scene.run.id,
-        name=plan.name or scene.run.id,
+        id=records.run.id,
+        name=plan.name or records.run.id,
         site=plan.site,
         scheduler=plan.scheduler,
-        job=scene.job,
-        directory=str(scene.run.path),
+        job=records.job,
+        directory=str(records.run.path),
         state=state,
-        ending=worst(member.ending for member in members) if over else None,
+        ending=aggregate_ending(member.ending for member in members) if over else None,
         code=code_of(members) if state == "ended" else None,
-        reason=_reason(scene, members, elsewhere, told) if scene.is_there else "its directory is gone",
-        stop_asked=scene.stop_asked,
-        final=state == "ended" and _is_final(scene, members),
+        reason=_reason(records, members, elsewhere, view) if records.is_there else "its directory is gone",
+        stop_asked=records.stop_asked,
+        final=state == "ended" and _is_final(records, members),
         submitted=submission.time if submission else None,
         walltime=plan.walltime,
         members=members,
-        unsettled=told is not None and told.unsettled,
+        unsettled=view is not None and view.unsettled,
     )
 
 
-def _is_final(scene: RunRecords, members: list[MemberStatus]) -> bool:
+def _is_final(records: RunRecords, members: list[MemberStatus]) -> bool:
     """Whether an ended run will stay as it is: what its scheduler might start again will not."""
-    if scene.submission is not None and is_own(scene.plan.scheduler):
-        return not scene.alive
+    if records.submission is not None and is_own(records.plan.scheduler):
+        return not records.alive
     last = [member.attempts[-1] for member in members if member.attempts]
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
-    submitted = scene.queued and scene.submission is not None
-    may_go_on = not submitted and any(one.ending == "resume" for one in last)
-    return time.time() - ended > REQUEUE_MEMORY and not may_go_on
+    submitted = records.queued and records.submission is not None
+    may_resume = not submitted and any(one.ending == "resume" for one in last)
+    return time.time() - ended > REQUEUE_MEMORY and not may_resume
 
 
 def _reason(
-    scene: RunRecords,
+    records: RunRecords,
     members: list[MemberStatus],
     elsewhere: str | None,
-    told: scheduler_view.SchedulerView | None,
+    view: scheduler_view.SchedulerView | None,
 ) -> str | None:
-    """Why it was never submitted, why it waits, why nobody knows how it ended, or how it can go on."""
-    run, submission, state = scene.run, scene.submission, aggregate_state(members)
-    refused = [send.error for send in scene.sends if send.error]
+    """Why it was never submitted, why it waits, why its ending is unknown, or how it can be resumed."""
+    run, submission, state = records.run, records.submission, aggregate_state(members)
+    refused = [send.error for send in records.sends if send.error]
     if submission and (submission.error is not None or refused):
         return f"it could not be submitted: {submission.error or refused[0]}"
     if state == "ended":
-        if worst(member.ending for member in members) != "resume":
+        if aggregate_ending(member.ending for member in members) != "resume":
             return None
-        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(scene.job)
-    if told is not None:
-        if submission and state != "running" and not scene.sends and not scene.attempts and not scene.alive:
+        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(records.job)
+    if view is not None:
+        if submission and state != "running" and not records.sends and not records.attempts and not records.alive:
             return _KILLED_EARLY.format(run.id)
         words = [one.reason for one in members if one.state == state != "running" and one.reason]
-        return told.stuck or next(iter(words), None)
-    if state == "running" and scene.alive and is_abandoned(run):
+        return view.stuck or next(iter(words), None)
+    if state == "running" and records.alive and is_abandoned(run):
         return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
     if state != "unknown":
         return None
     if not submission:
-        return "castoff did not submit it, so nothing tells whether its script still runs"
+        return "castoff did not submit it, so it is not known whether its script is still running"
     if elsewhere:
         return f"its scheduler runs, or ran, on {elsewhere}: ask there"
-    return _KILLED_EARLY.format(run.id) if not submission.job and not scene.attempts else _ALL_KILLED
+    return _KILLED_EARLY.format(run.id) if not submission.job and not records.attempts else _ALL_KILLED
 
 
 _ALL_KILLED = (
-    "its scheduler is gone and no ending was written: everything was killed at once, or the machine went "
+    "its scheduler is gone and no ending was recorded: everything was killed at once, or the machine went "
     "down; castoff does not guess. Read the logs, then resubmit it"
 )
 _KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
-_CAN_GO_ON = "it stopped early and can go on: castoff resubmit {}"
+_CAN_GO_ON = "it stopped early and can be resumed: castoff resubmit {}"
 _BY_HAND = (
-    "it stopped early and can go on; castoff did not submit it, so only the scheduler of job {} knows "
+    "it stopped early and can be resumed; castoff did not submit it, so only the scheduler of job {} knows "
     "whether it does"
 )
 

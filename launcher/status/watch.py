@@ -54,7 +54,7 @@ def judge(runs: list[RunRecords], asking: Asking | None = None) -> list[RunStatu
     views = (asking or Asking()).query(runs)
     marks = functools.cache(marked)
     found = [
-        assembled(one.run, one.members, view=one)
+        assembled(one.records, one.members, view=one)
         if (one := views.get(records.run.path))
         else _local_status(records, marks)
         for records in runs

@@ -57,7 +57,7 @@ class CancelRequest:
 
 
 def end(runs: Iterable[Run]) -> list[CancelRequest]:
-    """End runs, and tell what came of each.
+    """End runs, and return what came of each.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -157,7 +157,7 @@ def _record(run: Run, jobs: Collection[str]) -> None:
 
 
 def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: Answer) -> set[str]:
-    """The jobs of a run that have to be ended; an error where that cannot be told."""
+    """The jobs of a run that have to be ended; an error where that is not known."""
     run, now = request.run, request.before
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
@@ -182,7 +182,7 @@ def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: 
 
 
 def _look(requests: list[CancelRequest]) -> None:
-    """See which runs have gone, of those that go on, by one question to each scheduler.
+    """See which of the active runs have ended, by one question to each scheduler.
 
     What a scheduler has refused to end, and is still there, is not waited for.
     """

@@ -1,4 +1,4 @@
-"""What a run waits for: `after`, with runs by name, as its scheduler is told."""
+"""What a run waits for: `after`, with runs by name, as passed to its scheduler."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _jobs(scheduler: QueuedScheduler, condition: str, run: Run, environ: Mapping
     elif theirs.queued and (elsewhere := scheduler.queue(environ).elsewhere(theirs.clusters)):
         why = elsewhere
     elif most := planned.requeue_max:
-        why = f"it may be started again (requeue.max {most}), and whoever waits for its job may begin before"
+        why = f"it may be requeued (requeue.max {most}), and a job that depends on its job may begin before"
     if why:
         what = f"{scheduler.title} cannot wait for {run.id}"
         raise CastoffError(f"{what}: {why}; submit this when `castoff wait {run.id}` returns")

@@ -31,7 +31,7 @@ from launcher.submission.in_allocation import plan_in
 from launcher.submission.submit import recorded, working_directory
 from launcher.submission.syntax import check_syntax
 
-_POLL = 0.5  # seconds between looks at what no signal tells: the deadline, a wish from another host
+_POLL = 0.5  # seconds between looks at what sends no signal: the deadline, a wish from another host
 
 
 def run_in_foreground(

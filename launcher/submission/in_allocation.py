@@ -1,6 +1,6 @@
 """Allocations: the hosts that a scheduler has given to this shell (salloc, qsub -I), and a job on them.
 
-Nothing is asked of the scheduler: its variables tell all of it, and PBS's node file.
+Nothing is asked of the scheduler: its variables and PBS's node file hold all of it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SUBMISSION_ONLY = (
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
-    """The allocations that this environment tells of: none, one, or one of each scheduler.
+    """The allocations that this environment describes: none, one, or one of each scheduler.
 
     Raises:
-        CastoffError: the variables tell of one, but not which hosts it has.
+        CastoffError: the variables show one, but not which hosts it has.
     """
     known = (queued(name) for name in NAMES)
     found = (one.allocation(environ, read_file) for one in known if one is not None)

@@ -85,7 +85,7 @@ def resubmit(
             record_runs(
                 environ,
                 lambda index: index.reopen(run),
-                f"{run.id} starts all the same; `castoff list` may go on telling how it ended before, "
+                f"{run.id} starts all the same; `castoff list` may still show its earlier ending, "
                 "`status` does not",
             )
             run.write_submission(record)
@@ -111,7 +111,7 @@ def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[st
         settle(run, patience=_PATIENCE, environ=environ)
         (now,) = judge([RunRecords(run, held=True)])
     if now.unsettled:
-        raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
+        raise CastoffError(f"{run.id}: {now.reason}; members that may be running are not restarted")
     if not now.over:
         raise CastoffError(_still(run))
 
@@ -135,7 +135,7 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
     except SchedulerUnreachable as why:
         raise CastoffError(
             f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; what may "
-            "run already is not started again"
+            "running are not restarted"
         ) from None
     if left:
         raise CastoffError(
@@ -174,7 +174,7 @@ def _next_attempts(run: Run, plan: Facts, members: Collection[int], include_done
     count = plan.array_count or 1
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
     if unknown := sorted(set(members) - set(range(count))):
-        raise CastoffError(f"{run.id}: there is no member {unknown[0]}; there are 0 to {count - 1}")
+        raise CastoffError(f"{run.id}: no member {unknown[0]}; members are 0 to {count - 1}")
     begin = {}
     for member in sorted(members) or range(count):
         attempt, folder = last.get(member, (-1, None))
@@ -184,9 +184,9 @@ def _next_attempts(run: Run, plan: Facts, members: Collection[int], include_done
         if record is None or record.ending != "done" or include_done:
             begin[member] = attempt + 1
         elif members:
-            raise CastoffError(f"{run.id}: member {member} is done; with --include-done it starts again")
+            raise CastoffError(f"{run.id}: member {member} is done; --include-done restarts it")
     if not begin:
-        raise CastoffError(f"{run.id}: it is done; with --include-done it starts again")
+        raise CastoffError(f"{run.id}: it is done; --include-done restarts it")
     return begin
 
 

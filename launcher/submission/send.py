@@ -78,7 +78,7 @@ class _Answer(NamedTuple):
             return f"no answer within {self.given_up:g} s{f': {words}' if words else ''}"
         if words:
             return words
-        return f"killed by signal {-self.code}" if self.code < 0 else "without a word"
+        return f"killed by signal {-self.code}" if self.code < 0 else "without a message"
 
 
 def send(
@@ -116,7 +116,7 @@ def unrecorded(run: Run, record: Submission, error: OSError) -> CastoffError:
     if record.sends:
         job = record.sends[-1].job
         sent = f"job {job} was submitted" if job else "it may have been submitted"
-        words += f"; {sent}, so do not send it again: `castoff status {run.id}` tells what becomes of it"
+        words += f"; {sent}, so do not submit it again: `castoff status {run.id}` shows its state"
     return CastoffError(words)
 
 
@@ -206,7 +206,7 @@ def _withdraw(
     """Cancel what a scheduler took of a run, the rest of which cannot be sent."""
     jobs = [send.job for send in sends if send.job]
     if refused := scheduler.queue(environ).cancel(jobs):
-        which = f"jobs {', '.join(refused)}, which it took of the same run, go on"
+        which = f"jobs {', '.join(refused)}, which it accepted for the same run, are still active"
         words = "; ".join(dict.fromkeys(refused.values()))
         raise CastoffError(f"{why}\nbut {which}: {words}") from why
 

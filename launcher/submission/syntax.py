@@ -39,7 +39,7 @@ def check_syntax(plan: Plan, script: str) -> None:
         if _is_plain(text):
             continue
         if said := _complaints(text):
-            raise CastoffError(f"{name}: bash does not read this as it is meant: {said}")
+            raise CastoffError(f"{name}: bash does not parse this as intended: {said}")
         if _complaints(f"{{\n:\n{text}}}\n"):  # whole by itself, and yet the } was not read
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             raise CastoffError(
@@ -47,12 +47,12 @@ def check_syntax(plan: Plan, script: str) -> None:
                 "take away the \\ at its end"
             )
     if said := _complaints(script):
-        raise CastoffError(f"the job's script, with its parts: bash does not read it as it is meant: {said}")
+        raise CastoffError(f"the job's script, with its parts: bash does not parse it as intended: {said}")
     if plan.templates is not None:  # castoff's own are tested
         for name, text in _PROGRAM.findall(script):
             if said := _complaints(text, "-o", "posix"):
                 program = f"{name.removeprefix('CASTOFF_').lower()}.sh"
-                raise CastoffError(f"{program}, with your parts: sh does not read it as it is meant: {said}")
+                raise CastoffError(f"{program}, with your parts: sh does not parse it as intended: {said}")
 
 
 def _parts(plan: Plan) -> Iterator[tuple[str, str]]:

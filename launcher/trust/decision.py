@@ -79,7 +79,7 @@ def fixes(found: list[Weakness]) -> Iterator[str]:
     if any(one.is_link for one in found):
         yield "name what that link leads to, rather than the link"
     if words := [visible_word(str(folder)) for folder in to_trust(found)]:
-        yield f"if you trust them with what castoff runs for you from there: castoff trust {' '.join(words)}"
+        yield f"if you trust them with what castoff runs from there: castoff trust {' '.join(words)}"
     if own:
         yield f"or shut them out: chmod go-w {' '.join(own)}"
 

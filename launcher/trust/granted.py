@@ -88,4 +88,4 @@ def _check(path: Path) -> None:
     """Make sure that nobody else can have written the list itself."""
     for one in weaknesses(path):
         fix = f"chmod go-w {visible_word(str(one.path))}" if one.ours else "set XDG_CONFIG_HOME to another"
-        raise CastoffError(f"{path}: what it says may be somebody else's, for {one.path} {one.why}; {fix}")
+        raise CastoffError(f"{path}: its contents may be another user's, since {one.path} {one.why}; {fix}")

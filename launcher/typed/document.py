@@ -1,4 +1,4 @@
-"""YAML text into plain data that still knows where each value stands and how it was written.
+"""YAML text into plain data that still knows where each value is and how it was written.
 
 YAML 1.2's core rules apply, not PyYAML's 1.1 ones: `no` and `on` are words, `1:30:00` is a word,
 `010` is the number ten. A value that a field wants as text is taken as written, so `1e-3` or `007`
@@ -67,7 +67,7 @@ class Document:
         try:
             return cls.parse(_bytes_of(path, shown).decode().replace("\r\n", "\n"), shown)
         except FileNotFoundError:
-            raise CastoffError(f"{shown}: there is no such file") from None
+            raise CastoffError(f"{shown}: no such file") from None
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise CastoffError(f"{shown}: is not UTF-8 text (line {line}); save it as UTF-8") from None
@@ -77,10 +77,10 @@ class Document:
 
     @classmethod
     def parse(cls: type[D], text: str, origin: str) -> D:
-        """Parse YAML text that stands at `origin`; empty text is null.
+        """Parse YAML text from `origin`; empty text is null.
 
         Raises:
-            InvalidInput: it is not YAML, or a key stands twice.
+            InvalidInput: it is not YAML, or a key appears twice.
         """
         document = cls(None, origin)
         node = compose(text, origin, cls.LOADER)
@@ -113,7 +113,7 @@ class Document:
         return str(value) if mark is None or mark.text is None else mark.text
 
     def record(self, path: FieldPath, place: str, text: str | None = None) -> None:
-        """Remember where a value stands and, for a scalar, how it is spelled; None keeps that."""
+        """Remember where a value is and, for a scalar, how it is spelled; None keeps that."""
         known = self._marks.get(path)
         self._marks[path] = _Mark(place, known.text if text is None and known else text)
 
@@ -273,7 +273,7 @@ class Reader:
                 self._complain(key_node, path, "a field's name must be a word")
             elif self._same(key_node) in seen:
                 first = self.document.where(at)
-                self._complain(key_node, at, f"stands twice (first at {first}); keep one")
+                self._complain(key_node, at, f"appears twice (first at {first}); keep one")
             else:
                 self._check_tag(key_node, _SCALARS, at)
                 seen.add(self._same(key_node))
@@ -292,7 +292,7 @@ class Reader:
         pattern = PATTERNS.get(node.tag)
         if pattern is not None and not pattern.match(text):
             kind = node.tag.removeprefix(TAG)
-            self._complain(node, path, f"{shown(text)} is no {kind}, which its tag says")
+            self._complain(node, path, f"{shown(text)} is not of type {kind}, as its tag requires")
             return None
         if node.tag == NULL:
             return None

@@ -91,7 +91,7 @@ class _Converter:
 
     def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
         if not isinstance(value, Mapping):
-            self._report(path, f"is {_show(value)}, but holds fields of its own: {_names(kind)}")
+            self._report(path, f"is {_show(value)}, but holds fields: {_names(kind)}")
             return None
         fields = fields_of(kind)
         for key in value:

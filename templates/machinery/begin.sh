@@ -19,7 +19,7 @@ castoff_begin() {
   castoff_listen # before a trap for the end, which would call what a signal ends failed
   trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # which keeps the code
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
-    echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+    echo "castoff: stopped before it began; castoff resubmit restarts it" >&2
     castoff_ending=cancelled
     exit 143
   fi
@@ -61,12 +61,12 @@ castoff_find_run_dir() {
 castoff_check_run_dir() { # again before anything in it is run: others may have put theirs in its place meanwhile
   local castoff_mode
   if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then
-    echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+    echo "castoff: $CASTOFF_RUN_DIR is a link or another user's, so nothing is written there" >&2
     exit 1
   fi
   castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR")
   if ((8#$castoff_mode & 8#22)); then
-    echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
+    echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so its contents may be theirs;" \
       "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
     exit 1
   fi

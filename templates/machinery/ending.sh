@@ -68,7 +68,7 @@ castoff_start_again() {
       castoff_ending=resume
       exit 75
     fi
-    echo "castoff: stopped early, but could not be started again" >&2
+    echo "castoff: stopped early, but could not be requeued" >&2
   else
     echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
   fi
@@ -83,7 +83,7 @@ castoff_check_chain() {
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
-    castoff_why="the run was asked to stop; castoff resubmit starts it again"
+    castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif ((CASTOFF_ATTEMPT == CASTOFF_FIRST_ATTEMPT)); then
     castoff_why="the job before it never began"
   elif [[ ! $castoff_last =~ ^(resume|walltime|)$ ]]; then # a job that was killed leaves no ending

@@ -53,7 +53,7 @@ castoff_read_secrets() { # as this job begins, from what was looked at: nothing 
   if [[ ! -e $CASTOFF_RUN_DIR/secrets.sh ]]; then return 0; fi
   exec 9<"$CASTOFF_RUN_DIR/secrets.sh"
   if [[ ! -O /dev/fd/9 ]] || (("8#$(stat --dereference --format %a /dev/fd/9)" & 8#22)); then
-    echo "castoff: $CASTOFF_RUN_DIR/secrets.sh may be somebody else's, so it is not read" >&2
+    echo "castoff: $CASTOFF_RUN_DIR/secrets.sh may be another user's, so it is not read" >&2
     exit 1
   fi
   castoff_hidden=$(cat <&9)

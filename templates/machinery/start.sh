@@ -74,7 +74,7 @@ castoff_watch_failure() {
     done
     read -r -t 4 -u 9 _ || true
     builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
-    echo "castoff: a rank has failed and $castoff_launcher_name lets the others go on, so they are ended" >&2
+    echo "castoff: a rank has failed and $castoff_launcher_name keeps the others running, so they are ended" >&2
     castoff_end_launcher
   ) &
   castoff_watcher=$!

@@ -68,7 +68,7 @@ def test_stopping_before_the_walltime(jobs: dict[str, Submitted]) -> None:
 
 
 def test_requeue(jobs: dict[str, Submitted]) -> None:
-    job = jobs["again"]
+    job = jobs["resume"]
     assert job.ending("0.0") == ("resume", 0), job.output()
     assert job.ending("0.1") == ("walltime", 75), job.output()
     assert job.accounted() == ("FAILED", "75:0")

@@ -62,7 +62,7 @@ class TestWaiting:
         third = desk.submit("--set", "after={afterok: [second]}", "--name", "third")
         held = desk.status(first)
         assert (held["state"], held["ending"], held["code"]) == ("pending", None, None)
-        assert held["reason"] == f"it is held (JobHeldUser); `scontrol release {first.job}` lets it go"
+        assert held["reason"] == f"it is held (JobHeldUser); `scontrol release {first.job}` releases it"
         later = desk.status(second)
         assert later["reason"].startswith("its time to begin has not come (BeginTime); it begins at 20")
         assert desk.status(third)["reason"] == "it waits for another job (Dependency)"
@@ -178,7 +178,7 @@ class TestLost:
         first, second = desk.status(run)["members"][0]["attempts"]
         assert (first["ending"], second["ending"], second["reason"]) == ("preempted", "done", None)
         # Accounting's word on a start that was over before it had heard of it may come late, or never.
-        lost = "Slurm ended it, or lost its nodes, and queued it again"
+        lost = "Slurm ended it, or lost its nodes, and requeued it"
         assert first["reason"] in ("Slurm gave its nodes to another job", lost)
 
     def test_a_node_that_fails(self, slurm: SlurmCluster, desk: Watched) -> None:
@@ -225,13 +225,13 @@ class TestSlurmIsSilent:
         now = desk.status(run, **failing)
         assert (now["state"], now["unsettled"]) == ("unknown", True)
         assert now["reason"] == (
-            "Slurm could not be asked: squeue failed with exit code 1: without a word; "
-            "by its own records it has begun and not ended"
+            "Slurm could not be reached: squeue failed with exit code 1: without a message; "
+            "according to its records it has begun and not ended"
         )
         answer = desk.castoff("wait", "quiet", "--timeout", "1", env=failing)
         assert answer.code == 124
         answer = desk.castoff("cancel", "quiet", env=failing)
-        assert answer.code == 1 and "Slurm could not be asked, so it goes on" in answer.errors
+        assert answer.code == 1 and "Slurm could not be reached; the run is still active" in answer.errors
         (desk.folder / "go").touch()  # its own record is enough
         assert desk.castoff("wait", "quiet", env=failing).output == f"{run.id}: done\n"
 
@@ -248,7 +248,7 @@ class TestSlurmIsSilent:
             (run.path / "cancelled.json").unlink()
             now = desk.status(run, **forgetful)
             assert (now["state"], now["unsettled"]) == ("unknown", False)
-            assert now["reason"].startswith(f"Slurm knows nothing of job {run.job} any more")
+            assert now["reason"].startswith(f"Slurm no longer knows job {run.job}")
         desk.until(run, env=forgetful, state="ended", ending="cancelled", code=143)
 
     def test_slow_accounting(self, slurm: SlurmCluster, desk: Watched) -> None:
@@ -335,7 +335,7 @@ class TestUnclear:
         assert (now["state"], now["ending"]) == ("ended", "failed")
         assert now["reason"] == (
             "it could not be submitted: there was no answer: Socket timed out; "
-            "the queue, asked twice, has no such job"
+            "the queue, queried twice, has no such job"
         )
         assert desk.castoff("resubmit", moved.path).code == 0
         assert desk.castoff("wait", moved.path).output == f"{moved.id}: done\n"

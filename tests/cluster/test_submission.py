@@ -185,7 +185,7 @@ class TestDependencies:
         again = desk.submit("--name", "again", "--set", "requeue.max=2", "--walltime", "10m", sh="sleep 600")
         answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [again]}", "--", "true")
         assert answer.code == 1
-        assert f"Slurm cannot wait for {again.id}: it may be started again (requeue.max 2)" in answer.errors
+        assert f"Slurm cannot wait for {again.id}: it may be requeued (requeue.max 2)" in answer.errors
         desk.slurm("scancel", str(again.job))
 
 
@@ -207,7 +207,7 @@ class TestResubmission:
             text = run.script_log(member).read_text()
             assert f"attempt 0 of {member}: t\n" in text and f"attempt 1 of {member}: t\n" in text
         answer = desk.castoff("resubmit", run.id)
-        assert answer.code == 1 and "it is done; with --include-done it starts again" in answer.errors
+        assert answer.code == 1 and "it is done; --include-done restarts it" in answer.errors
 
     def test_of_what_still_runs(self, desk: Desk) -> None:
         run = desk.submit(sh="sleep 600")

@@ -121,7 +121,7 @@ class TestExactlyOnce:
     def test_a_job_that_never_was(self, desk: PbsDesk) -> None:
         env = self.lossy_qsub(desk, 'echo "qsub: End of File" >&2; exit 1')
         answer = desk.castoff("submit", "--site", "pbs", "--name", "never", "--", "true", env=env)
-        assert answer.code == 1 and "the queue, asked twice, has no such job" in answer.errors
+        assert answer.code == 1 and "the queue, queried twice, has no such job" in answer.errors
         assert desk.castoff("resubmit", "never").code == 0
         assert desk.castoff("wait", "never").code == 0
 

@@ -1,6 +1,6 @@
 """castoff's own launcher: the ranks of a job on this one host, with no scheduler and no MPI.
 
-`start_ranks` decides where each rank runs and what it is told, starts all of them and hands them to
+`start_ranks` decides where each rank runs and what it is given, starts all of them and hands them to
 `launcher.launchers.local.supervision`, which sees them to their end.
 """
 

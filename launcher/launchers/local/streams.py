@@ -223,7 +223,7 @@ class Sink:
         self.error: OSError | None = None
         """Why nothing more can be written."""
         self.skipped = 0
-        """Lines that were left out and that the stream itself has not told of yet."""
+        """Lines that were left out and that the stream itself has not reported yet."""
         self._lossy = lossy
         self._stream = stream  # held, because its file must not be closed before the thread ends
         stream.flush()  # and past its buffer: bytes in it that nobody will ever read fail at Python's exit

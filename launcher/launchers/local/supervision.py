@@ -263,7 +263,7 @@ class Supervision:
         self._output.close()
         self._tell_lost_output()
         if self._output.skipped:
-            self.say(f"{self._output.skipped} lines of output were not shown: nobody read them")
+            self.say(f"{self._output.skipped} lines of output were not shown, because nothing read them")
 
     # Endings
 

@@ -45,7 +45,7 @@ def directive(name: str, value: str | bool) -> str:
     text = str(value)
     if not text.isprintable() or '"""' in text or "'''" in text:
         field = {**DIALECT.owned, **DIALECT.typed}.get(name, f"directives.{name}")
-        raise ValueError(f"{field}: is {shown(text)}, which flux batch cannot be told")
+        raise ValueError(f"{field}: is {shown(text)}, which flux batch does not accept")
     if name == "dependency":
         return " ".join(dependencies(text))
     if name in ("env", "env-remove"):

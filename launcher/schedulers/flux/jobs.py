@@ -1,6 +1,6 @@
 """What Flux says of jobs: the questions, how its answers are read, and what its words mean.
 
-`flux jobs --json` of flux-core 0.88 tells of jobs that wait, run and have ended, as long as Flux keeps them.
+`flux jobs --json` of flux-core 0.88 reports jobs that wait, run and have ended, as long as Flux keeps them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _waiting(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
     if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):
         words = f"it waits for other jobs ({needed})"
     elif is_held:
-        words = f"it is held (urgency 0); `flux job urgency {info.job} default` lets it go"
+        words = f"it is held (urgency 0); `flux job urgency {info.job} default` releases it"
     elif info.word == "SCHED":
         words = "Flux has not found room for it yet"
     else:

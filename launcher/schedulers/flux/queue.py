@@ -1,6 +1,6 @@
 """Asks Flux about jobs: the only module that runs `flux jobs` for runs.
 
-One question tells of all runs, in one call for as many jobs as fit.
+One query covers all runs, in one call for as many jobs as fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FluxQueue(QueueByIds):
         return Configuration(answer.strip() or None)
 
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
-        """What flux jobs tells."""
+        """What flux jobs reports."""
         done = self.run([*_JOBS, *jobs])
         return done, parse_queue(done.stdout), parse_denied(done.stderr)
 

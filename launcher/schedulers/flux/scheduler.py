@@ -1,4 +1,4 @@
-"""Flux, as the rest of castoff sees it, and how flux batch is told and answers.
+"""Flux, as the rest of castoff sees it, how flux batch is called, and what it answers.
 
 flux-batch(1) of flux-core 0.88.
 """
@@ -36,16 +36,16 @@ class Flux(QueuedScheduler):
     interactive = "flux alloc"
     submit_command = ("flux", "batch")
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
-        r"\{\{": "flux batch would take {{ for a template of its own",
+        r"\{\{": "flux batch would expand {{ as its own template",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
     handles = directives.HANDLES
     handles_of_site = OF_QUEUED_SITES | {"gpu_request"}
     instead: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
-        "qos": "drop it, or use a queue that stands for it",
-        "exclude": "drop it, or say it in constraint, as in -host:name7",
-        "reservation": "drop it, or use the queue that stands for it",
+        "qos": "drop it, or use a queue that implies it",
+        "exclude": "drop it, or write it in constraint, as in -host:name7",
+        "reservation": "drop it, or use the queue that implies it",
         "memory": "drop it; Flux hands out cores and devices",
         "mail": "drop it; Flux sends none",
     }

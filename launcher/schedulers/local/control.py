@@ -143,7 +143,9 @@ def cancel(run: Run, member: int | None = None) -> None:
     try:
         write_file(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
-        raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
+        raise CastoffError(
+            f"{run.path}: cannot be written; {run.id} is still active: {error.strerror}"
+        ) from error
     mark = mark_of(run)
     if mark is not None and is_abandoned(run):
         _end_abandoned(run, mark, member)
@@ -190,7 +192,7 @@ def cancelled_members(run: Run) -> set[int]:
 
 
 def forget_cancellation(run: Run) -> None:
-    """Let a run that was cancelled go on, once it is submitted again.
+    """Let a run that was cancelled start, once it is resubmitted.
 
     Raises:
         OSError: it cannot be written.

@@ -111,7 +111,7 @@ class _Scheduler:
             return True
         if here != self.run.path:
             # What runs already was told the old place: it can write no records any more.
-            _say(f"{self.run.path} was moved to {here} while the run goes on")
+            _say(f"{self.run.path} was moved to {here} during the run")
             self.run = Run(here)
             for member in self.running:
                 member.folder = attempt_folder(self.run, member.start)

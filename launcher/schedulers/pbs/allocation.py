@@ -15,7 +15,7 @@ from launcher.schedulers.pbs import NAME, TITLE
 
 @dataclass(frozen=True)
 class PbsAllocation(Allocation):
-    """PBS's, which tells its hosts in a file."""
+    """PBS's, which lists its hosts in a file."""
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
@@ -36,7 +36,7 @@ class PbsAllocation(Allocation):
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllocation | None:
-    """The allocation that the environment tells of, if it does."""
+    """The allocation that the environment describes, if it does."""
     job = environ.get("PBS_JOBID")
     if not job:
         return None

@@ -77,10 +77,10 @@ DIALECT = Dialect(
     typed={"A": "account", "q": "queue"},
     needed={
         "j": "castoff keeps one log for both streams",
-        "r": "PBS would run a failed job again without castoff's count",
+        "r": "PBS would rerun a failed job without counting it for castoff",
     },
     line=directive,
-    refused={"l": "holds resources; write each by its own name, as in directives: {place: scatter}"},
+    refused={"l": "holds resources; write each under its name, as in directives: {place: scatter}"},
     has_letters=True,
 )
 """What `directives:` may hold for qsub."""

@@ -1,6 +1,6 @@
 """What PBS says of jobs: the questions, how its answers are read, and what its words mean.
 
-One qstat tells of jobs that wait, run and, where the server keeps a history, have ended (qstat(1B),
+One qstat reports jobs that wait, run and, where the server keeps a history, have ended (qstat(1B),
 qselect(1B), pbs_job_attributes(7B) of OpenPBS 23; exit codes of jobs in its src/include/job.h).
 """
 
@@ -22,14 +22,14 @@ _TERMINATED = 91
 _ENDED_BY_PBS = {
     **dict.fromkeys((-1, -2, -3), ("failed", "PBS could not start it")),
     **dict.fromkeys(
-        (-4, -5, -6), ("node-failure", "PBS was started again on its first node, which ends jobs there")
+        (-4, -5, -6), ("node-failure", "PBS was restarted on its first node, which ends jobs there")
     ),
     -10: ("failed", "your user or group is not known on its nodes"),
-    **dict.fromkeys((-11, -15), ("preempted", "PBS ended it to queue it again")),
-    -12: ("preempted", "PBS ended it after a checkpoint of its own"),
+    **dict.fromkeys((-11, -15), ("preempted", "PBS ended it to requeue it")),
+    -12: ("preempted", "PBS ended it after checkpointing it"),
     -14: ("node-failure", "one of its nodes was lost"),
     **dict.fromkeys((-16, -17), ("failed", "a hook of the site refused it")),
-    -18: ("preempted", "a hook of the site ended it to queue it again"),
+    -18: ("preempted", "a hook of the site ended it to requeue it"),
     -19: ("cancelled", "a hook of the site deleted it"),
     -20: ("node-failure", "its first node was lost"),
     -22: ("failed", "a hook of the site failed"),
@@ -63,7 +63,7 @@ def parse_denied(errors: str) -> set[str]:
 
 
 def parse_queue(answer: str) -> list[JobInfo]:
-    """The jobs in qstat's answer; of arrays their members. What is not told to its end says nothing."""
+    """The jobs in qstat's answer; of arrays their members. An answer that was cut off says nothing."""
     held = dict(blocks(answer))
     found = [one for name, attributes in held.items() if (one := _job(name, attributes))]
     members = Counter(one.job for one in found if one.task is not None)
@@ -72,7 +72,7 @@ def parse_queue(answer: str) -> list[JobInfo]:
         name: _count(attributes.get("array_indices_submitted", "")) for name, attributes in held.items()
     }
     cut = {array for array, count in counts.items() if members[array] < count}
-    # Of an array itself only where it has told of no member: its state B may be any of theirs.
+    # Of an array itself only where it has reported no member: its state B may be any of theirs.
     return [
         _of_array(one, wholes.get(one.job))
         for one in found
@@ -81,7 +81,7 @@ def parse_queue(answer: str) -> list[JobInfo]:
 
 
 def _of_array(one: JobInfo, whole: JobInfo | None) -> JobInfo:
-    """A job, with what PBS tells of its array alone: what was submitted, and that it is held (OpenPBS 23)."""
+    """A job, with what PBS reports only for its array: the script, and that it is held (OpenPBS 23)."""
     if whole is None:
         return one
     one = one._replace(script=one.script or whole.script)
@@ -91,7 +91,7 @@ def _of_array(one: JobInfo, whole: JobInfo | None) -> JobInfo:
 
 
 def blocks(answer: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The name and attributes of each that `qstat -f` or `pbsnodes -a` tells of; an empty line ends them."""
+    """The name and attributes of each that `qstat -f` or `pbsnodes -a` lists; an empty line ends them."""
     *whole, _ = answer.replace("\n\t", "").split("\n\n")  # without -w it breaks long lines
     for block in whole:
         first, *lines = block.split("\n")
@@ -124,7 +124,7 @@ def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
         script=held.get("Submit_arguments") or "",
         folder=_folder(held.get("Variable_List") or ""),
     )
-    # Of a member that never ran it tells what it has to tell of the array.
+    # Of a member that never ran it reports what holds for the array.
     status = whole(held.get("Exit_status")) if not index or "array_index" in held else None
     return _ended(info, status, held) if info.stage == "ended" else _waiting(info, name, held)
 
@@ -158,7 +158,7 @@ def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
     holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""
     is_held = info.word == "H" and (any(kind in holds for kind in "uop") or ("s" in holds and not depend))
     if is_held:
-        words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}` lets it go"
+        words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}` releases it"
     elif info.word == "H":
         words = f"it waits for another job ({depend})"
     elif info.word == "W":

@@ -15,7 +15,7 @@ from launcher.schedulers.pbs import TITLE
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 
 _QSTAT = ("qstat", "-t", "-f", "-w")
-"""Tells of each member of arrays, in lines, one for each attribute: of several jobs, JSON tells the first
+"""Reports each member of arrays, in lines, one for each attribute: of several jobs, JSON has the first
 alone (OpenPBS since 2023-12), and changes values (OpenPBS 23)."""
 
 _NO_HISTORY = "job history"
@@ -31,7 +31,7 @@ class PbsQueue(QueueByIds):
     _keeps_history = True
 
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
-        """What qstat tells."""
+        """What qstat reports."""
         done = self._run_for_all([*_QSTAT, *jobs])
         return done, parse_queue(done.stdout) if done.returncode >= 0 else [], parse_denied(done.stderr)
 
@@ -51,7 +51,7 @@ class PbsQueue(QueueByIds):
         """The jobs whose ids qselect has printed.
 
         Raises:
-            SchedulerUnreachable: it failed, or qstat did not tell of one of them, whatever it said.
+            SchedulerUnreachable: it failed, or qstat did not report one of them.
         """
         if found.returncode:
             raise SchedulerUnreachable(failure_of(found))

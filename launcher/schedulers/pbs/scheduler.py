@@ -1,4 +1,4 @@
-"""PBS, as the rest of castoff sees it, and how qsub is told and answers (qsub(1B) of OpenPBS)."""
+"""PBS, as the rest of castoff sees it, how qsub is called, and what it answers (qsub(1B) of OpenPBS)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pbs(QueuedScheduler):
         *("select", "queues.array_max_concurrent", "array.source", "array.date", "array.max_count"),
     }
     instead: ClassVar[Mapping[str, str]] = {
-        "qos": "drop it, or use a queue that stands for it",
+        "qos": "drop it, or use a queue that implies it",
         "constraint": "drop it, or use a queue of such nodes",
         "exclude": "drop it; PBS has no such request",
         "reservation": "drop it and give its name as queue, for a reservation is one there",
@@ -91,7 +91,7 @@ class Pbs(QueuedScheduler):
         found = shutil.which("qsub", path=environ.get("PATH"))
         if found and _is_slurms_own(found):
             raise CastoffError(
-                f"{found} is no PBS's, but Slurm's own stand-in (slurm-wlm-torque): choose a Slurm site with "
+                f"{found} is not PBS's, but Slurm's substitute (slurm-wlm-torque): choose a Slurm site with "
                 "--site, or put PBS's commands first on PATH"
             )
 

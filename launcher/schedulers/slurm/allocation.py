@@ -15,12 +15,12 @@ from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_o
 from launcher.schedulers.slurm import NAME, TITLE
 
 _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
-"""Beginnings of what srun told the step that this shell is, and an srun in it would take for orders."""
+"""Prefixes of variables of the step that this shell is, which an srun in it would obey."""
 
 
 @dataclass(frozen=True)
 class SlurmAllocation(Allocation):
-    """Slurm's; a step's shell has the cores of the job for itself unless srun is told to share them."""
+    """Slurm's; a step's shell has the job's cores for itself unless srun is asked to share them."""
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
@@ -52,7 +52,7 @@ class SlurmAllocation(Allocation):
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAllocation | None:
-    """The allocation that the environment tells of, if it does."""
+    """The allocation that the environment describes, if it does."""
     around = Around(environ)
     job = job_id(around)
     if not job:

@@ -59,7 +59,7 @@ DIALECT = Dialect(
         "open-mode": "a requeued job would overwrite its first log",
         "signal": "the job could not stop before its walltime",
         "requeue": "requeue.max asks for it",
-        "no-requeue": "Slurm would start a failed node's job again without castoff's count",
+        "no-requeue": "Slurm would requeue a failed node's job without counting it for castoff",
     },
     line=directive,
     refused={

@@ -1,6 +1,6 @@
 """What Slurm says of jobs: the questions, how its answers are read, and what its words mean.
 
-squeue tells of jobs that wait, run, or ended a moment ago (MinJobAge); sacct of older ones, where there is
+squeue reports jobs that wait, run, or ended a moment ago (MinJobAge); sacct, older ones, where there is
 accounting. https://slurm.schedmd.com/squeue.html, sacct.html, job_state_codes.html, job_reason_codes.html;
 seen on 22.05, and written for 22.05 to 25.11.
 """
@@ -41,7 +41,7 @@ _ENDINGS = {
     "NODE_FAIL": ("node-failure", "one of its nodes went down"),
     "OUT_OF_MEMORY": ("out-of-memory", "it used more memory than it had"),
     "PREEMPTED": ("preempted", "Slurm gave its nodes to another job"),
-    "REQUEUED": ("preempted", "it was ended to be queued again"),  # in sacct: this start of it is over
+    "REQUEUED": ("preempted", "it was ended to be requeued"),  # in sacct: this start of it is over
     "TIMEOUT": ("walltime", None),
 }
 """castoff's word, and why."""
@@ -52,9 +52,9 @@ _SCRIPTS_OWN = ("FAILED", "COMPLETED")
 _HELD = {
     "JobHeldUser": "it is held",
     "launch_failed_requeued_held": "its nodes could not start it, so it is held",
-    "job_requeued_in_held_state": "it was queued again, and is held",
-    **dict.fromkeys(("JobHoldMaxRequeue", "MaxRequeue"), "it was queued again too often, and is held"),
-    **dict.fromkeys(("REQUEUE_HOLD", "SPECIAL_EXIT"), "it was queued again, and is held"),
+    "job_requeued_in_held_state": "it was requeued, and is held",
+    **dict.fromkeys(("JobHoldMaxRequeue", "MaxRequeue"), "it was requeued too often, and is held"),
+    **dict.fromkeys(("REQUEUE_HOLD", "SPECIAL_EXIT"), "it was requeued, and is held"),
     "RESV_DEL_HOLD": "its reservation is gone, and it is held",
 }
 """Why a job waits until its owner releases it: Slurm's word for a reason or a state, and ours."""
@@ -113,7 +113,7 @@ _WAITING = {
     "ReservedMaintenance": "nodes that it needs are kept free for maintenance",
     "CONFIGURING": "its nodes get ready",
     "POWER_UP_NODE": "its nodes are being switched on",
-    **dict.fromkeys(("REQUEUED", "REQUEUE_FED"), "it is being queued again"),
+    **dict.fromkeys(("REQUEUED", "REQUEUE_FED"), "it is being requeued"),
     "LAUNCH_FAILED": "its nodes could not start it",
     "RECONFIG_FAIL": "its nodes could not be set up",
 }
@@ -158,11 +158,11 @@ def _waiting(info: JobInfo, reason: str) -> JobInfo:
 def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
     """Why a job waits, in plain words, and with Slurm's own."""
     limit = known.startswith(("QOS", "Assoc", "Max"))
-    other = "a limit of your account or QOS is reached" if limit else "Slurm has a reason of its own"
+    other = "a limit of your account or QOS is reached" if limit else "Slurm has another reason"
     words = _WAITING.get(known, other)
     words = f"{words} ({reason})" if reason not in ("", "None") else words
     if known in _HELD:
-        return f"{words}; `scontrol release {_name(info)}` lets it go"
+        return f"{words}; `scontrol release {_name(info)}` releases it"
     if info.start is None or known in ("Dependency", info.word):
         return words
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.start))

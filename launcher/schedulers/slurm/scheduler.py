@@ -1,4 +1,4 @@
-"""Slurm, as the rest of castoff sees it, and how sbatch is told and answers.
+"""Slurm, as the rest of castoff sees it, how sbatch is called, and what it answers.
 
 https://slurm.schedmd.com/sbatch.html.
 """

@@ -42,6 +42,6 @@ castoff_scheduler_requeue() { # Flux starts no job twice: a copy of this one car
     umask 077
     printf '{"job": "%s", "time": %s}\n' "$castoff_said" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/.next.json" &&
       mv "$CASTOFF_ATTEMPT_DIR/.next.json" "$CASTOFF_ATTEMPT_DIR/next.json"
-  ) || echo "castoff: job $castoff_said goes on, but could not be written down" >&2
+  ) || echo "castoff: job $castoff_said was submitted, but could not be recorded" >&2
 }
 #endif

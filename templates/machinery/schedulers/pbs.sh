@@ -71,7 +71,7 @@ castoff_submit_copy() { # SECONDS for an answer, WORDS of qsub; a line with an i
     umask 077
     printf '{"job": "%s", "time": %s}\n' "$castoff_next" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/.next.json" &&
       mv "$CASTOFF_ATTEMPT_DIR/.next.json" "$CASTOFF_ATTEMPT_DIR/next.json"
-  ) || echo "castoff: job $castoff_next goes on, but could not be written down" >&2
+  ) || echo "castoff: job $castoff_next was submitted, but could not be recorded" >&2
 }
 castoff_submit_copy_at_last() { # WORDS of qsub: again and again, while there is time
   local castoff_last=$((SECONDS + ${castoff_grace:-120})) castoff_left
@@ -100,7 +100,7 @@ castoff_scheduler_begin() {
   if [[ $castoff_by == "$castoff_job" ]]; then return 0; fi # PBS starts this very job again
   castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
-    castoff_why="the run was asked to stop; castoff resubmit starts it again"
+    castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif [[ $castoff_by != "$CASTOFF_FOLLOWS" ]]; then
     castoff_why="another job has begun attempt $((CASTOFF_ATTEMPT - 1)) in its place"
   elif [[ $castoff_last != resume ]]; then
@@ -131,7 +131,7 @@ castoff_scheduler_submit_next() { # so that this job goes on whatever is wrong w
   fi
   castoff_copy_words
   castoff_submit_copy 30 "${castoff_words[@]}" ||
-    echo "castoff: the job that goes on after this one could not be submitted yet; it is tried again at the end" >&2
+    echo "castoff: the job that resumes this one could not be submitted yet; it is tried again at the end" >&2
 }
 castoff_scheduler_requeue() {
   local castoff_words

@@ -59,7 +59,7 @@ class TestWhatGoes:
         assert row[:2] == [one.id, "done"] and row[-1] == str(one.path.parent)
         assert list(one.path.parent.iterdir()) == [two.path]
         assert listed(castoff) == [two.id]
-        assert "one: there is no such run; " in castoff("status", "one").stderr
+        assert "one: no such run; " in castoff("status", "one").stderr
 
     def test_by_age_and_ending(self, castoff: Castoff, runs: list[Run], made: Made) -> None:
         now = int(time.time())
@@ -122,9 +122,9 @@ class TestWhatGoes:
         assert (answer.returncode, answer.stderr) == (0, "castoff: there is nothing to remove\n")
         answer = castoff("clean", "made", "--yes")
         assert answer.returncode == 1
-        assert "its scheduler is gone and no ending was written" in answer.stderr
+        assert "its scheduler is gone and no ending was recorded" in answer.stderr
         assert answer.stderr.endswith(
-            f"; if you know that it does not go on, remove {made.run.path} yourself\n"
+            f"; if you know that it is not active, remove {made.run.path} yourself\n"
         )
         assert made.run.script.exists()
 
@@ -136,7 +136,7 @@ class TestWhatGoes:
         ending = {"ending": "done", "code": 0, "time": int(time.time())}
         made.write("attempts/0.0/ending.json", ending)
         answer = castoff("clean", "--ending", "done", "--yes")
-        assert "its scheduler may still start it again" in answer.stderr and made.run.path.exists()
+        assert "its scheduler may still requeue it" in answer.stderr and made.run.path.exists()
         assert castoff("clean", "made", "--yes").returncode == 0
         assert not made.run.path.exists()
 
@@ -145,7 +145,7 @@ class TestWhatGoes:
         listed(castoff)
         (runs[0].path / "attempts" / "0.0" / "ending.json").unlink()
         answer = castoff("clean", "--older-than", "1d", "--yes")
-        assert f"castoff: {runs[0].id}: its scheduler is gone and no ending was written" in answer.stderr
+        assert f"castoff: {runs[0].id}: its scheduler is gone and no ending was recorded" in answer.stderr
         assert [run.path.exists() for run in runs] == [True] + [False] * 19
 
     def test_an_interrupt_leaves_no_half_run(self, castoff: Castoff, runs: list[Run]) -> None:
@@ -188,13 +188,16 @@ class TestAsking:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ([], "say which runs: by name, or as in castoff clean --older-than 30d"),
-            (["--yes"], "say which runs"),
-            (["--ending", "done"], "nobody can be asked: give --yes, or --dry-run to see what would go"),
-            (["--ending", "done", "--json"], "nobody can be asked"),
+            ([], "name the runs, or choose them as in castoff clean --older-than 30d"),
+            (["--yes"], "name the runs, or choose them"),
+            (
+                ["--ending", "done"],
+                "cannot ask without a terminal: give --yes, or --dry-run to see what would be removed",
+            ),
+            (["--ending", "done", "--json"], "cannot ask without a terminal"),
             (["--ending", "unknown", "--yes"], "'unknown' is not one of"),
             (["--older-than", "old", "--yes"], "'old' is not a duration"),
-            (["nothing", "--yes"], "nothing: there is no such run"),
+            (["nothing", "--yes"], "nothing: no such run"),
         ],
     )
     def test_what_is_not_clear(self, castoff: Castoff, runs: list[Run], words: list[str], said: str) -> None:

@@ -54,7 +54,7 @@ def test_nothing(castoff: Castoff, project: Path) -> None:
     assert {"job file", "project's profile", "folder of runs", "program", "setup's file"} <= found.keys()
     answer = castoff("doctor", "--trust")
     assert answer.returncode == 0
-    assert answer.stdout.endswith("nobody but you, root and whom you trust can change any of it\n")
+    assert answer.stdout.endswith("only you, root and those you trust can change any of it\n")
 
 
 @pytest.mark.parametrize(

@@ -183,11 +183,14 @@ def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--node-rank", "1"], "--node-rank 1 says which host this is; say with --nodes of how many"),
+        (
+            ["--node-rank", "1"],
+            "--node-rank 1 is the number of this host; give with --nodes how many hosts there are",
+        ),
         (["--node-rank", "1", "--nodes", "2", "--ranks", "4"], "with -n how many ranks are on each"),
         (
             ["--node-rank", "2", "--nodes", "2", "--master-addr", "h"],
-            "--node-rank 2 is none of --nodes 2",
+            "--node-rank 2 is not the number of one of --nodes 2",
         ),
         (
             ["--node-rank", "0", "--nodes", "2"],

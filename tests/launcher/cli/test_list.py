@@ -158,7 +158,7 @@ class TestList:
         index.add(made.run, "new")
         assert listed("--since", "1h") == ["run"]
         answer = castoff("list", "--state", "failed", "--name", "new")
-        assert (answer.stdout, answer.stderr) == ("", "castoff: there are no such runs\n")
+        assert (answer.stdout, answer.stderr) == ("", "castoff: no such runs\n")
 
     @pytest.mark.parametrize(
         ("words", "said"),
@@ -355,7 +355,7 @@ class TestStatusOfArrays:
             ["pending", "-", "79", "121-199"],
         ]
         assert failures.count("rank 1 on n1 failed first: exit code 3") == 5
-        assert answer.stderr == "castoff: 7 more failures are not shown; --json tells all of them\n"
+        assert answer.stderr == "castoff: 7 more failures are not shown; --json lists all of them\n"
         assert len(json.loads(castoff("status", made.run.path, "--json").stdout)["members"]) == 200
 
     def test_on_a_terminal(self, tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ class TestStatusInWords:
         made.attempt("0.0", "resume", 75)
         assert castoff("status", made.run.path).stdout.splitlines()[3:5] == [
             "state      ended, resume (code 75)",
-            "           it stopped early and can go on: castoff resubmit run",
+            "           it stopped early and can be resumed: castoff resubmit run",
         ]
         assert castoff("wait", made.run.path).returncode == 75
 

@@ -127,7 +127,7 @@ class TestPrint:
             assert alone in (f"hello {rank}\n" + "broken\n" * (rank == 2), "")
         missing = logs("mine", "--rank", "3")
         assert missing.code == 1
-        assert "there is no rank 3; there are 0 to 2" in missing.err
+        assert "no rank 3; ranks are 0 to 2" in missing.err
         reported = json.loads(logs("mine", "--json").out)
         (attempt,) = reported["attempts"]
         assert reported["id"] == run.id and attempt["script"] == str(run.script_log())
@@ -185,7 +185,7 @@ class TestPrint:
         lines = logs(run, "--member", "2").lines
         assert lines[0].startswith("--- rank 0 on ") and "[0] member 2" in lines
         wrong = logs(run, "--member", "3")
-        assert wrong.err.endswith(": there is no member 3; there are 0 to 2\n")
+        assert wrong.err.endswith(": no member 3; members are 0 to 2\n")
         reported = json.loads(logs(run, "--json", "--member", "2", "--member", "0").out)
         assert [one["member"] for one in reported["attempts"]] == [0, 2]
 
@@ -308,8 +308,8 @@ class TestFollow:
     def test_wrong_words(self, jobs: LocalJobs, logs: Logs) -> None:
         run = jobs.submit("--ranks-per-node", "2", sh="sleep 60")
         for words, said in (
-            (["--rank", "2"], "there is no rank 2; there are 0 to 1"),
-            (["--member", "1"], "there is no member 1; there are 0 to 0"),
+            (["--rank", "2"], "no rank 2; ranks are 0 to 1"),
+            (["--member", "1"], "no member 1; members are 0 to 0"),
         ):
             answer = logs(run, "-f", *words)
             assert (answer.code, answer.out, answer.err) == (1, b"", f"castoff: {run.id}: {said}\n")

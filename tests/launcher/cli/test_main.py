@@ -74,21 +74,21 @@ class TestWrongWords:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["statsu"], "there is no verb 'statsu'; did you mean status?"),
-            (["xyzzy"], "there is no verb 'xyzzy'; there are: cancel, "),
-            (["--nope"], "there is no option --nope (see castoff --help)"),
+            (["statsu"], "no verb 'statsu'; did you mean status?"),
+            (["xyzzy"], "no verb 'xyzzy'; there are: cancel, "),
+            (["--nope"], "no option --nope (see castoff --help)"),
             (["render", "--nodez", "3", "--", "x"], "did you mean --nodes?"),
-            (["ls"], "there is no verb 'ls'; here: list (see castoff --help)"),
-            (["submit", "--dependency", "1"], "there is no option --dependency; here: --set after=… (see"),
-            (["render", "--exclusive"], "there is no option --exclusive; here: --set exclusive=… (see"),
+            (["ls"], "no verb 'ls'; here: list (see castoff --help)"),
+            (["submit", "--dependency", "1"], "no option --dependency; here: --set after=… (see"),
+            (["render", "--exclusive"], "no option --exclusive; here: --set exclusive=… (see"),
             (["render", "--rdzv_endpoint", "x"], "; here: the job script chooses where ranks meet"),
-            (["logs", "--partition", "x"], "there is no option --partition (see"),
-            (["render", "-p", "gpu", "--", "x"], "there is no option -p; here: --queue (see"),
+            (["logs", "--partition", "x"], "no option --partition (see"),
+            (["render", "-p", "gpu", "--", "x"], "no option -p; here: --queue (see"),
             (["logs", "x", "--ranks", "1"], "did you mean --rank?"),
-            (["render", "python", "train.py"], "a program stands after --, as in castoff render -- "),
-            (["launch", "-n", "2", "x", "y"], "a program stands after --, as in castoff launch -- "),
-            (["submit", "sh"], "sh is a program, no job file; it stands after --, as in castoff submit"),
-            (["launch", "train.py"], "train.py is a program, no job file"),
+            (["render", "python", "train.py"], "a program follows --, as in castoff render -- "),
+            (["launch", "-n", "2", "x", "y"], "a program follows --, as in castoff launch -- "),
+            (["submit", "sh"], "sh is a program, not a job file; programs follow --, as in castoff submit"),
+            (["launch", "train.py"], "train.py is a program, not a job file"),
             (["wait"], "missing argument 'RUNS...', or --name NAME (see castoff wait --help)"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
@@ -114,9 +114,9 @@ class TestWrongWords:
     def test_for_programs_errors_are_json_too(self, castoff: Castoff) -> None:
         """On standard error, one object, whatever is wrong, and with the same exit code."""
         wrong: list[tuple[list[str], str]] = [
-            (["status", "no-such-run"], "no-such-run: there is no such run"),
-            (["wait", "x", "--xyzzy"], "there is no option --xyzzy (see castoff wait --help)"),
-            (["status", "a\nb"], "a\nb: there is no such run"),
+            (["status", "no-such-run"], "no-such-run: no such run"),
+            (["wait", "x", "--xyzzy"], "no option --xyzzy (see castoff wait --help)"),
+            (["status", "a\nb"], "a\nb: no such run"),
         ]
         for words, said in wrong:
             plain, reported = castoff(*words), castoff(*words, "--json")

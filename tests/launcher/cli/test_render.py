@@ -80,7 +80,7 @@ class TestRender:
     def test_a_file_that_is_none(self, castoff: Castoff, tmp_path: Path, bad_file: Path) -> None:
         (tmp_path / "image.yaml").write_bytes(b"\x89PNG\xff")
         for path, said in (
-            (tmp_path / "missing.yaml", "there is no such file"),
+            (tmp_path / "missing.yaml", "no such file"),
             (tmp_path, "cannot be read: Is a directory"),
             (bad_file, "cannot be read: "),
             (tmp_path / "image.yaml", "is not UTF-8"),
@@ -269,7 +269,7 @@ class TestExplain:
     def test_a_stale_environment(self, castoff: Castoff) -> None:
         answer = castoff("explain", env={"RANK": "3"})
         assert answer.returncode == 1
-        assert "cannot tell which rank it is" in answer.stdout
+        assert "The rank of this process is not known" in answer.stdout
         assert json.loads(castoff("explain", "--json", env={"RANK": "3"}).stdout)["error"]
 
 

@@ -57,8 +57,8 @@ class TestCheck:
         answer = castoff("sites", "check", "lab", env=answering("slurm-accounting"))
         assert (answer.returncode, answer.stderr) == (1, f"castoff: site lab: uses the project's {path}\n")
         assert answer.stdout.splitlines()[:3] == [
-            "queues.debug.max_walltime: lab says 01:00:00 (a wiki, 2026-10-01); Slurm says 00:30:00",
-            "queues.gone: lab says there is one (a wiki, 2026-10-01); Slurm says there is none",
+            "queues.debug.max_walltime: lab: 01:00:00 (a wiki, 2026-10-01); Slurm: 00:30:00",
+            "queues.gone: lab: listed (a wiki, 2026-10-01); Slurm: not listed",
             "lab and Slurm: 2 differences",
         ]
 
@@ -70,10 +70,10 @@ class TestCheck:
         assert (reported["site"], reported["scheduler"]) == ("lab", "Slurm")
         assert reported["differences"][1] == {
             "field": "queues.gone",
-            "profile": "there is one",
+            "profile": "listed",
             "source": "a wiki",
             "date": "2026-10-01",
-            "scheduler": "there is none",
+            "scheduler": "not listed",
         }
         assert reported["not_compared"]
 

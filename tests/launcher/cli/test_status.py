@@ -99,12 +99,12 @@ class TestStatus:
     def test_of_nothing(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "job.sh").touch()
         for reference, said in (
-            ("nothing", "there is no such run; `castoff list` shows them"),
-            ("", "an empty name: there is no such run"),
+            ("nothing", "no such run; `castoff list` shows your runs"),
+            ("", "an empty name: no such run"),
             (".", "no job.sh beside attempts/"),
             ("..", "no job.sh beside attempts/"),
             ("/nowhere", "no job.sh beside attempts/"),
-            ("x" * 5000, "there is no such run"),
+            ("x" * 5000, "no such run"),
         ):
             for verb in ("status", "wait", "logs", "cancel"):
                 if verb == "status" or reference == "nothing":
@@ -124,8 +124,8 @@ class TestStatus:
         answer = castoff("status", "a")
         assert answer.returncode == 1
         assert (
-            answer.stderr
-            == f"castoff: a: 2 runs begin so, say more; the newest: {runs[1].id}, {runs[0].id}\n"
+            answer.stderr == "castoff: a: 2 runs begin with that; write more of the id; the newest: "
+            f"{runs[1].id}, {runs[0].id}\n"
         )
 
 
@@ -211,7 +211,7 @@ class TestDamage:
             for path in (run.path, *run.path.rglob("*")):
                 path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o200)
         assert (asked.returncode, asked.stdout) == (1, "")
-        assert asked.stderr.startswith(f"castoff: {run.path}: cannot be written, so {run.id} goes on: ")
+        assert asked.stderr.startswith(f"castoff: {run.path}: cannot be written; {run.id} is still active: ")
 
     def test_an_index_that_was_cut_off(self, castoff: Castoff, jobs: LocalJobs, fresh_home: Path) -> None:
         first = jobs.submit("--name", "first", sh="true")

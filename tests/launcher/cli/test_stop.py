@@ -85,7 +85,7 @@ def test_a_program_that_does_not_look(castoff: Castoff, jobs: LocalJobs, until: 
     answer = castoff("stop", run.path)
     assert (answer.returncode, answer.stdout) == (0, f"{run.id}: asked to stop; running\n")
     assert answer.stderr == (
-        "castoff: a program that does not look for CASTOFF_STOP_FILE goes on; `castoff cancel` ends it\n"
+        "castoff: a program that does not check CASTOFF_STOP_FILE keeps running; `castoff cancel` ends it\n"
     )
     late = castoff("stop", run.path, "--timeout", "0.2")
     assert late.returncode == 124 and f"{run.id}: not over after 0.2 s; its program may not" in late.stderr
@@ -115,7 +115,7 @@ def test_several_or_none(castoff: Castoff, jobs: LocalJobs, until: Until) -> Non
     for run in runs:
         until((run.log_folder / "0.0" / "rank-00000.log").exists)
     wrong = castoff("stop", "a", "nothing")
-    assert wrong.returncode == 1 and "nothing: there is no such run" in wrong.stderr
+    assert wrong.returncode == 1 and "nothing: no such run" in wrong.stderr
     assert not (runs[0].path / "stop").exists()
     answer = castoff("stop", "a", "b", "--timeout", "60")
     assert answer.stdout.splitlines() == [f"{run.id}: asked to stop; ended, resume" for run in runs]

@@ -218,7 +218,7 @@ class TestRefusals:
         overrides = ["--set", f"setup={json.dumps([setup])}"]
         answer = castoff("submit", "--site", "local", *overrides, "--", "true")
         assert (answer.returncode, answer.stdout) == (1, "")
-        assert "setup: bash does not read this as it is meant: line " in answer.stderr
+        assert "setup: bash does not parse this as intended: line " in answer.stderr
         assert everything(tmp_path) == everything(fresh_home) == set()
 
     def test_patterns_that_setup_turns_on(self, jobs: LocalJobs) -> None:
@@ -238,7 +238,7 @@ class TestRefusals:
         (tmp_path / "qsub").write_text("#!/usr/bin/perl -w\nuse strict;\nuse Slurm ':all';\n")
         (tmp_path / "qsub").chmod(0o755)
         answer = castoff("submit", "--site", "pbs", "--", "true", env={"PATH": f"{tmp_path}:/bin"})
-        assert answer.returncode == 1 and "is no PBS's, but Slurm's own stand-in" in answer.stderr
+        assert answer.returncode == 1 and "is not PBS's, but Slurm's substitute" in answer.stderr
         assert everything(tmp_path) == {"qsub"} and everything(fresh_home) == set()
 
     def test_where_there_is_no_slurm(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
@@ -311,7 +311,7 @@ class TestRefusals:
         words = ["--set", "after.afterok=[preprocess]", "--", "true"]
         answer = castoff("submit", "--site", "local", *words)
         assert answer.returncode == 1
-        assert answer.stderr.startswith("castoff: after.afterok: preprocess: there is no such run")
+        assert answer.stderr.startswith("castoff: after.afterok: preprocess: no such run")
         assert everything(tmp_path) == set()
 
     def test_a_scheduler_that_does_not_start(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:

@@ -86,12 +86,12 @@ def test_a_folder_of_that_name_does_not_win(castoff: Castoff, tmp_path: Path) ->
 def test_one_on_pythonpath_is_said(castoff: Castoff, tmp_path: Path) -> None:
     hostile(tmp_path / "lib")
     answer = castoff("train", "gnn", "none.yaml", env={"PYTHONPATH": str(tmp_path / "lib")})
-    complains(answer, f"{tmp_path / 'lib' / 'trainers' / '__init__.py'} comes before castoff's own", 1)
+    complains(answer, f"{tmp_path / 'lib' / 'trainers' / '__init__.py'} takes precedence over castoff's", 1)
     assert "take its folder off PYTHONPATH" in answer.stderr
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "trainers.py").touch()
     answer = castoff("train", "gnn", "none.yaml", env={"PYTHONPATH": str(tmp_path / "file")})
-    complains(answer, f"{tmp_path / 'file' / 'trainers.py'} comes before", 1)
+    complains(answer, f"{tmp_path / 'file' / 'trainers.py'} takes precedence over", 1)
 
 
 def test_without_p_one_in_the_working_directory_is_said(
@@ -106,7 +106,9 @@ def test_without_p_one_in_the_working_directory_is_said(
     train._check_whose_trainers()  # nor is a folder that is no package
     hostile(tmp_path / "x")
     monkeypatch.chdir(tmp_path / "x")
-    with pytest.raises(CastoffError, match=r"x/trainers/__init__\.py comes before .*go to another folder"):
+    with pytest.raises(
+        CastoffError, match=r"x/trainers/__init__\.py takes precedence over .*go to another folder"
+    ):
         train._check_whose_trainers()
 
 

@@ -46,8 +46,8 @@ def test_a_neighbour_s_project(castoff: Castoff, his: Path, words: list[str]) ->
     assert answer.returncode != 0 and "stolen" not in answer.stdout
     assert answer.stderr.splitlines() == [
         f"castoff: {his}: is not used, since it belongs to user {STRANGER}",
-        f"castoff: if you trust them with what castoff runs for you from there: castoff trust {his}",
-        "castoff: or have a project of your own here: mkdir .castoff",
+        f"castoff: if you trust them with what castoff runs from there: castoff trust {his}",
+        "castoff: or make this folder its own project: mkdir .castoff",
     ]
     (mine / ".castoff").mkdir()
     assert "stolen" not in castoff(*words, cwd=mine).stdout

@@ -106,7 +106,7 @@ class TestCancel:
             answer = castoff("cancel", made.run.path, "mine")
         assert answer.returncode == 1
         assert answer.stdout == f"{run.id}: ended, cancelled\n"
-        assert answer.stderr.startswith(f"castoff: {made.run.path}: cannot be written, so run goes on: ")
+        assert answer.stderr.startswith(f"castoff: {made.run.path}: cannot be written; run is still active: ")
 
     def test_on_another_host(self, castoff: Castoff, tmp_path: Path) -> None:
         """Asked by a file, and waited for by its records, for its locks may not be seen here."""

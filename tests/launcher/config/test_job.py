@@ -123,7 +123,7 @@ class TestReading:
             InvalidInput, match=r"job\.yaml: is not a job: it holds no fields; `castoff init`"
         ):
             load(tmp_path, text)
-        with pytest.raises(CastoffError, match="there is no such file"):
+        with pytest.raises(CastoffError, match="no such file"):
             JobSpec.load(tmp_path / "none.yaml")
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "null", "{}"])
@@ -270,8 +270,8 @@ class TestCombinations:
         for name in ("RANDOM", "OPTIND", "UID", "IFS", "SHELLOPTS", "PWD", "_"):
             assert "keep for themselves" in problems_of(env={name: "a[$(touch x)]"})[f"env.{name}"]
             assert "keep for themselves" in problems_of(env_from=["OK", name])["env_from.1"]
-        assert "the script's own" in problems_of(env={"castoff_job": "x"})["env.castoff_job"]
-        assert "castoff tells" in problems_of(env_from=["CASTOFF_RUN_DIR"])["env_from.0"]
+        assert "reserved for the script" in problems_of(env={"castoff_job": "x"})["env.castoff_job"]
+        assert "set by castoff" in problems_of(env_from=["CASTOFF_RUN_DIR"])["env_from.0"]
         assert job(env={"BASH_ENV": "x", "castoffs": "1"}, env_from=["PS3"])
 
     def test_a_python_that_cannot_stand_on_path(self) -> None:

@@ -86,13 +86,13 @@ class TestRefused:
     def test_one_that_is_not_there(self) -> None:
         at = site(copper=EVERYTHING, proxy=EVERYTHING)
         assert refused(at, options=["proxy", "coper"]) == {
-            "options.1": "is 'coper', which is no option of there; did you mean copper?"
+            "options.1": "is 'coper', which is not an option of there; did you mean copper?"
         }
         assert refused(at, options=["xyz"])["options.0"].endswith("; there are: copper, proxy")
 
     def test_where_there_is_none(self) -> None:
         assert refused(Site.load("slurm"), options=["proxy"]) == {
-            "options.0": "is 'proxy', which is no option of slurm; it has none: drop it"
+            "options.0": "is 'proxy', which is not an option of slurm; it has none: drop it"
         }
 
     def test_this_machine_needs_none(self) -> None:

@@ -320,7 +320,7 @@ class TestRefusals:
                 "node: {sockets: [0-3], reserved_cores: 0-4, source: s, date: 2026-01-01}",
                 "which no socket has",
             ),
-            ("queues: {q: {submit_to: r, source: s, date: 2026-01-01}}", "is r, which is no queue"),
+            ("queues: {q: {submit_to: r, source: s, date: 2026-01-01}}", "is r, which is not a queue"),
             (
                 "queues: {q: {ranges: [{min_nodes: 4, max_nodes: 2}], source: s, date: 2026-01-01}}",
                 "more nodes",
@@ -353,8 +353,11 @@ class TestRefusals:
                 "node.devices: has 1 numbers, but there are 2 sockets: write one for each, 0 for a socket",
             ),
             ("gpu_type: 'gpu:a100'", "gpu_type: is 'gpu:a100', but takes a type of GPU as Slurm lists it"),
-            ("default_qos: q\nother_qos: false", "default_qos: is q, which is no QOS of this site"),
-            ("default_queue: q\nother_queues: false", "default_queue: is q, which is no queue of this site"),
+            ("default_qos: q\nother_qos: false", "default_qos: is q, which is not a QOS of this site"),
+            (
+                "default_queue: q\nother_queues: false",
+                "default_queue: is q, which is not a queue of this site",
+            ),
             ('description: "a\\nb\\0"', "description"),
         ],
     )
@@ -365,7 +368,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("text", ["", "# nothing", "- a", "aurora"])
     def test_a_profile_without_fields(self, folders: Folders, text: str) -> None:
-        assert "holds no fields, so it is no site profile" in folders.refusal("a", text)
+        assert "holds no fields, so it is not a site profile" in folders.refusal("a", text)
 
     def test_a_name_that_is_none(self, folders: Folders) -> None:
         for name in ("summit", "../aurora", "", "aurora.yaml"):
@@ -404,7 +407,7 @@ class TestChoice:
         assert self.choose(folders) == ("slurm", f"{folders.programs}/sbatch is on PATH")
         config = folders.project / ".castoff" / "config.yaml"
         config.write_text("site: local\n")
-        assert self.choose(folders) == ("local", f"{config} says so")
+        assert self.choose(folders) == ("local", f"{config} names it")
         assert self.choose(folders, CASTOFF_SITE="aurora") == ("aurora", "CASTOFF_SITE is set")
         assert self.choose(folders, CASTOFF_SITE="")[0] == "local"
         assert choose_site(search=folders.search(), inside="slurm")[0].name == "local"

@@ -97,7 +97,7 @@ def test_wishes_that_cannot_be_written_down(workplace: Workplaces, tmp_path: Pat
             for verb in ("stop", "cancel"):
                 answer = here.castoff(verb, run.id)
                 assert answer.code == 1
-                assert f"cannot be written, so {run.id} goes on: Read-only file system" in answer.errors
+                assert f"cannot be written; {run.id} is still active: Read-only file system" in answer.errors
 
     with_mounts(tmp_path, test)
 

@@ -96,7 +96,7 @@ def test_the_start_of_the_scheduler(workplace: Workplaces, who: str) -> None:
         if now.ending == "done":
             assert here.ran() == ["0"] and answer.code == 0
         elif answer.code == 0:  # it had promised to, and was killed alone, before anything began
-            goes_on(here, run, "its scheduler is gone and no ending was written")
+            goes_on(here, run, "its scheduler is gone and no ending was recorded")
         else:
             assert "nothing was started" in answer.errors and now.ending == "failed"
             goes_on(here, run, "it could not be submitted: ")
@@ -219,7 +219,7 @@ def test_the_life_of_the_scheduler(workplace: Workplaces) -> None:
         now = here.settled(run)
         if now.ending == "done":
             assert here.castoff("resubmit", run.id).errors.endswith(
-                "it is done; with --include-done it starts again\n"
+                "it is done; --include-done restarts it\n"
             )
         else:
             assert here.castoff("resubmit", run.id).code == 0

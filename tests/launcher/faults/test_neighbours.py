@@ -127,7 +127,7 @@ class TestTheFolderOfRuns:
             *_, allow, shut, keep = str(caught.value).split("\n")
             assert allow.endswith(f": castoff trust {folder}")
             assert shut == f"or shut them out: chmod go-w {folder}"
-            assert keep.startswith("or keep runs in a folder of your own, with --runs-dir")
+            assert keep.startswith("or keep runs in another folder, with --runs-dir")
         assert list(folder.rglob("job.sh")) == []
 
     def test_but_not_with_a_sticky_bit(self, tmp_path: Path) -> None:

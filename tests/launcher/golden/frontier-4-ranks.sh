@@ -15,7 +15,7 @@
 
 # causets on frontier: 4 ranks, 4 on 1 node.
 # each rank: 14 cores and 1 of 8 devices; 4 of 8 devices per node unused
-# srun shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)
+# srun shows each rank only its own devices: the first is 0 (CASTOFF_DEVICE)
 # OMP_NUM_THREADS=14: a rank's cores
 # castoff's functions first: they stand below the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT

@@ -17,7 +17,7 @@
 # causets on frontier: 8 ranks, 8 on 1 node.
 # each rank: 7 cores and 1 of 8 devices
 # 8 ranks per node: the node has 8 devices
-# srun shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)
+# srun shows each rank only its own devices: the first is 0 (CASTOFF_DEVICE)
 # OMP_NUM_THREADS=7: a rank's cores
 # castoff's functions first: they stand below the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT

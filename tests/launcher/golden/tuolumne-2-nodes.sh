@@ -12,7 +12,7 @@
 # causets on tuolumne: 8 ranks, 4 on each of 2 nodes.
 # each rank: 21 cores and 1 of 4 devices
 # 4 ranks per node: the node has 4 devices
-# flux shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)
+# flux shows each rank only its own devices: the first is 0 (CASTOFF_DEVICE)
 # OMP_NUM_THREADS=21: a rank's cores
 # castoff's functions first: they stand below the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT

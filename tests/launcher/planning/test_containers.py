@@ -177,7 +177,7 @@ class TestGpus:
         found = planned("slurm", devices_per_rank=1, container=APPTAINER)
         assert found.container is not None and found.container.gpus == "none"
         assert (
-            "the container is given no GPUs: this site does not say whose they are; set container.gpus"
+            "the container is given no GPUs: the site does not name their vendor; set container.gpus"
             in found.notes
         )
         assert not [note for note in planned("slurm", container=APPTAINER).notes if "GPU" in note]

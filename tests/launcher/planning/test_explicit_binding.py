@@ -75,7 +75,10 @@ def test_on_aurora_it_replaces_the_sites_choice() -> None:
         ({"binding": "4:5", "exclusive": False}, "write exclusive: true"),
         ({"binding": "4-7:8-11", "cores_per_rank": 2}, "gives a rank 4 cores, but cores_per_rank is 2"),
         ({"binding": "4:5", "launcher": {"torchrun": True}}, "here torchrun starts them"),
-        ({"binding": "4:5", "launcher": {"name": "openmpi"}}, "cannot be told to openmpi; srun, pals, hydra"),
+        (
+            {"binding": "4:5", "launcher": {"name": "openmpi"}},
+            "cannot be passed to openmpi; srun, pals, hydra",
+        ),
         ({"binding": "4:5", "launcher": {"args": ["--cpu-bind=cores"]}}, "launcher.args binds ranks, too"),
     ],
 )
@@ -172,7 +175,7 @@ def test_cores_beside_the_devices(site: str, fields: dict[str, Any]) -> None:
             "polaris",
             args("--cpu-bind", "numa"),
             "launcher.args",
-            "by numa, which does not tell castoff their cores",
+            "by numa, from which castoff cannot derive their cores",
         ),
         (
             "aurora",
@@ -182,7 +185,12 @@ def test_cores_beside_the_devices(site: str, fields: dict[str, Any]) -> None:
         ),
         ("perlmutter", args("--cpu-bind=map_cpu:48,32,16,0"), "launcher.args", "rank 0 to cores 48"),
         ("perlmutter", args("--cpu-bind=mask_cpu:0xff000000000000,1,1,1"), "launcher.args", "cores 48-55"),
-        ("perlmutter", args("--cpu-bind=map_ldom:3,2,1,0"), "launcher.args", "does not tell castoff"),
+        (
+            "perlmutter",
+            args("--cpu-bind=map_ldom:3,2,1,0"),
+            "launcher.args",
+            "from which castoff cannot derive",
+        ),
     ],
 )
 def test_cores_on_the_other_side_of_the_node(

@@ -78,8 +78,9 @@ MISTAKES = {
     "a tile for half a rank": (["ranks_per_node=13"], "ranks_per_node: is 13, but a node has 12 devices"),
     "going on in debug": (
         ["requeue.max=3"],
-        "requeue: cannot work, because a job submits its own copy while it still runs, and debug allows a "
-        f"user 1 job queued or running {GUIDE}; use another queue, or drop requeue and start it again with "
+        "requeue: cannot work, because a job submits a copy of itself while it is still running, "
+        "and debug allows a "
+        f"user 1 job queued or running {GUIDE}; use another queue, or drop requeue and restart it with "
         "castoff resubmit",
     ),
     "two in debug": (["array.count=2"], "array.count: is 2, but debug allows a user 1 job queued or running"),

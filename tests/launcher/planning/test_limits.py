@@ -315,9 +315,9 @@ class TestGoingOnOnPbs:
 
     def test_where_a_user_may_have_one_job(self, aurora: Site) -> None:
         limit = f"debug allows a user 1 job queued or running {self.GUIDE}"
-        fix = "use another queue, or drop requeue and start it again with castoff resubmit"
+        fix = "use another queue, or drop requeue and restart it with castoff resubmit"
         found = problems(aurora, **GOOD, queue="debug", requeue={"max": 1})
-        what = "cannot work, because a job submits its own copy while it still runs"
+        what = "cannot work, because a job submits a copy of itself while it is still running"
         assert found == {"requeue": f"{what}, and {limit}; {fix}"}
         found = problems(aurora, **GOOD, queue="debug", requeue={"max": 1, "how": "chain"})
         what = "cannot work, because a chain is two jobs at least"
@@ -336,7 +336,8 @@ class TestGoingOnOnPbs:
         assert problems(aurora, **asked, array={"count": 2}) == {}
         assert problems(aurora, **asked, array={"count": 4, "max_concurrent": 1}) == {}
         assert problems(aurora, **asked, array={"count": 3}) == {
-            "requeue": "cannot work, because each of 3 members may submit its own copy while it still runs, "
+            "requeue": "cannot work, because each of 3 members may submit a copy of itself while it "
+            "is still running, "
             f"which makes 6 jobs, and capacity allows a user 5 jobs queued or running {self.GUIDE}; "
             "lower array.count or array.max_concurrent, or use another queue"
         }
@@ -347,7 +348,7 @@ class TestGoingOnOnPbs:
         chain = {"max": 1, "how": "chain"}
         assert problems(site("pbs"), array={"count": 3}, requeue=chain) == {
             "requeue.how": "is chain, but array's members would have to wait for each other: write "
-            "requeue.how: copy, with which each member goes on by itself, or drop one of the two"
+            "requeue.how: copy, with which each member resumes by itself, or drop one of the two"
         }
         assert problems(site("pbs"), array={"count": 1}, requeue=chain) == {}, "which is no array to PBS"
 
@@ -422,7 +423,7 @@ class TestDirectives:
             ("V", "set inherit"),
             ("v", "set inherit"),
             ("r", "set requeue.max"),
-            ("l", "write each by its own name"),
+            ("l", "write each under its name"),
             ("ncpus", "set cores_per_rank"),
             ("ngpus", "set devices_per_rank"),
             ("mem", "set memory"),
@@ -439,7 +440,7 @@ class TestDirectives:
         [
             ("output", "logs are found through it"),
             ("open-mode", "would overwrite its first log"),
-            ("no-requeue", "without castoff's count"),
+            ("no-requeue", "without counting it for castoff"),
             ("signal", "could not stop before its walltime"),
             ("nodes", "it follows from nodes"),
         ],
@@ -473,13 +474,21 @@ class TestDirectives:
         ("scheduler", "name", "words"),
         [
             ("slurm", "p", "is a short flag; write the long one"),
-            ("slurm", "parti", "stands for partition, which follows from other fields; set queue instead"),
-            ("slurm", "ntasks-per", "stands for ntasks-per-node, which follows from other fields"),
-            ("slurm", "outp", "stands for output; write that in full"),
+            ("slurm", "parti", "is short for partition, which follows from other fields; set queue instead"),
+            ("slurm", "ntasks-per", "is short for ntasks-per-node, which follows from other fields"),
+            ("slurm", "outp", "is short for output; write it in full"),
             ("slurm", "clusters", "sends it where castoff could not ask about it; submit on that"),
-            ("slurm", "cluster", "stands for clusters, which sends it where castoff could not ask"),
-            ("pbs", "WallTime", "stands for walltime, which follows from other fields; set walltime instead"),
-            ("pbs", "NCPUS", "stands for ncpus, which follows from other fields; set cores_per_rank instead"),
+            ("slurm", "cluster", "is short for clusters, which sends it where castoff could not ask"),
+            (
+                "pbs",
+                "WallTime",
+                "is short for walltime, which follows from other fields; set walltime instead",
+            ),
+            (
+                "pbs",
+                "NCPUS",
+                "is short for ncpus, which follows from other fields; set cores_per_rank instead",
+            ),
         ],
     )
     def test_other_spellings_of_a_name_do_not_slip_past(self, scheduler: str, name: str, words: str) -> None:
@@ -505,7 +514,7 @@ class TestDirectives:
         expected = {
             "pbs": {
                 "N": "set name instead",
-                "l": "write each by its own name",
+                "l": "write each under its name",
                 "j": "cannot be removed: castoff keeps one log",
                 "site": "is 'a&b', but PBS takes plain ASCII without &",
             },

@@ -102,7 +102,9 @@ class TestFromTheOtherOne:
                 (made.run.path / "submission.json").unlink()
             (ended,) = end([made.run])
             assert not ended.asked
-            assert ended.problem == f"{made.run.id}: Slurm could not be asked, so it goes on: {ELSEWHERE}"
+            assert ended.problem == (
+                f"{made.run.id}: Slurm could not be reached; the run is still active: {ELSEWHERE}"
+            )
         assert "scancel" not in slurm.questions()
 
     def test_it_cannot_be_waited_for(self, slurm: FakeSlurm, made: OnSlurm) -> None:
@@ -121,7 +123,7 @@ class TestFromTheOtherOne:
         made.attempt("0.0", "cancelled", 143, time=int(time.time()) - 7300)
         Index.of(os.environ).add(made.run, "made")
         listed = castoff("list")
-        assert f"{ELSEWHERE}: 1 run is shown as unknown, and may go on" in listed.stderr
+        assert f"{ELSEWHERE}: 1 run is shown as unknown, and may still be running" in listed.stderr
         castoff("clean", "--older-than", "1h", "--yes")
         assert made.run.script.exists()
         is_called(slurm, "alps")
@@ -196,7 +198,7 @@ class TestThisOne:
     @pytest.mark.parametrize(
         ("program", "why"),
         [
-            ("echo broken", "scontrol does not say how this cluster is called"),
+            ("echo broken", "scontrol does not report the cluster's name"),
             ("echo no >&2; exit 1", "scontrol failed with exit code 1: no"),
             (None, "scontrol is not on PATH here"),
         ],

@@ -267,7 +267,7 @@ def test_planning_asks_nothing_of_the_world(monkeypatch: pytest.MonkeyPatch) -> 
         ("pbs: home", {"pbs": "is 'home', but pbs holds PBS's own directives by their names, as in pbs: {"}),
         ("slurm: true", {"slurm": "is True, but slurm holds Slurm's own"}),
         ("lsf: {x: y}", {"lsf": "holds directives, but only flux, slurm, pbs hold their own"}),
-        ("comment: a, slurm: {comment: b}", {"slurm.comment": "stands in directives.comment too; keep one"}),
+        ("comment: a, slurm: {comment: b}", {"slurm.comment": "appears in directives.comment too; keep one"}),
         ("pbs: , slurm: {}", {}),
     ],
 )

@@ -362,7 +362,7 @@ class TestLaunchers:
         message = refused("pbs", command=["x"] * 992)["command"]
         assert (
             message
-            == "has 992 words, but hydra takes 991 at the most: write them to a file that the program reads"
+            == "has 992 words, but hydra takes at most 991: write them to a file that the program reads"
         )
         assert planned("slurm", command=["x"] * 5000) and planned("aurora", command=["x"] * 5000)
 

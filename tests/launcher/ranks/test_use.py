@@ -106,7 +106,7 @@ def test_nothing_is_left_of_a_rank_after_unsetting(name: str, index: int) -> Non
     left = {n: text for n, text in environ.items() if not is_stale(n)}
     sizes = {left.get(n, "1") for n in ("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")}
     if sizes != {"1"} or "PBS_NODEFILE" in left:
-        assert "no rank" in refusal(left, name)
+        assert "not a rank" in refusal(left, name)
     else:
         assert detect(left, name).launcher == "single"
 
@@ -161,7 +161,7 @@ def test_explain_who_has_started_it() -> None:
 def test_explain_an_error_shows_the_fix_and_what_is_set() -> None:
     environ = {**rank("srun-two-nodes", 1), **TRAP, "WANDB_API_KEY": "secret"}
     text = explain(environ)
-    assert text.startswith("This process cannot tell which rank it is.")
+    assert text.startswith("The rank of this process is not known.")
     assert "unset RANK WORLD_SIZE LOCAL_RANK" in text
     assert "  SLURM_PROCID=1" in text
     assert "secret" not in text

@@ -37,7 +37,7 @@ class TestTrust:
         with pytest.raises(CastoffError) as caught:
             check_trusted(run.path)
         assert str(caught.value) == (
-            f"{run.path}: others may write to it (mode {mode:04o}), so what it says may be theirs; if you "
+            f"{run.path}: others may write to it (mode {mode:04o}), so its contents may be theirs; if you "
             f"trust it, chmod go-w {run.path}"
         )
 
@@ -57,7 +57,7 @@ class TestTrust:
 
     def test_what_is_no_directory(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        with pytest.raises(CastoffError, match="is no directory"):
+        with pytest.raises(CastoffError, match="is not a directory"):
             check_trusted(tmp_path / "file")
         with pytest.raises(CastoffError, match="cannot be looked at: No such file"):
             check_trusted(tmp_path / "none")

@@ -113,7 +113,7 @@ class TestIndex:
         index.add(new, "same")
         assert index.find("same").path == new.path
         assert index.find(old.id).path == old.path
-        with pytest.raises(CastoffError, match="2 runs begin so"):
+        with pytest.raises(CastoffError, match="2 runs begin with that"):
             index.find("sam")
 
     def test_where_it_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ class TestFind:
         for reference, shown in (("causet5", "causet5"), ("", "an empty name")):
             with pytest.raises(CastoffError) as caught:
                 index.find(reference)
-            assert str(caught.value) == f"{shown}: there is no such run; `castoff list` shows them"
+            assert str(caught.value) == f"{shown}: no such run; `castoff list` shows your runs"
 
     def test_many_that_begin_so(self, tmp_path: Path) -> None:
         index = Index(tmp_path / "runs.jsonl")
@@ -265,7 +265,8 @@ class TestFind:
         with pytest.raises(CastoffError) as caught:
             index.find("sam")
         newest = ", ".join(run.id for run in runs[:-9:-1])
-        assert str(caught.value) == f"sam: 20 runs begin so, say more; the newest: {newest}"
+        message = "sam: 20 runs begin with that; write more of the id; the newest"
+        assert str(caught.value) == f"{message}: {newest}"
 
     @pytest.mark.parametrize(
         ("job", "words"), [("4711", ["4711"]), ("4711.aurora-pbs-01", ["4711", "4711.aurora-pbs-01"])]
@@ -298,7 +299,7 @@ class TestFind:
         assert unusable.find("..").path == unusable.find("./..").path == made.run.path
         monkeypatch.chdir(made.run.path)
         assert unusable.find(".").path == unusable.find("./").path == made.run.path
-        with pytest.raises(CastoffError, match="the index of runs cannot be read: it is no plain file"):
+        with pytest.raises(CastoffError, match="the index of runs cannot be read: it is not a regular file"):
             unusable.find("made")
 
     def test_links_on_the_way_are_followed(self, made: Made, tmp_path: Path) -> None:
@@ -344,7 +345,7 @@ class TestDrafts:
             for reference in ("mine", draft.final.id):
                 with pytest.raises(CastoffError, match="it is just being submitted"):
                     index.find(reference)
-            with pytest.raises(CastoffError, match="is no run directory"):
+            with pytest.raises(CastoffError, match="is not a run directory"):
                 index.find(str(draft.run.path))
         draft.run.path.mkdir()
         with pytest.raises(CastoffError, match="its submission was interrupted before anything was sent"):

@@ -104,7 +104,7 @@ def test_what_belongs_to_somebody_else() -> None:
         finally:
             os.seteuid(0)
         assert str(caught.value) == (
-            f"{theirs}: belongs to somebody else (user 0), so what it holds cannot be removed by you; ask "
+            f"{theirs}: belongs to another user (0), so you cannot remove its contents; ask "
             "them to, or chown it. run was left as it is"
         )
         (theirs / "file").unlink()  # an empty one is no hindrance

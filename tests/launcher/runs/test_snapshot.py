@@ -171,7 +171,7 @@ class TestInARepository:
 
     def test_git_that_refuses(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         (repository.folder / ".git" / "index").write_bytes(b"garbage")
-        with pytest.raises(CastoffError, match=r"snapshot: .*: git says: .*index"):
+        with pytest.raises(CastoffError, match=r"snapshot: .*: git reports: .*index"):
             taken(repository.folder)
         monkeypatch.setenv("PATH", "")
         with pytest.raises(CastoffError, match="git is not installed"):
@@ -213,7 +213,7 @@ class TestWithoutGit:
             (folder / name).touch()
         code, _ = taken(folder, paths=["src/deep", "src", "z.yaml"])
         assert set(files(code)) == {"src/x.py", "src/deep/y.py", "z.yaml"}
-        with pytest.raises(CastoffError, match="git says: pathspec 'nothing' did not match any"):
+        with pytest.raises(CastoffError, match="git reports: pathspec 'nothing' did not match any"):
             taken(folder, paths=["nothing"])
 
 
@@ -302,7 +302,7 @@ class TestRefusals:
     def test_a_repository_within_that_git_refuses(self, repository: Repository) -> None:
         inner = Repository(repository.folder / "inner")
         (inner.folder / ".git" / "index").write_bytes(b"garbage")
-        with pytest.raises(CastoffError, match=r"git says: .*index"):
+        with pytest.raises(CastoffError, match=r"git reports: .*index"):
             taken(repository.folder)
 
 

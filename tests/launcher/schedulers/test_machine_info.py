@@ -65,7 +65,7 @@ def test_an_optional_program_that_is_not_there(answering: Answers) -> None:
             "slurm_load_partitions: Unable to contact slurm controller",
         ),
         ("echo said on standard output; exit 7", "exit code 7: said on standard output"),
-        ("exit 3", "failed with exit code 3: without a word"),
+        ("exit 3", "failed with exit code 3: without a message"),
         ("echo PartitionName=x MinNodes=few", "what scontrol and the others answer cannot be read"),
         ("printf '\\377\\n'", "what scontrol and the others answer cannot be read"),
         ("exec sleep 60", "gave no answer within 1 s"),

@@ -101,9 +101,9 @@ class TestSlurm:
         comparison = Comparison(at, LAB)
         assert {one.field: (one.profile, one.scheduler) for one in comparison.differences} == {
             "queues.debug.max_walltime": ("01:00:00", "00:30:00"),
-            "queues.gone": ("there is one", "there is none"),
-            "queues.gpu": ("there is none", "there is one"),
-            "queues.long": ("there is none", "there is one"),
+            "queues.gone": ("listed", "not listed"),
+            "queues.gpu": ("not listed", "listed"),
+            "queues.long": ("not listed", "listed"),
             "qos.debug.max_jobs": ("nothing", "5"),
             "default_queue": ("gone", "debug"),
             "array.max_count": ("1001", "65000"),
@@ -140,9 +140,9 @@ class TestSlurm:
         comparison = Comparison(site(queues={"q": limits}, array={"max_count": 5, **FACT}), info)
         assert fields(comparison) == ["queues.q.max_nodes"]
         assert comparison.not_compared[:3] == [
-            "queues.q.max_walltime: 02:00:00, of which the scheduler says nothing",
-            "queues.q.max_jobs: 3, of which the scheduler says nothing",
-            "array.max_count: 5, of which the scheduler says nothing",
+            "queues.q.max_walltime: 02:00:00, which the scheduler does not report",
+            "queues.q.max_jobs: 3, which the scheduler does not report",
+            "array.max_count: 5, which the scheduler does not report",
         ]
 
 

@@ -64,7 +64,7 @@ def test_status(asked: Asked, made: Run) -> None:
     output, _ = asked.run("status", made.path)
     assert output.splitlines()[0] == f"run        {made.id}" and f"directory  {made.path}\n" in output
     assert "state      unknown\n" in output
-    assert "squeue gave no answer within 5 s; by its own records it has begun and not ended\n" in output
+    assert "squeue gave no answer within 5 s; according to its records it has begun and not ended\n" in output
     assert asked.patience == [AT_A_GLANCE]
 
 
@@ -78,7 +78,7 @@ def test_list(asked: Asked, made: Run, tmp_path: Path, words: list[str]) -> None
         index.add(run, name)
     output, said = asked.run("list", *words)
     assert "over-1" in output and "unknown" in output.partition("made-1")[2]
-    assert "castoff: squeue gave no answer within 5 s: 1 run is shown as unknown, and may go on\n" in said
+    assert "squeue gave no answer within 5 s: 1 run is shown as unknown, and may still be running\n" in said
     assert set(asked.patience) == {AT_A_GLANCE}
 
 

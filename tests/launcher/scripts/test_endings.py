@@ -305,7 +305,7 @@ def test_a_refused_restart_is_said(kind: str, refusal: str, bench: Benches) -> N
         ranks_per_node=1, requeue={"max": 1}, grace="1s", env={"PROBE": "outcome resume", refusal: "1"}
     )
     assert ended.ending == ("walltime", 75)
-    assert "stopped early, but could not be started again" in ended.output
+    assert "stopped early, but could not be requeued" in ended.output
 
 
 @pytest.mark.parametrize("reported", ["$$", "$$ $PPID", "$PPID $$"])

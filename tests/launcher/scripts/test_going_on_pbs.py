@@ -38,7 +38,7 @@ class TestCopy:
     def test_without_an_id_nobody_follows(self, env: dict[str, str], bench: Benches) -> None:
         ended = self.go_on(bench("pals"), env, grace="1s")
         assert ended.ending == ("walltime", 75)
-        assert "castoff: stopped early, but could not be started again" in ended.output
+        assert "castoff: stopped early, but could not be requeued" in ended.output
         assert not next_of(ended).exists()
 
     def test_an_id_counts_though_it_cannot_be_written_down(self, bench: Benches) -> None:
@@ -46,7 +46,7 @@ class TestCopy:
         here.stub("qsub", '#!/bin/sh\nmkdir "$CASTOFF_ATTEMPT_DIR/.next.json"\necho 8.head\n')
         ended = self.go_on(here)
         assert ended.ending == ("resume", 75)
-        assert "castoff: job 8.head goes on, but could not be written down" in ended.output
+        assert "castoff: job 8.head was submitted, but could not be recorded" in ended.output
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_member_goes_on_by_itself(self, kind: str, bench: Benches) -> None:
@@ -159,7 +159,7 @@ class TestCopy:
             ("walltime", "attempt 0 has ended: walltime"),
             (None, "attempt 0 has ended: it was killed"),
             ("another", "another job has begun attempt 0 in its place"),
-            ("stop", "the run was asked to stop; castoff resubmit starts it again"),
+            ("stop", "the run was asked to stop; castoff resubmit restarts it"),
         ],
     )
     def test_it_does_not_begin(self, ending: str | None, why: str, bench: Benches) -> None:

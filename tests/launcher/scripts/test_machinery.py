@@ -353,7 +353,7 @@ def test_a_part_of_the_users_that_would_cut_the_script(tmp_path: Path) -> None:
 def test_a_part_of_the_users_that_is_no_file(make: Callable[[Path], None], tmp_path: Path) -> None:
     own = write(tmp_path, "blocks/stopping.sh", "")
     make(own / "blocks/ending.sh")
-    with pytest.raises(CastoffError, match=r"blocks/ending\.sh: cannot be read as UTF-8: it is no file"):
+    with pytest.raises(CastoffError, match=r"blocks/ending\.sh: cannot be read as UTF-8: it is not a file"):
         render(planned(own))
 
 

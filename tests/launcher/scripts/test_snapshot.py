@@ -47,7 +47,7 @@ def test_without_anybody_who_took_one(kind: str, bench: Benches) -> None:
     here = bench(kind)
     ended = here.run(snapshot=True, ranks_per_node=1)
     assert ended.code == 0, ended.output
-    assert "castoff: nobody took a snapshot for this script: the ranks run the code in " in ended.output
+    assert "castoff: no snapshot was taken for this script: the ranks run the code in " in ended.output
     assert here.ranks()[0]["cwd"] == str(here.folder) == here.ranks()[0]["environ"]["CASTOFF_CODE_DIR"]
 
 

@@ -48,7 +48,7 @@ def test_stopped_before_it_began(kind: str, bench: Benches) -> None:
     (here.folder / DIRECTORY[kind] / "stop").touch()
     ended = here.run(ranks_per_node=1)
     assert (ended.code, ended.ending) == (143, ("cancelled", 143))
-    assert "castoff: stopped before it began; castoff resubmit starts it again" in ended.output
+    assert "castoff: stopped before it began; castoff resubmit restarts it" in ended.output
     assert here.ranks() == []
 
 
@@ -87,7 +87,7 @@ def test_a_copy_of_a_pbs_job_is_reported_where_counting_began(bench: Benches) ->
 class TestPlanted:
     """What stands where the script's directory belongs."""
 
-    ALIEN = "{} is a link or somebody else's, so nothing is written there"
+    ALIEN = "{} is a link or another user's, so nothing is written there"
 
     def refused(self, here: Bench, path: Path, why: str = ALIEN, **env: str) -> None:
         running = here.start(ranks_per_node=1, env=env)
@@ -122,7 +122,7 @@ class TestPlanted:
         planted.mkdir()
         planted.chmod(mode)
         why = (
-            f"{{0}}: others may write to it (mode {mode:o}), so what it says may be theirs; if you trust it, "
+            f"{{0}}: others may write to it (mode {mode:o}), so its contents may be theirs; if you trust it, "
         )
         self.refused(here, planted, why + "chmod go-w " + str(planted).replace(" ", "\\ "))
         assert list(planted.iterdir()) == []

@@ -144,8 +144,8 @@ def test_the_folder_lies_beside_the_job_file(tmp_path: Path, monkeypatch: pytest
         ("one\n{{ plan.name.nodes() }}\n", 2, "has no attribute 'nodes'"),
         ("{{ plan.nodes | sh }}\n", 1, ""),
         ("{{ plan | upsidedown }}\n", 1, "No filter named 'upsidedown'"),
-        ('one\n{% include "nope.j2" %}\n', 2, "there is no template nope.j2"),
-        ('{% extends "head.sh.j2" %}\n', 1, "it extends itself; castoff's own is castoff/…"),
+        ('one\n{% include "nope.j2" %}\n', 2, "template nope.j2 does not exist"),
+        ('{% extends "head.sh.j2" %}\n', 1, "it extends itself; castoff's template is castoff/…"),
     ],
 )
 def test_mistakes_name_file_and_line(text: str, line: int, reason: str, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_template_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CastoffError, match=r"templates: there is no folder .*gone"):
+    with pytest.raises(CastoffError, match=r"templates: folder .*gone does not exist"):
         render(planned(tmp_path / "gone"))
 
 

@@ -40,7 +40,7 @@ class TestTheRunDirectory:
     def test_one_of_his_is_noticed_before_the_ranks_start(self, kind: str, bench: Benches) -> None:
         here = bench(kind)
         ended = here.run(ranks_per_node=1, setup=[SWAP])
-        refused(ended, here, "is a link or somebody else's, so nothing is written there")
+        refused(ended, here, "is a link or another user's, so nothing is written there")
 
 
 class TestProgramsOfTheNodes:
@@ -93,7 +93,7 @@ class TestSecrets:
         here = bench("srun")
         text = f"touch {stolen(here)}\nexport A_SECRET=his\n"
         ended = self.again(here, text, f"{change} $secrets")
-        refused(ended, here, "secrets.sh may be somebody else's, so it is not read")
+        refused(ended, here, "secrets.sh may be another user's, so it is not read")
 
     def test_what_comes_in_their_place_later_is_not_read(self, bench: Benches) -> None:
         here = bench("srun")

@@ -178,7 +178,7 @@ def test_one_that_stopped_early_can_go_on(made: Made, code: int) -> None:
     made.attempt("0.0", "resume", code)
     now = status(made.run)
     assert (now.state, now.ending, now.code) == ("ended", "resume", 75)
-    assert now.reason == "it stopped early and can go on: castoff resubmit run"
+    assert now.reason == "it stopped early and can be resumed: castoff resubmit run"
     assert now.final
 
 

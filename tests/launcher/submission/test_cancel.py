@@ -157,7 +157,7 @@ class TestMany:
         ]
         answer = castoff("cancel", "--name", "ev*")
         assert (answer.returncode, answer.stdout) == (0, "")
-        assert answer.stderr == "castoff: nothing of such a name goes on: ev*\n"
+        assert answer.stderr == "castoff: no active run has such a name: ev*\n"
         answer = castoff("cancel", "--name", "none*", "--name", "such")
         assert answer.returncode == 1 and "there are no runs of such a name: none*, such" in answer.stderr
 

@@ -80,7 +80,7 @@ class TestParts:
     @pytest.mark.parametrize("lines", OPEN.values(), ids=OPEN)
     def test_what_is_left_open(self, where: str, lines: list[str]) -> None:
         said = refusal(self.of(where, lines))
-        assert said.startswith(f"{where}: bash does not read this as it is meant: line ")
+        assert said.startswith(f"{where}: bash does not parse this as intended: line ")
 
     def test_a_last_line_that_goes_on(self, where: str) -> None:
         said = refusal(self.of(where, ["true", "module load x \\"]))
@@ -91,7 +91,7 @@ class TestParts:
 
     @pytest.mark.parametrize("lines", [["fi"], ["}"], [")"], ["}; {"], ["esac"], ["done"]])
     def test_what_would_close_castoffs_own(self, where: str, lines: list[str]) -> None:
-        assert refusal(self.of(where, lines)).startswith(f"{where}: bash does not read")
+        assert refusal(self.of(where, lines)).startswith(f"{where}: bash does not parse")
 
     def test_plain_lines_are_read_once_with_the_whole_script(
         self, where: str, monkeypatch: pytest.MonkeyPatch
@@ -133,14 +133,14 @@ class TestTemplates:
     def test_a_part_of_a_program_of_the_nodes(self, tmp_path: Path, text: str) -> None:
         rank = f"castoff_write_rank() {{\n  castoff_write rank.sh <<'CASTOFF_RANK'\n{text}CASTOFF_RANK\n}}\n"
         said = refusal(self.own(tmp_path / "own", "blocks/rank.sh", rank))
-        assert said.startswith("rank.sh, with your parts: sh does not read it as it is meant: line ")
+        assert said.startswith("rank.sh, with your parts: sh does not parse it as intended: line ")
 
     def test_a_head(self, tmp_path: Path) -> None:
         head = '{% extends "castoff/slurm.sh.j2" %}\n{% block environment %}\ncat <<X\n{% endblock %}\n'
         (tmp_path / "own").mkdir()
         (tmp_path / "own" / "slurm.sh.j2").write_text(head)
         said = refusal(planned(templates=str(tmp_path / "own")))
-        assert said.startswith("the job's script, with its parts: bash does not read it as it is meant: ")
+        assert said.startswith("the job's script, with its parts: bash does not parse it as intended: ")
         assert "here-document" in said
 
 
@@ -149,9 +149,7 @@ def test_every_verb_that_shows_or_sends_a_script(castoff: Castoff, tmp_path: Pat
     words = ["--site", "local", "--set", f"setup={json.dumps(['cat <<X'])}", "--", "true"]
     answer = castoff(*verb, *words)
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert (
-        "castoff: setup: bash does not read this as it is meant: line 1: warning: here-doc" in answer.stderr
-    )
+    assert "castoff: setup: bash does not parse this as intended: line 1: warning: here-doc" in answer.stderr
 
 
 def test_what_bash_would_complain_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:

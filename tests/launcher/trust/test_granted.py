@@ -58,5 +58,5 @@ def test_a_list_that_others_can_change_is_not_believed(fresh_home: Path, tmp_pat
             use()
     fresh_home.chmod(0o755)
     give_away(granted_file(os.environ))
-    with pytest.raises(CastoffError, match="what it says may be somebody else's"):
+    with pytest.raises(CastoffError, match="its contents may be another user's"):
         granted(os.environ)

@@ -77,7 +77,7 @@ class TestSet:
             ("setup.x=x", "setup: x is not an index"),
             ("setup.-1=x", "setup: -1 is not an index"),
             ("nodes=[", "is not valid YAML"),
-            ("env={A: 1, A: 2}", "A: stands twice"),
+            ("env={A: 1, A: 2}", "A: appears twice"),
             ("env.A=!!python/name:os.system", "is not allowed here"),
             ("env.A=\udcff", "is not UTF-8 text"),
             ("env.A=a: b: c", "is not valid YAML"),

@@ -55,7 +55,7 @@ def test_why_it_waits() -> None:
     first, second = JOBS["running"].job, JOBS["waits-for-room"].job
     info = f"after-success={f58(first)}, after-finish={f58(second)}"
     assert JOBS["waits-for-job"].pending_reason == f"it waits for other jobs ({info})"
-    assert f"`flux job urgency {JOBS['held'].job} default` lets it go" in JOBS["held"].pending_reason
+    assert f"`flux job urgency {JOBS['held'].job} default` releases it" in JOBS["held"].pending_reason
     assert [name for name, job in JOBS.items() if job.is_held] == ["held"]
 
 

@@ -160,7 +160,7 @@ class TestArray:
         first, *_ = castoff("logs", run.path, "--member", "1").stdout.splitlines()
         assert first.startswith("--- rank 0 on ") and first.endswith(" failed first: exit code 7 ---")
         wrong = castoff("logs", run.path, "--member", "3")
-        assert wrong.stderr.endswith(": there is no member 3; there are 0 to 2\n")
+        assert wrong.stderr.endswith(": no member 3; members are 0 to 2\n")
 
     def test_a_member_that_ends_leaves_the_others_alone(self, jobs: LocalJobs) -> None:
         """What a running member's setup has put in the background is not the first one's to end."""

@@ -69,7 +69,8 @@ class TestWhatIsAsked:
         now = status(made.run)
         assert (now.state, now.unsettled) == ("unknown", True)
         assert (
-            now.reason is not None and "PBS could not be asked: qstat failed with exit code 111" in now.reason
+            now.reason is not None
+            and "PBS could not be reached: qstat failed with exit code 111" in now.reason
         )
 
 
@@ -190,7 +191,9 @@ class TestLeftOut:
 
     def test_is_not_started_again(self, pbs: FakePbs, two: list[OnPbs]) -> None:
         self.first_alone(pbs, RUNNING, two[0])
-        with pytest.raises(CastoffError, match=r"leaves out job 8\.head; what may run already is not"):
+        with pytest.raises(
+            CastoffError, match=r"leaves out job 8\.head; members that may be running are not"
+        ):
             resubmit(two[1].run)
         assert not any(line.startswith("qsub") for line in pbs.questions())
 
@@ -198,7 +201,7 @@ class TestLeftOut:
         self.first_alone(pbs, RUNNING, two[0])
         (one,) = end([two[1].run])
         assert one.problem is not None
-        assert "could not be asked, so it goes on: qstat's answer leaves" in one.problem
+        assert "could not be reached; the run is still active: qstat's answer leaves" in one.problem
 
     @pytest.mark.parametrize("lines", [1, 2, 3, 6])
     def test_so_is_one_that_is_reported_of_in_part(self, pbs: FakePbs, tmp_path: Path, lines: int) -> None:
@@ -261,7 +264,7 @@ class TestStates:
             ),
             (
                 {"job_state": "H", "Hold_Types": "u"},
-                "it is held (Hold_Types u); `qrls -h u 7.head` lets it go",
+                "it is held (Hold_Types u); `qrls -h u 7.head` releases it",
             ),
             (
                 {"job_state": "H", "Hold_Types": "s", "depend": "afterok:6.head@head"},
@@ -392,7 +395,7 @@ class TestStates:
         pbs.tells({"7[].head": array, **{f"7[{index}].head": QUEUED for index in (0, 1)}}, made.run)
         now = status(made.run)
         assert now.state == "pending"
-        assert now.reason == "it is held (Hold_Types u); `qrls -h u 7[].head` lets it go"
+        assert now.reason == "it is held (Hold_Types u); `qrls -h u 7[].head` releases it"
 
     def test_another_servers_job(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.tells({"7.head": {**RUNNING, "Submit_arguments": "other.sh"}})

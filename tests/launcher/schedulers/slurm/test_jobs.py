@@ -156,7 +156,7 @@ class TestWords:
             (queued("PENDING", ""), "Slurm has not looked at it yet"),
             (
                 queued("PENDING", "JobHeldUser", "3"),
-                "it is held (JobHeldUser); `scontrol release 7_3` lets it go",
+                "it is held (JobHeldUser); `scontrol release 7_3` releases it",
             ),
             (queued("PENDING", "JobHeldAdmin"), "an administrator holds it (JobHeldAdmin)"),
             (
@@ -175,16 +175,16 @@ class TestWords:
             (
                 queued("PENDING", "launch failed requeued held"),
                 "its nodes could not start it, so it is held (launch failed requeued held); "
-                "`scontrol release 7` lets it go",
+                "`scontrol release 7` releases it",
             ),
             (
                 queued("PENDING", "NewThisYear"),
-                "Slurm has a reason of its own (NewThisYear)",
+                "Slurm has another reason (NewThisYear)",
             ),
             (queued("CONFIGURING", "None"), "its nodes get ready (CONFIGURING)"),
             (
                 queued("REQUEUE_HOLD", "JobHeldUser"),
-                "it was queued again, and is held (REQUEUE_HOLD); `scontrol release 7` lets it go",
+                "it was requeued, and is held (REQUEUE_HOLD); `scontrol release 7` releases it",
             ),
         ],
     )

@@ -221,7 +221,7 @@ class TestStates:
         slurm.program("sacct", "echo disabled >&2; exit 1")
         now = status(made.run)
         assert now.ending == (end or "unknown") and now.over
-        assert end or (now.reason or "").startswith("Slurm knows nothing of job 7 any more and no ending")
+        assert end or (now.reason or "").startswith("Slurm no longer knows job 7, and no ending")
         assert not (made.run.path / "attempts/0.0/scheduler.json").exists()
         assert slurm.questions() == ["squeue", "sacct"]
 
@@ -344,7 +344,7 @@ class TestStartedAgain:
         now = status(made.run)
         assert (now.ending, now.reason) == (
             "resume",
-            "it stopped early and can go on: castoff resubmit made-1",
+            "it stopped early and can be resumed: castoff resubmit made-1",
         )
 
     @pytest.mark.parametrize("end", [None, "cancelled"])
@@ -379,7 +379,7 @@ class TestStartedAgain:
         now = status(made.run)
         (attempt,) = now.members[0].attempts
         assert (now.state, attempt.ending) == ("pending", "preempted")
-        assert attempt.reason == "Slurm ended it, or lost its nodes, and queued it again"
+        assert attempt.reason == "Slurm ended it, or lost its nodes, and requeued it"
 
     def test_it_began_since_squeue_was_asked(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         start = json.dumps({"job": "7", "host": "n1", "time": 1000})
@@ -439,7 +439,7 @@ class TestArrays:
         )
         now = status(made.run)
         assert [member.state for member in now.members] == [*3 * ["pending"], "running", "pending"]
-        assert now.reason == "it is held (JobHeldUser); `scontrol release 7_0` lets it go"
+        assert now.reason == "it is held (JobHeldUser); `scontrol release 7_0` releases it"
 
     def test_only_some_were_submitted_again(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         sends = [{"job": "9", "offset": 0, "count": 2, "members": [1, 3]}]
@@ -470,7 +470,7 @@ class TestSilence:
         now = status(made.run)
         assert (now.state, now.unsettled, now.over, now.final) == ("unknown", True, False, False)
         assert now.reason == (
-            "Slurm could not be asked: squeue failed with exit code 1: "
+            "Slurm could not be reached: squeue failed with exit code 1: "
             "slurm_load_jobs error: Unable to contact slurm controller"
         )
         made.attempt("0.0", "cancelled", 143)
@@ -489,7 +489,7 @@ class TestSilence:
         now = wait(made.run)
         assert (now.state, now.unsettled) == ("unknown", False)
         assert now.reason == (
-            "Slurm could not be asked: squeue is not on PATH here; ask on a login node of the machine"
+            "Slurm could not be reached: squeue is not on PATH here; ask on a login node of the machine"
         )
         made.attempt("0.0", "cancelled", 143)
         assert ending(status(made.run)) == ("ended", "cancelled", 143)
@@ -639,7 +639,7 @@ class TestUnclear:
             now = status(made.run)
             assert (now.state, now.unsettled, now.over) == ("unknown", True, False)
         assert now.reason == (
-            "there was no answer, so it may or may not have been submitted; ask again in some seconds"
+            "there was no answer, so it may or may not have been submitted; ask again in a few seconds"
         )
         record = submission_of(made.run)
         assert record.sends[0].asked
@@ -651,7 +651,7 @@ class TestUnclear:
             "failed",
             1,
             "it could not be submitted: there was no answer: Socket timed out; "
-            "the queue, asked twice, has no such job",
+            "the queue, queried twice, has no such job",
         )
 
     def test_silence_decides_nothing(self, slurm: FakeSlurm, tmp_path: Path) -> None:
