@@ -14,7 +14,8 @@ import pytest
 from docs.generate import fields
 from docs.generate.fields import parts, selected, table, takes
 from docs.generate.pages import END, PAGES, wanted, written
-from launcher.config.job import Duration, JobSpec, Word
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Duration, Word
 from launcher.config.site import Site
 from trainers.configuration.config import Config
 from trainers.dpo import settings as dpo

@@ -10,178 +10,30 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from launcher.config.checked import Checked, verified
-from launcher.config.job_checks import together
-from launcher.config.quantities import (
-    CPULISTS_PATTERN,
-    DURATION_PATTERN,
-    DURATION_TAKES,
-    END,
-    MEMORY_PATTERN,
-    MEMORY_TAKES,
+from launcher.config.job_fields import (
+    Array,
+    Condition,
+    Container,
+    Count,
+    CountOrNone,
+    CpuLists,
+    Directives,
+    Duration,
+    EnvName,
+    LauncherOptions,
+    Mail,
+    Memory,
+    Requeue,
+    ShellLine,
+    Snapshot,
+    Stage,
+    Text,
+    Word,
 )
-from launcher.errors import InvalidInput, Problem
+from launcher.errors import InvalidInput, Problem, shown
 from launcher.trust.decision import check_named
 from launcher.typed.document import Document, FieldPath, invalid
-from launcher.typed.structure import meaning, takes
-
-
-def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
-    """A text that may also be written as a number, or as true or false."""
-    return takes(words, many=many, pattern=f"^{pattern}{END}", extra_json_schema={"x-scalar": True})
-
-
-Word = Annotated[str, _scalar("one line of text, not empty", "lines of text, none empty", r"[^\x00\n\r]+")]
-Text = Annotated[str, _scalar("text", "texts", r"[^\x00]*")]
-ShellLine = Annotated[
-    str,
-    _scalar("a shell line without carriage returns, which Windows adds", "shell lines", r"[^\x00\r]*"),
-]
-EnvName = Annotated[
-    str,
-    takes(
-        "a variable's name (letters, digits and _)",
-        many="variables' names (letters, digits and _)",
-        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
-    ),
-]
-Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
-CountOrNone = Annotated[
-    int, takes("a whole number of at least 0", many="whole numbers of at least 0", ge=0, le=1_000_000)
-]
-Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
-Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
-CpuLists = Annotated[
-    str,
-    takes(
-        "a CPU list for each rank of a node, joined by :, as in 4-7:8-11, with numbers up to 9999",
-        pattern=CPULISTS_PATTERN,
-    ),
-]
-DirectiveName = Annotated[
-    str, takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}")
-]
-Directive = Word | bool | None
-Directives = Annotated[
-    dict[DirectiveName, Directive | dict[DirectiveName, Directive]],
-    takes("names, each with text, true, false or null, and under a scheduler's name those for it alone"),
-]
-Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
-LauncherName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
-OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order
-RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
-Gpus = Literal["nvidia", "amd", "intel", "none"]
-Condition = Literal["after", "afterok", "afternotok", "afterany"]
-RequeueWay = Literal["copy", "chain"]
-
-
-class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """How the ranks start."""
-
-    name: Annotated[LauncherName | None, meaning("The launcher, where it is not the site's.")] = None
-    torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
-    """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
-    failed once no restart is left."""
-    args: Annotated[
-        list[Word],
-        meaning("Further flags for the site's launcher, one word each."),
-    ] = []
-    """One that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
-    `--distribution` decides where each rank goes: `cyclic` deals them out node by node, and `arbitrary`
-    follows a file with a host for each rank, which `setup` names in SLURM_HOSTFILE."""
-    timeout: Annotated[
-        Duration | None,
-        meaning("How long ranks on several nodes may take to start, before the job is ended; default 10m."),
-    ] = None
-    """The job then ends as `failed` and names the hosts whose ranks are missing; it warns of them 20 s
-    after the start. The time that `setup` and `stage` take does not count. There is no limit in an
-    allocation, where ranks may wait for those of another launch, nor with pyxis, which imports the image
-    first."""
-
-
-class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """What each rank's program runs in. Without an image there is no container."""
-
-    image: Annotated[
-        Word | None,
-        meaning("The image: an absolute path, stage/… for one that `stage` copies, or the runtime's name."),
-    ] = None
-    runtime: Annotated[RuntimeName | None, meaning("What runs it; a site's `defaults` may name it.")] = None
-    binds: Annotated[
-        list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
-    ] = []
-    env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
-    gpus: Annotated[
-        Gpus | None, meaning("Which vendor's GPUs it is given; default: from the site's devices.")
-    ] = None
-    args: Annotated[list[Word], meaning("Further flags of the runtime, one word each.")] = []
-
-
-class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that is copied to each node's own disk before the ranks start."""
-
-    source: Annotated[
-        Word, meaning("A file, a folder or an archive; a relative path starts where the job was submitted.")
-    ] = msgspec.field(name="from")
-    to: Annotated[
-        Word | None,
-        meaning("Its place under CASTOFF_STAGE_DIR; default: its name, without the archive's ending."),
-    ] = None
-    unpack: Annotated[
-        bool | None, meaning("Whether to unpack an archive; default: yes, if the name ends as one does.")
-    ] = None
-    sha256: Annotated[Sha256 | None, meaning("Its SHA-256 sum, checked on each node.")] = None
-    activate: Annotated[
-        bool,
-        meaning("It is an environment: its bin comes first on the ranks' PATH, and conda-unpack is run."),
-    ] = False
-
-
-class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
-
-    count: Annotated[Count, meaning("How many members.")]
-    max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
-    """On one machine never more than its cores have room for."""
-
-
-class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """Resuming after an early stop."""
-
-    max: Annotated[
-        CountOrNone | None,
-        meaning("How often a run that ended with the outcome `resume` is started once more; default 0."),
-    ] = None
-    how: Annotated[
-        RequeueWay | None,
-        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),
-    ] = None
-    """PBS alone starts no job twice. `copy`: a job submits a copy of itself when it begins, which resumes
-    if it stops early. `chain`: `castoff submit` sends all jobs beforehand, and each begins if the one
-    before did not end well; that needs no qsub on the nodes, and resumes after a job that was killed,
-    too."""
-
-
-class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A copy of the code, taken at the submission."""
-
-    paths: Annotated[
-        list[Word], meaning("Only these files and folders; default: all that git does not ignore.")
-    ] = []
-    """Relative to where the job is submitted."""
-    link: Annotated[
-        list[Word],
-        meaning("What git ignores and the program needs, such as data: links that lead to the original."),
-    ] = []
-    limit: Annotated[Memory, meaning("How large it may be; default 256M.")] = "256M"
-
-
-class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Mail from the scheduler."""
-
-    to: Annotated[Word, meaning("The address.")]
-    on: Annotated[list[Literal["begin", "end", "fail"]], meaning("The events.")] = msgspec.field(
-        default_factory=lambda: ["end", "fail"]
-    )
+from launcher.typed.structure import meaning
 
 
 class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True):
@@ -401,3 +253,84 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
         except InvalidInput as error:
             problems.extend(error.problems)
     return verified(document, JobSpec, problems, check)
+
+
+_OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+_KEPT_BY_SHELLS = frozenset(
+    {
+        # Read-only, or counted by the shell itself. What is given to some of them is evaluated as
+        # arithmetic, where a[$(…)] runs a command.
+        *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "HISTCMD", "OPTIND", "OPTERR"),
+        *("RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHREALTIME", "EPOCHSECONDS", "BASH_MONOSECONDS"),
+        *("BASH", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
+        *("BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
+        *("BASH_SUBSHELL", "BASH_TRAPSIG", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "FUNCNAME"),
+        *("GROUPS", "PIPESTATUS", "PWD", "OLDPWD", "SHLVL", "_"),
+        # A shell that starts as sh sets these anew.
+        *("PS1", "PS2", "PS4"),
+        # They change how the script itself is read.
+        *("IFS", "BASH_COMPAT", "BASH_XTRACEFD", "EXECIGNORE", "FUNCNEST", "POSIXLY_CORRECT"),
+    }
+)
+"""Variables that no script can hand to a program as they are given (bash(1), sh(1))."""
+
+_LONGEST_WORD = 131_071
+"""Bytes of an argument, or of a variable with its name and the =: Linux's MAX_ARG_STRLEN less the
+NUL at the end (execve(2))."""
+
+
+def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """What is wrong with a job whatever the site; one that has no command yet is none."""
+    if not spec.command:
+        pass
+    elif not spec.command[0]:
+        yield ("command", 0), "is empty: its first word must name the program"
+    elif spec.command[0].startswith("-"):
+        yield ("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it"
+    if spec.ranks is not None and spec.ranks_per_node is not None:
+        message = "excludes ranks_per_node: give the ranks in all or those of a node, not both"
+        yield ("ranks",), f"{message} (--set ranks_per_node=null clears it)"
+    if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
+        needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
+        yield ("ranks",), f"{needed}: lower nodes to {spec.ranks}, or raise ranks"
+    if spec.python is not None and not spec.python.startswith("/"):
+        yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours"
+    elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
+        yield ("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name"
+    for name in spec.env:
+        if name in spec.env_from:
+            yield ("env", name), "is in env_from too; keep one of the two"
+    variables: dict[FieldPath, str] = {("env", name): name for name in spec.env}
+    variables |= {("env_from", number): name for number, name in enumerate(spec.env_from)}
+    for path, name in variables.items():
+        if problem := variable_problem(name):
+            yield path, problem
+    words: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
+    words |= {("env", name): f"{name}={value}" for name, value in spec.env.items()}
+    for path, text in words.items():
+        if (size := len(text.encode())) > _LONGEST_WORD:
+            most = f"is {size:,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
+            yield path, f"{most}: write it to a file, and name that"
+    copied = None if isinstance(spec.snapshot, bool) else spec.snapshot
+    for field in ("paths", "link") if copied else ():
+        for number, name in enumerate(getattr(copied, field)):
+            if name.startswith("/"):
+                counts = "counts from where the job is submitted: no / at its beginning"
+                yield ("snapshot", field, number), f"is {name!r}, but {counts}"
+    if spec.mail is not None and not spec.mail.on:
+        yield ("mail", "on"), "is empty: name events (begin, end, fail) or drop mail"
+    for condition, names in spec.after.items():
+        if not names:
+            yield ("after", condition), "is empty: name the runs or job ids to wait for"
+
+
+def variable_problem(name: str) -> str | None:
+    """Why a script cannot hand a variable of this name to the ranks; None if it can."""
+    if name in _OURS or name.startswith("CASTOFF_"):
+        return "is set by castoff in each rank; drop it here"
+    if name in _KEPT_BY_SHELLS:
+        return f"is {name}, which shells keep for themselves: no program would see this value; drop it"
+    if name.startswith("castoff_"):
+        return f"is {name}, but names that begin with castoff_ are reserved for the script; use another"
+    return None

@@ -5,197 +5,41 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from launcher.config.checked import Checked, verified
-from launcher.config.job import (
-    Count,
-    CountOrNone,
+from launcher.config.job import JobSpec, variable_problem
+from launcher.config.job_fields import (
     DirectiveName,
     Directives,
     Duration,
     EnvName,
-    JobSpec,
     LauncherName,
-    Memory,
     ShellLine,
     Text,
     Word,
 )
-from launcher.config.quantities import CPULIST_PATTERN, END, cpus
-from launcher.config.site_checks import contradictions
+from launcher.config.quantities import cpus, descending, seconds
+from launcher.config.site_fields import (
+    _BUILT_IN,
+    ArrayLimit,
+    GpuType,
+    HostSuffix,
+    Node,
+    Option,
+    Program,
+    Queue,
+    Range,
+    Required,
+    Values,
+)
 from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.trust.decision import check
 from launcher.typed.document import Document, FieldPath, invalid
-from launcher.typed.structure import convert, takes
+from launcher.typed.structure import convert, fields_of
 from launcher.typed.suggestion import did_you_mean
-
-CpuList = Annotated[
-    str,
-    takes(
-        "a CPU list, as in 0-51 or 0,52, with numbers up to 9999",
-        many="CPU lists, as in 0-51 or 0,52, with numbers up to 9999",
-        pattern=CPULIST_PATTERN,
-    ),
-]
-Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-9]-[0-3][0-9]{END}")]
-
-Program = Annotated[
-    str,
-    # Anything else would be an assignment or a keyword to the shell that starts it.
-    takes("a program: its name, or its path from / on", pattern=rf"^(?:/[^\x00\n\r]+|[A-Za-z0-9_.+-]+){END}"),
-]
-
-GpuType = Annotated[
-    str,
-    takes(
-        "a type of GPU as Slurm lists it after gpu: (letters, digits, - _ and .)",
-        pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]*{END}",
-    ),
-]
-
-HostSuffix = Annotated[
-    str,
-    takes("what ends a host's name, as in .hsn.example.org", pattern=rf"^[A-Za-z0-9._-]*{END}"),
-]
-
-_BUILT_IN = Path(__file__).parents[1] / "sites"
-
-
-class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Something that somebody else decides: it names its source and the date it was read."""
-
-    source: Text
-    """Where this is written."""
-    date: Date
-    """When it was read there."""
-
-    @property
-    def cited(self) -> str:
-        """Both, as a message ends."""
-        return f"({self.source}, {self.date})"
-
-
-class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The topology of one node."""
-
-    sockets: list[CpuList] = []
-    """The physical cores of each socket. Without them the scheduler binds ranks to cores, or nobody does."""
-    reserved_cores: CpuList | None = None
-    """Cores that no rank may use: they are kept for the system."""
-    devices: list[CountOrNone] = []
-    """How many devices belong to each socket."""
-    device_variable: EnvName | None = None
-    """The variable that limits a process to some devices, such as CUDA_VISIBLE_DEVICES."""
-    device_cores: list[CpuList] = []
-    """The physical cores nearest to each device, by the device's number. Without it all cores of a socket
-    are alike to its devices."""
-    ranks_per_device: Count = 1
-    """How many ranks may share a device."""
-    cpus_per_core: Count = 1
-    """What Slurm counts for one physical core in `--cpus-per-task`: 2 where a CPU is a hardware thread."""
-    exclusive: bool = False
-    """Whether a job always has its nodes whole, with all their devices."""
-    memory: Memory | None = None
-    """Memory of a node."""
-
-    @property
-    def device_count(self) -> int:
-        """Devices of a node."""
-        return sum(self.devices)
-
-    def usable_cores(self) -> list[list[int]]:
-        """The cores of each socket that ranks may use."""
-        reserved = set(cpus(self.reserved_cores)) if self.reserved_cores else set()
-        return [[core for core in cpus(socket) if core not in reserved] for socket in self.sockets]
-
-
-class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Node counts and walltimes that a queue takes together."""
-
-    min_nodes: Count = 1
-    """The fewest nodes."""
-    max_nodes: Count | None = None
-    """The most; left out: any number."""
-    min_walltime: Duration | None = None
-    """The shortest walltime."""
-    max_walltime: Duration | None = None
-    """The longest."""
-
-
-class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A queue, a partition or a QOS, and its limits."""
-
-    ranges: list[Range] = []
-    """Node counts and walltimes that are accepted together. A job must fit one of them; none means no
-    limit."""
-    max_jobs: Count | None = None
-    """How many jobs of one user may be queued or running."""
-    array_max_concurrent: Count | None = None
-    """How many members of an array may run at a time; a job with a larger array must set `array.max_concurrent`."""
-    max_devices: Count | None = None
-    """How many devices of a node a job may have. Where this is set, jobs share nodes."""
-    listed_as: Word | None = None
-    """The name under which the scheduler lists it, where users write another."""
-    submit_to: Word | None = None
-    """The queue to name instead, where this one accepts no jobs itself."""
-
-
-class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A field without which the scheduler refuses a job, or makes of it what nobody meant."""
-
-    field: Word
-    """The job file's field: `account`, `directives.filesystems`, …"""
-    because: Text
-    """What the scheduler says, or why it is needed."""
-    example: Text
-    """A value to write there."""
-
-
-class Values(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a directive may say."""
-
-    among: list[Word]
-    """The values that there are."""
-    separator: Word | None = None
-    """What joins several of them, where one job may name several."""
-
-    def wrong(self, value: str) -> list[str]:
-        """The parts of a value that there are not."""
-        parts = value.split(self.separator) if self.separator else [value]
-        return [part for part in parts if part not in self.among]
-
-
-class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The largest array."""
-
-    max_count: Count
-    """How many members it may have."""
-
-
-class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What some jobs want of a site, and ask for by its name: it adds to the fields of the same names."""
-
-    description: Text
-    """What it is for, in one line."""
-    setup: list[ShellLine] = []
-    """Shell lines before those of the job."""
-    setup_last: list[ShellLine] = []
-    """Shell lines after those of the job."""
-    teardown: list[ShellLine] = []
-    """Shell lines after the ranks have ended."""
-    env: dict[EnvName, Text] = {}
-    """Variables, where the job itself does not set them."""
-    launcher_args: list[Word] = []
-    """Further flags of the launcher."""
-    reserved_cores: CpuList | None = None
-    """Cores that no rank may use then."""
-    gpu_type: GpuType | None = None
-    """The type of GPU that Slurm is asked for then."""
-    ranks_per_node: Count | None = None
-    """The number of ranks on a node that it is made for, and that jobs get which say nothing."""
 
 
 class Site(Checked, frozen=True, kw_only=True):
@@ -424,3 +268,101 @@ def range_words(range_: Range) -> str:
 def nodes_words(count: int) -> str:
     """A number of nodes in words."""
     return "1 node" if count == 1 else f"{count} nodes"
+
+
+def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
+    """What cannot be so: each field is right alone, but not with the others, or not in a script."""
+    variables: list[tuple[str, ...]] = [("env", name) for name in site.env]
+    variables += [("options", of, "env", name) for of, option in site.options.items() for name in option.env]
+    for path in variables:
+        if problem := variable_problem(path[-1]):
+            yield path, problem
+    descend = [*_descending(site)]
+    yield from descend
+    if site.node is not None and not descend:
+        yield from _of_node(site.node)
+        yield from _of_reserved(site, site.node)
+    yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
+    yield from _of_queues("QOS", "qos", site.qos, site.default_qos, site.other_qos)
+    fields = fields_of(JobSpec)
+    for number, required in enumerate(site.required):
+        if required.field not in fields and not required.field.startswith("directives."):
+            allowed = f"a job file's field, or directives.NAME{did_you_mean(required.field, fields)}"
+            yield ("required", number, "field"), f"is {required.field!r}, but takes {allowed}"
+
+
+def _of_queues(
+    word: str, field: str, queues: dict[str, Queue], default: str | None, others: bool
+) -> Iterator[tuple[FieldPath, str]]:
+    """Contradictions within the queues, or within the QOS."""
+    if default is not None and default not in queues and not others:
+        yield (f"default_{word.lower()}",), f"is {default}, which is not a {word} of this site"
+    for name, queue in queues.items():
+        if queue.submit_to is not None and queue.submit_to not in queues:
+            hint = did_you_mean(queue.submit_to, queues)
+            yield (
+                (field, name, "submit_to"),
+                f"is {queue.submit_to}, which is not a {word} of this site{hint}",
+            )
+        for number, range_ in enumerate(queue.ranges):
+            if range_.max_nodes is not None and range_.min_nodes > range_.max_nodes:
+                yield (field, name, "ranges", number), "has more nodes as its minimum than as its maximum"
+            shortest, longest = range_.min_walltime, range_.max_walltime
+            if shortest and longest and seconds(shortest) > seconds(longest):
+                yield (field, name, "ranges", number), "has a longer minimum walltime than maximum"
+
+
+def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:
+    """CPU lists of which a part would be no cores at all."""
+    lists: list[tuple[FieldPath, str | None]] = [
+        (("options", name, "reserved_cores"), option.reserved_cores) for name, option in site.options.items()
+    ]
+    if node := site.node:
+        lists.append((("node", "reserved_cores"), node.reserved_cores))
+        lists += [(("node", "sockets", number), one) for number, one in enumerate(node.sockets)]
+        lists += [(("node", "device_cores", number), one) for number, one in enumerate(node.device_cores)]
+    for path, text in lists:
+        if text and (part := descending(text)):
+            yield path, f"is {text}, but {part} descends: write the smaller number first"
+
+
+def _of_reserved(site: Site, node: Node) -> Iterator[tuple[FieldPath, str]]:
+    """Reserved cores that the node has not; where its cores are unknown, nobody can say."""
+    there = {core for socket in node.sockets for core in cpus(socket)}
+    lists: list[tuple[FieldPath, str | None]] = [(("node", "reserved_cores"), node.reserved_cores)]
+    lists += [(("options", name, "reserved_cores"), one.reserved_cores) for name, one in site.options.items()]
+    for path, text in lists:
+        if there and text and not there.issuperset(cpus(text)):
+            yield path, f"is {text}, which no socket has"
+
+
+def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
+    sockets = [set(cpus(socket)) for socket in node.sockets]
+    seen: set[int] = set()
+    for number, (socket, cores) in enumerate(zip(node.sockets, sockets, strict=True)):
+        if len(cpus(socket)) > len(cores) or not seen.isdisjoint(cores):
+            yield ("node", "sockets", number), f"is {socket}: each core may appear only once"
+        seen |= cores
+    if sockets and node.devices and len(node.devices) != len(sockets):
+        message = (
+            f"has {len(node.devices)} numbers, but there are {len(sockets)} sockets: write one "
+            "for each, 0 for a socket without; a device belongs to the one socket that it is connected to"
+        )
+        yield ("node", "devices"), message
+        return
+    homes = []
+    for number, own in enumerate(node.device_cores):
+        home = [at for at, cores in enumerate(sockets) if cores.issuperset(cpus(own))]
+        if not home:
+            yield ("node", "device_cores", number), f"is {own}, which is not on one socket"
+        homes += home
+    listed = len(node.device_cores)
+    if listed and listed != node.device_count:
+        message = f"has {listed} CPU lists, but there are {node.device_count} devices"
+        yield ("node", "device_cores"), message
+    elif listed and len(homes) == listed and [homes.count(at) for at in range(len(sockets))] != node.devices:
+        message = "puts other numbers of devices on the sockets than node.devices"
+        yield ("node", "device_cores"), message
+    if node.device_count and node.device_variable is None:
+        example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
+        yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"

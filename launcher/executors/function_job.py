@@ -297,7 +297,9 @@ def _cancel(run: RunDirectory, member: int) -> None:
     elsewhere = queue.elsewhere(records.clusters)
     answer = NOT_ASKED if elsewhere else queue.ask(records.jobs)
     if silence := elsewhere or answer.silence_on(sorted(records.jobs)):
-        raise CastoffError(f"{run.id}: {queue.title} could not be asked, so it goes on: {silence}")
+        raise CastoffError(
+            f"{run.id}: {queue.title} could not be reached; the job is still active: {silence}"
+        )
     own = [
         key
         for key, one in answer.jobs.items()

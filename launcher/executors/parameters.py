@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from launcher.config.job import Array, JobSpec, program_name
+from launcher.config.job import JobSpec, program_name
+from launcher.config.job_fields import Array
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.executors.stopping import can_go_on

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from launcher.config.job import OwnDistribution
+from launcher.config.job_fields import OwnDistribution
 from launcher.config.site import Site
 
 

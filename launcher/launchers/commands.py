@@ -1,7 +1,7 @@
 """The launchers that castoff knows: a Layout to the argv of srun or of an mpiexec.
 
-What is known only inside the job, such as its hosts, is not here: a part of templates/machinery/launchers adds
-the host file.
+What is known only inside the job, such as its hosts, is not here: a file of templates/machinery/launchers
+adds the host file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from launcher.config.job import LauncherName, OwnDistribution
+from launcher.config.job_fields import LauncherName, OwnDistribution
 from launcher.config.quantities import cpus
 from launcher.launchers.base import Launcher, Request, value_of
 

@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from launcher.config.job import JobSpec, LauncherName
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import LauncherName
 from launcher.config.quantities import cpulist, cpus, descending
-from launcher.config.site import Node, Site
+from launcher.config.site import Site
+from launcher.config.site_fields import Node
 from launcher.launchers.base import Layout
 from launcher.launchers.commands import LAUNCHERS
 from launcher.runs.plan import Devices

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from launcher.config.job import Container, Gpus, JobSpec, LauncherName, RuntimeName
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Container, Gpus, LauncherName, RuntimeName
 from launcher.config.site import Site
 from launcher.launchers.commands import LAUNCHERS
 from launcher.runs.plan import ContainerPlan

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
-from launcher.config.site import Queue, Site, nodes_words, range_words
+from launcher.config.site import Site, nodes_words, range_words
+from launcher.config.site_fields import Queue
 from launcher.errors import shown
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import of_scheduler

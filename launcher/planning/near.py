@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from launcher.config.job import JobSpec, LauncherName
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import LauncherName
 from launcher.config.quantities import cpulist, cpus
-from launcher.config.site import Node
+from launcher.config.site_fields import Node
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import binding
 from launcher.runs.plan import Devices

@@ -10,15 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from launcher.config.job import (
-    Container,
-    Directives,
-    JobSpec,
-    LauncherName,
-    Snapshot,
-    check,
-    program_name,
-)
+from launcher.config.job import JobSpec, check, program_name
+from launcher.config.job_fields import Container, Directives, LauncherName, Snapshot
 from launcher.config.options import fixed_ranks, option_problems, with_options
 from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from launcher.config import job
+from launcher.config import job_fields
 from launcher.config.job import JobSpec
-from launcher.config.site import Site, Values
+from launcher.config.site import Site
+from launcher.config.site_fields import Values
 from launcher.errors import shown
 from launcher.launchers.base import Request
 from launcher.schedulers.base import Scheduler
@@ -17,7 +18,7 @@ from launcher.schedulers.registry import with_directives
 from launcher.typed.suggestion import did_you_mean
 
 
-def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:
+def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, str]]:
     """Directives where a scheduler's name belongs, and the other way round."""
     known = {one.name: one.title for one in with_directives()} if directives else {}
     for name, value in directives.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config.job import Gpus, LauncherName, OwnDistribution, RuntimeName, Snapshot, Stage
+from launcher.config.job_fields import Gpus, LauncherName, OwnDistribution, RuntimeName, Snapshot, Stage
 from launcher.runs.records import Facts
 
 OF_EVERY_SCRIPT = frozenset(

@@ -23,7 +23,7 @@ from launcher.runs.run import Run
 from launcher.runs.snapshot import Names, Taken, files_words, take
 
 if TYPE_CHECKING:
-    from launcher.config.job import Snapshot
+    from launcher.config.job_fields import Snapshot
 
 DIFF_LIMIT = 2**20
 """Bytes of code.diff at the most."""

@@ -24,7 +24,7 @@ from launcher.errors import CastoffError, printable
 from launcher.runs.git import Git, GitError
 
 if TYPE_CHECKING:
-    from launcher.config.job import Snapshot
+    from launcher.config.job_fields import Snapshot
 
 MAX_FILES = 20_000
 

@@ -15,7 +15,8 @@ from launcher.errors import CastoffError, printable
 from launcher.schedulers.command import PATIENCE
 
 if TYPE_CHECKING:
-    from launcher.config.job import JobSpec, LauncherName
+    from launcher.config.job import JobSpec
+    from launcher.config.job_fields import LauncherName
     from launcher.config.site import Site
     from launcher.launchers.base import Request
     from launcher.schedulers.base_allocation import Allocation

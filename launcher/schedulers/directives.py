@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from launcher.config import job
-from launcher.config.job import Directive, JobSpec
+from launcher.config import job_fields
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Directive
 from launcher.config.quantities import cpulist
 from launcher.config.site import Site
 
@@ -99,9 +100,9 @@ def array_words(spec: JobSpec) -> str | None:
     return f"{span}%{spec.array.max_concurrent}" if spec.array.max_concurrent else span
 
 
-def merged(default: Given, given: Given, scheduler: str) -> job.Directives:
+def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directives:
     """One job's directives over another's: those of this scheduler together, the others in their sections."""
-    together: job.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
+    together: job_fields.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
     sections = (name for name, value in (*default.items(), *given.items()) if isinstance(value, dict))
     for name in dict.fromkeys(sections):
         theirs = {**section(default, name), **section(given, name)}

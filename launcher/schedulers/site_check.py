@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from launcher.config.quantities import clock, cpus, seconds
-from launcher.config.site import Fact, Queue, Range, Site
+from launcher.config.site import Site
+from launcher.config.site_fields import Fact, Queue, Range
 from launcher.schedulers.machine_info import MachineInfo, QueueInfo, outermost
 
 _NOT_REPORTED = (

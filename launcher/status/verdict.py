@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from launcher.runs.states import MemberStatus, RunStatus, aggregate_state, code_of, aggregate_ending
+from launcher.runs.states import MemberStatus, RunStatus, aggregate_ending, aggregate_state, code_of
 from launcher.schedulers.local.control import is_abandoned
 from launcher.schedulers.registry import is_own
 from launcher.status import scheduler_view
@@ -71,7 +71,13 @@ def _reason(
             return None
         return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(records.job)
     if view is not None:
-        if submission and state != "running" and not records.sends and not records.attempts and not records.alive:
+        if (
+            submission
+            and state != "running"
+            and not records.sends
+            and not records.attempts
+            and not records.alive
+        ):
             return _KILLED_EARLY.format(run.id)
         words = [one.reason for one in members if one.state == state != "running" and one.reason]
         return view.stuck or next(iter(words), None)

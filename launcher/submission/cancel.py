@@ -166,7 +166,9 @@ def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: 
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if why := elsewhere or silence:
         title = queue.title
-        raise CastoffError(printable(f"{now.id}: {title} could not be asked, so it goes on: {why}"))
+        raise CastoffError(
+            printable(f"{now.id}: {title} could not be reached; the run is still active: {why}")
+        )
     left = answer.left.values()
     if run.submission() is not None:
         script = str(run.script)

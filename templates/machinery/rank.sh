@@ -140,7 +140,7 @@ castoff_exec() {
   exec "$@" # so that a program named echo is none of sh's own
 }
 #if usr1
-castoff_on_usr1() { # the script's sign to stop, if the file is there; else the program's own, and its launcher told that
+castoff_on_usr1() { # the script's sign to stop, if the file is there; else the program's own, and its launcher gets it
   [ -n "$castoff_ended" ] || [ ! -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || { castoff_ended=1 && castoff_pass_on TERM; }
 }
 #else

@@ -80,7 +80,7 @@ def test_a_folder_of_that_name_does_not_win(castoff: Castoff, tmp_path: Path) ->
     hostile(tmp_path)
     answer = castoff("train", "gnn", "none.yaml")
     assert answer.returncode == 1
-    assert answer.stderr.startswith("castoff train: none.yaml: there is no such file")
+    assert answer.stderr.startswith("castoff train: none.yaml: no such file")
 
 
 def test_one_on_pythonpath_is_said(castoff: Castoff, tmp_path: Path) -> None:

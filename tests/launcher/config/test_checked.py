@@ -14,7 +14,7 @@ import pytest
 
 from launcher import InvalidInput, JobSpec, Site, plan
 from launcher.config import checked
-from launcher.config.job import Array, Stage
+from launcher.config.job_fields import Array, Stage
 
 FIELDS: dict[str, Any] = {
     "name": "mine",

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.job import JobSpec, Snapshot, program_name
+from launcher.config.job import JobSpec, program_name
+from launcher.config.job_fields import Snapshot
 from launcher.errors import CastoffError, InvalidInput
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from launcher import JobSpec, Plan, Site, plan
 from launcher.config.options import with_options
-from launcher.config.site import Node, Option
+from launcher.config.site_fields import Node, Option
 from launcher.errors import InvalidInput
 
 FACT: dict[str, Any] = {"source": "the guide", "date": "2026-11-21", "description": "d"}

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.job import JobSpec
-from launcher.config.job_checks import variable_problem
+from launcher.config.job import JobSpec, variable_problem
 from launcher.config.schema import job_schema
 from launcher.errors import InvalidInput
 from launcher.typed.document import Document

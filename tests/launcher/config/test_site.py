@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from launcher.config.quantities import cpus
-from launcher.config.site import Fact, Search, Site
+from launcher.config.site import Search, Site
+from launcher.config.site_fields import Fact
 from launcher.errors import CastoffError, InvalidInput
 from launcher.schedulers.choice import choose_site
 from launcher.schedulers.registry import scheduler_of

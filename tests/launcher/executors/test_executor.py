@@ -30,7 +30,8 @@ from submitit.core.job_environment import JobEnvironment
 from submitit.helpers import Checkpointable, DelayedSubmission, as_completed
 
 import launcher
-from launcher.config.job import JobSpec, Requeue
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Requeue
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput
 from launcher.executors.executor import CastoffExecutor, PbsExecutor, SubmissionError

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
 from launcher.config.quantities import cpulist, cpus
-from launcher.config.site import Node, Site
+from launcher.config.site import Site
+from launcher.config.site_fields import Node
 from launcher.planning import binding
 from launcher.planning.planner import plan
 from launcher.runs.plan import Devices

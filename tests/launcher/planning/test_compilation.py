@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from launcher import JobSpec, Site, plan, render
-from launcher.config.job import Snapshot, Stage
+from launcher.config.job_fields import Snapshot, Stage
 from launcher.planning import compilation, heads, templates
 from launcher.planning import render as rendering
 from launcher.planning.machinery import machinery

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from launcher.config.job import JobSpec
-from launcher.config.site import Node, Site
+from launcher.config.site import Site
+from launcher.config.site_fields import Node
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS

@@ -9,7 +9,8 @@ import pytest
 
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds
-from launcher.config.site import Queue, Range, Site
+from launcher.config.site import Site
+from launcher.config.site_fields import Queue, Range
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.planning.limits import site_problems

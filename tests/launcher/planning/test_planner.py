@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from launcher.config.job import JobSpec
-from launcher.config.site import Node, Site
+from launcher.config.site import Site
+from launcher.config.site_fields import Node
 from launcher.errors import InvalidInput
 from launcher.planning.planner import plan
 from launcher.runs.plan import Devices, Plan

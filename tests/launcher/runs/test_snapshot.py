@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec, Snapshot
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Snapshot
 from launcher.errors import CastoffError, InvalidInput
 from launcher.runs import snapshot
 from launcher.runs.provenance import read

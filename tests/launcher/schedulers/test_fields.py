@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from launcher import JobSpec, Site
-from launcher.config.job import Array, Word
-from launcher.config.site import Node
+from launcher.config.job_fields import Array, Word
+from launcher.config.site_fields import Node
 from launcher.errors import InvalidInput
 from launcher.planning import limits, planner
 from launcher.runs.plan import OF_EVERY_SCRIPT

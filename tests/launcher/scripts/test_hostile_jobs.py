@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 import launcher
 from launcher import JobSpec, Site, plan, quoting, render
 from launcher.cli import init, submit  # noqa: F401 - which must be loaded: it quotes
-from launcher.config.site import Queue, Required
+from launcher.config.site_fields import Queue, Required
 from launcher.errors import CastoffError, InvalidInput
 from launcher.planning.render import example_job, filters_for
 from launcher.schedulers.registry import NAMES, with_directives

@@ -1,0 +1,176 @@
+"""The parts of a job file, and the types of its fields."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from launcher.config.quantities import (
+    CPULISTS_PATTERN,
+    DURATION_PATTERN,
+    DURATION_TAKES,
+    END,
+    MEMORY_PATTERN,
+    MEMORY_TAKES,
+)
+from launcher.typed.structure import meaning, takes
+
+
+def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
+    """A text that may also be written as a number, or as true or false."""
+    return takes(words, many=many, pattern=f"^{pattern}{END}", extra_json_schema={"x-scalar": True})
+
+
+Word = Annotated[str, _scalar("one line of text, not empty", "lines of text, none empty", r"[^\x00\n\r]+")]
+Text = Annotated[str, _scalar("text", "texts", r"[^\x00]*")]
+ShellLine = Annotated[
+    str,
+    _scalar("a shell line without carriage returns, which Windows adds", "shell lines", r"[^\x00\r]*"),
+]
+EnvName = Annotated[
+    str,
+    takes(
+        "a variable's name (letters, digits and _)",
+        many="variables' names (letters, digits and _)",
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
+    ),
+]
+Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
+CountOrNone = Annotated[
+    int, takes("a whole number of at least 0", many="whole numbers of at least 0", ge=0, le=1_000_000)
+]
+Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
+Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
+CpuLists = Annotated[
+    str,
+    takes(
+        "a CPU list for each rank of a node, joined by :, as in 4-7:8-11, with numbers up to 9999",
+        pattern=CPULISTS_PATTERN,
+    ),
+]
+DirectiveName = Annotated[
+    str, takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}")
+]
+Directive = Word | bool | None
+Directives = Annotated[
+    dict[DirectiveName, Directive | dict[DirectiveName, Directive]],
+    takes("names, each with text, true, false or null, and under a scheduler's name those for it alone"),
+]
+Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
+LauncherName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
+OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order
+RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
+Gpus = Literal["nvidia", "amd", "intel", "none"]
+Condition = Literal["after", "afterok", "afternotok", "afterany"]
+RequeueWay = Literal["copy", "chain"]
+
+
+class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """How the ranks start."""
+
+    name: Annotated[LauncherName | None, meaning("The launcher, where it is not the site's.")] = None
+    torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
+    """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
+    failed once no restart is left."""
+    args: Annotated[
+        list[Word],
+        meaning("Further flags for the site's launcher, one word each."),
+    ] = []
+    """One that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
+    `--distribution` decides where each rank goes: `cyclic` deals them out node by node, and `arbitrary`
+    follows a file with a host for each rank, which `setup` names in SLURM_HOSTFILE."""
+    timeout: Annotated[
+        Duration | None,
+        meaning("How long ranks on several nodes may take to start, before the job is ended; default 10m."),
+    ] = None
+    """The job then ends as `failed` and names the hosts whose ranks are missing; it warns of them 20 s
+    after the start. The time that `setup` and `stage` take does not count. There is no limit in an
+    allocation, where ranks may wait for those of another launch, nor with pyxis, which imports the image
+    first."""
+
+
+class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """What each rank's program runs in. Without an image there is no container."""
+
+    image: Annotated[
+        Word | None,
+        meaning("The image: an absolute path, stage/… for one that `stage` copies, or the runtime's name."),
+    ] = None
+    runtime: Annotated[RuntimeName | None, meaning("What runs it; a site's `defaults` may name it.")] = None
+    binds: Annotated[
+        list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
+    ] = []
+    env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
+    gpus: Annotated[
+        Gpus | None, meaning("Which vendor's GPUs it is given; default: from the site's devices.")
+    ] = None
+    args: Annotated[list[Word], meaning("Further flags of the runtime, one word each.")] = []
+
+
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that is copied to each node's own disk before the ranks start."""
+
+    source: Annotated[
+        Word, meaning("A file, a folder or an archive; a relative path starts where the job was submitted.")
+    ] = msgspec.field(name="from")
+    to: Annotated[
+        Word | None,
+        meaning("Its place under CASTOFF_STAGE_DIR; default: its name, without the archive's ending."),
+    ] = None
+    unpack: Annotated[
+        bool | None, meaning("Whether to unpack an archive; default: yes, if the name ends as one does.")
+    ] = None
+    sha256: Annotated[Sha256 | None, meaning("Its SHA-256 sum, checked on each node.")] = None
+    activate: Annotated[
+        bool,
+        meaning("It is an environment: its bin comes first on the ranks' PATH, and conda-unpack is run."),
+    ] = False
+
+
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
+
+    count: Annotated[Count, meaning("How many members.")]
+    max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
+    """On one machine never more than its cores have room for."""
+
+
+class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """Resuming after an early stop."""
+
+    max: Annotated[
+        CountOrNone | None,
+        meaning("How often a run that ended with the outcome `resume` is started once more; default 0."),
+    ] = None
+    how: Annotated[
+        RequeueWay | None,
+        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),
+    ] = None
+    """PBS alone starts no job twice. `copy`: a job submits a copy of itself when it begins, which resumes
+    if it stops early. `chain`: `castoff submit` sends all jobs beforehand, and each begins if the one
+    before did not end well; that needs no qsub on the nodes, and resumes after a job that was killed,
+    too."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A copy of the code, taken at the submission."""
+
+    paths: Annotated[
+        list[Word], meaning("Only these files and folders; default: all that git does not ignore.")
+    ] = []
+    """Relative to where the job is submitted."""
+    link: Annotated[
+        list[Word],
+        meaning("What git ignores and the program needs, such as data: links that lead to the original."),
+    ] = []
+    limit: Annotated[Memory, meaning("How large it may be; default 256M.")] = "256M"
+
+
+class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mail from the scheduler."""
+
+    to: Annotated[Word, meaning("The address.")]
+    on: Annotated[list[Literal["begin", "end", "fail"]], meaning("The events.")] = msgspec.field(
+        default_factory=lambda: ["end", "fail"]
+    )
