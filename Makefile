@@ -1,5 +1,5 @@
 # make demo        show the head of a job's Aurora script, then train here on two ranks
-# make test        lint, types and the everyday tests; TEST_PROCESSES=1 runs one at a time
+# make test        lint, types, spelling and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-fast   those that start no ranks, containers or clusters: while one works
 # make test-long   the others, which try more of what those show: about an hour
 # make bench       time the command line against bare Python, and training against a loop by hand and others
@@ -44,6 +44,9 @@ ifneq ($(TEST_PROCESSES),1)
 SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 endif
 PYTEST := tests/in_memory.sh .venv/bin/python -m pytest $(SIDE_BY_SIDE)
+
+# What people read: code with its messages, and documents. Tests have misspellings to refuse.
+PROSE := castoff_plugin.py launcher trainers templates examples docs README.md CONTRIBUTING.md
 
 READY := .venv/.ready
 TORCH_READY := .venv/.torch
@@ -92,6 +95,8 @@ check: $(READY) $(INTEL_MPI_READY) system-packages
 	@export PATH="$$PWD/.venv/bin:$$PATH"
 	ruff check
 	ruff format --check
+	codespell $(PROSE)
+	codespell --dictionary docs/unwanted-words.txt $(PROSE)
 	.venv/bin/python -m pytest --collect-only --quiet >/dev/null & # compiles all tests, once, beside mypy
 	mypy
 	wait
