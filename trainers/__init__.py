@@ -1,6 +1,6 @@
 """The training core that runs inside a job.
 
-What a program of one's own needs can be imported from here; each name is loaded when it is first used.
+Everything that a custom program needs can be imported from here; each name is loaded when it is first used.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Checkpoints:
         """Return when all that was given is durable.
 
         Raises:
-            OSError, NonFiniteWeights: something could not be written; told once.
+            OSError, NonFiniteWeights: something could not be written; raised once.
         """
         self._writer.wait()
 

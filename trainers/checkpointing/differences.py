@@ -15,7 +15,7 @@ from trainers.task import Task
 from trainers.task.contract import declared_arguments
 
 SILENT = {
-    # where, and how much is told of it
+    # where, and how much of it is reported
     "name",
     "member",
     "log_level",
@@ -59,7 +59,7 @@ SILENT = {
 }
 """Makes no difference to what is trained."""
 
-TOLD = {
+REPORTED = {
     # how long, and which model is the best
     "training.num_epochs",
     "training.num_steps",
@@ -124,11 +124,11 @@ class Differences:
 
     refused: list[str]
     """Why it is another training."""
-    told: list[str]
+    reported: list[str]
     """What is other from here on."""
 
     def check(self) -> None:
-        """Refuse to go on if something matters.
+        """Refuse to resume if something matters.
 
         Raises:
             ConfigError: with all that does, and the ways out.
@@ -149,7 +149,7 @@ def compare(
 ) -> Differences:
     """What has changed from the fields in `checkpoint`, which was made at `step`, to those of today.
 
-    `task` says which of its own arguments are silent or told.
+    `task` says which of its own arguments are silent or reported.
     """
     classes = _classes(task)
     old, new = _folded(before, now), _folded(now, before)
@@ -179,11 +179,11 @@ def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
 
 
 def _classes(task: Task | None) -> list[tuple[set[str], set[str]]]:
-    """SILENT and TOLD, each with its entries and what the task adds to them."""
+    """SILENT and REPORTED, each with its entries and what the task adds to them."""
     silent, given = (
         declared_arguments(task, name) for name in ("volatile_arguments", "changeable_arguments")
     )
-    return [(SILENT, SILENT | silent), (TOLD, TOLD | given)]
+    return [(SILENT, SILENT | silent), (REPORTED, REPORTED | given)]
 
 
 def _class_of(path: str, classes: Iterable[tuple[set[str], set[str]]]) -> set[str]:

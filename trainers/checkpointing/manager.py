@@ -190,7 +190,7 @@ class CheckpointManager:
         ours = path.parent == self.checkpoints.folder
         self._log.go_back(about["metrics"] if ours else 0, self._state.step)
         self._saved = self._here()
-        for line in found.told:
+        for line in found.reported:
             logger.info("%s", line)
         words = "Resuming from %s: epoch %d, step %d, configuration %s"
         logger.info(words, path, self._state.epoch, self._state.step, about["digest"])

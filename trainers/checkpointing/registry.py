@@ -16,7 +16,7 @@ class Stateful(Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Resume from there."""
         ...
 
 
@@ -24,7 +24,7 @@ class OfOneRank(Stateful, Protocol):
     """What each rank has its own of."""
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
-        """Go on from the states of another number of ranks."""
+        """Resume from the states of another number of ranks."""
         ...
 
 
@@ -43,7 +43,7 @@ class Registry:
         return {**{name: part.state_dict() for name, part in self._shared.items()}, "ranks": ranks}
 
     def load_state_dict(self, state: dict[str, Any], context: RankContext) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         for name, part in self._shared.items():
             part.load_state_dict(state[name])
         ranks = state["ranks"]

@@ -55,9 +55,9 @@ class RunFolder:
         self.path: Path = context.on_main(lambda: _made(config, environ))
 
     def write_config(self, config: Config) -> None:
-        """Have config.yaml tell what is trained with now; rank 0 writes, others do nothing.
+        """Write to config.yaml what is trained with now; rank 0 writes, others do nothing.
 
-        One that told something else stays, as config-1.yaml, config-2.yaml and so on.
+        One with other contents is kept, as config-1.yaml, config-2.yaml and so on.
 
         Raises:
             OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Work on a thread: one piece after another, whose errors are told on the thread that gave it."""
+"""Work on a thread: one piece after another, whose errors are raised on the thread that gave it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ not hold it for ever."""
 class Writer:
     """Does what it is given in turn, each on a thread of its own that waits for the one before.
 
-    After an error, what was given in the meantime is dropped, until `wait` has told of it. No lock is
+    After an error, what was given in the meantime is dropped, until `wait` has raised it. No lock is
     held, so a process that is forked in the meantime has nothing to wait for.
     """
 

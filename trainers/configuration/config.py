@@ -43,7 +43,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Parallel(Section, frozen=True, kw_only=True):
-    """How ranks meet, and what DistributedDataParallel is told."""
+    """How ranks meet, and the arguments of DistributedDataParallel."""
 
     world_size: Positive | None = None
     """How many ranks there must be; another number is an error. May be left out."""
@@ -316,7 +316,7 @@ class Logging(Section, frozen=True, kw_only=True):
 
 
 class Monitoring(Section, frozen=True, kw_only=True):
-    """What is told at log steps beside the measures."""
+    """What is reported at log steps beside the measures."""
 
     log_gradients: bool = False
     """The norm of its gradient, `gradients/PART`, after clipping."""

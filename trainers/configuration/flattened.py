@@ -29,7 +29,7 @@ def fields(config: Config, world_size: int, task: object = None) -> Fields:
     for name in config.__struct_fields__:
         _flatten(name, getattr(config, name), flat)
     if task is not None:
-        flat["task"] = _told(PyObject(f"{type(task).__module__}.{type(task).__qualname__}"))
+        flat["task"] = _as_json(PyObject(f"{type(task).__module__}.{type(task).__qualname__}"))
     training = config.training
     flat[WORLD_SIZE] = world_size
     flat[GLOBAL_BATCH] = training.batch_size * training.gradient_accumulation_steps * world_size
@@ -53,19 +53,19 @@ def _flatten(path: str, value: Any, flat: Fields) -> None:
         for name, inner in value.items():
             _flatten(f"{path}.{name}", inner, flat)
     else:
-        flat[path] = _told(plain(value))
+        flat[path] = _as_json(plain(value))
 
 
-def _told(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """A value in what JSON has, the same in every process."""
     if isinstance(value, PyObject):
         return f"!pyobject {_script(value.path)}"
     if isinstance(value, dict):
-        return {str(name): _told(inner) for name, inner in value.items()}
+        return {str(name): _as_json(inner) for name, inner in value.items()}
     if isinstance(value, set):
-        return sorted((_told(inner) for inner in value), key=repr)
+        return sorted((_as_json(inner) for inner in value), key=repr)
     if isinstance(value, list):
-        return [_told(inner) for inner in value]
+        return [_as_json(inner) for inner in value]
     if isinstance(value, (int, type(None))) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))

@@ -34,7 +34,7 @@ def one_training(
     with flags and overrides comes to `problems`.
 
     Raises:
-        ConfigError: there are no sections, or something is wrong with sweeps; `problems` are told, too.
+        ConfigError: there are no sections, or something is wrong with sweeps; `problems` are reported, too.
     """
     given = fields if isinstance(fields, TrainingDocument) else TrainingDocument(fields, origin)
     document = given.holding({} if given.data is None else given.data)  # an empty file, or comments alone

@@ -167,7 +167,7 @@ def by_hand(number: int) -> Choose:
 
 
 def _seed(data: Mapping[str, Any]) -> int:
-    """The training's; 0, its default, where it is not told, or is itself one of several."""
+    """The training's; 0, its default, where it is not set, or is itself one of several."""
     training = data.get("training")
     seed = training.get("seed") if isinstance(training, Mapping) else None
     return seed if type(seed) is int else 0

@@ -110,10 +110,10 @@ class TrainingLoader(ABC):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
-        """Go on from the states of another number of ranks.
+        """Resume from the states of another number of ranks.
 
         Raises:
             ConfigError: that cannot be.

@@ -1,4 +1,4 @@
-"""Training sets that are read in a stream: who takes what, the end that ranks agree on, and going on.
+"""Training sets that are read in a stream: who takes what, the end that ranks agree on, and resuming.
 
 Each worker of each rank reads a part: what the data set's `shard(num_shards=, index=)` gives, else every
 so many-th element of the whole stream. Each batch brings along where its worker stood after it, so that
@@ -53,7 +53,7 @@ _BEGINNING = _Mark(0, {})
 
 
 class IterableLoader(TrainingLoader):
-    """Of a torch IterableDataset; goes on with as many ranks and workers as before alone."""
+    """Of a torch IterableDataset; resumes only with as many ranks and workers as before."""
 
     def __init__(self, dataset: Any, training: Training, context: RankContext, collate: Collate):
         self.dataset = dataset
@@ -128,14 +128,14 @@ class IterableLoader(TrainingLoader):
         return {**self._shape(), "epoch": self._epoch, "marks": marks, "more": more}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint.
+        """Resume from a checkpoint.
 
         Raises:
             ConfigError: it was made with another number of ranks or workers.
         """
         problems = [
             f"{field}: there are {mine} {what}, but the checkpoint was made with {state[name]}, and an "
-            f"iterable training set goes on with as many alone; take {state[name]}, or begin anew with "
+            f"iterable training set resumes only with as many; take {state[name]}, or begin anew with "
             "training.fresh: true"
             for (name, mine), (field, what) in zip(
                 self._shape().items(),
@@ -154,7 +154,7 @@ class IterableLoader(TrainingLoader):
         }
 
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
-        """Go on from what another number of ranks had, which cannot be.
+        """Resume from what another number of ranks had, which cannot be.
 
         Raises:
             ConfigError: always.
@@ -344,7 +344,7 @@ def _keeps_state(dataset: Any) -> bool:
 
 
 def _hidden_worker() -> int:
-    """Which of torch's workers this is, who is told of no others from here on.
+    """Which of torch's workers this is; hide from it, from here on, that there are others.
 
     A set that deals its elements out over workers itself, as torch's guide shows, would do so on top of
     what is done here, and most of it would never be seen.

@@ -20,7 +20,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 def explained(error: Exception, folder: str | None) -> str | None:
-    """What a user is told; None: it is a mistake in the program, and its traceback says more."""
+    """What is shown to a user; None: it is a mistake in the program, and its traceback says more."""
     if isinstance(error, UserError):
         return str(error)
     system = _behind(error)
@@ -88,4 +88,4 @@ def missing_ranks(error: BaseException, call: RankHealthCheck, waits_for: str | 
         return RanksLost(verdict, call.rank)
     call.show_threads()
     said = " ".join(str(error).split())
-    return RanksLost(verdict, call.rank, [f"rank {call.rank} was told: {said}"])
+    return RanksLost(verdict, call.rank, [f"rank {call.rank} got the error: {said}"])

@@ -1,4 +1,4 @@
-"""How a rank that cannot go on ends: it says why, and tells the ranks that will wait for it.
+"""How a rank that cannot continue ends: it reports why, also to the ranks that will wait for it.
 
 What is wrong is written by the block in which it was raised, on the stream that the process began with. So
 nothing that comes later can lose it: torch holds back what is written at the very end, and ranks end at once.
@@ -59,7 +59,7 @@ def reported(
         return
     _reporting, in_threads = True, threading.excepthook
     threading.excepthook = partial(_thread_ended, in_threads, me)
-    _have_crashes_told()
+    _report_crashes()
     try:
         yield
     except Exception as error:
@@ -102,7 +102,7 @@ def report(error: Exception, me: Rank, folder: str | None, own_words: OwnWords =
     """Write what is wrong on standard error; whether this rank may be the first to leave.
 
     `own_words` are a system's, and `folder` is training.path, once known. Of ranks that have the same error
-    one says it in full, the others in a line. Ranks that will wait for this one are told.
+    one says it in full, the others in a line. It is reported to ranks that will wait for this one.
     """
     call = _health_check()
     if call is not None:
@@ -132,9 +132,9 @@ def words(text: str) -> list[str]:
 
 def _teller(error: Exception, known: str | None, me: Rank, call: RankHealthCheck | None) -> int | None:
     """The rank that says it in full; None where it may be this one, and may be rank 0."""
-    told_by = getattr(error, "told_by", None)
-    if told_by is not None:
-        return int(told_by)
+    reporting = getattr(error, "reporting_rank", None)
+    if reporting is not None:
+        return int(reporting)
     if call is not None:
         return call.first_to_tell(_key(error, known))
     return None if me.rank and known is not None else me.rank
@@ -180,7 +180,7 @@ def _with_names(error: Exception, call: RankHealthCheck) -> Exception:
 
 
 def _health_check() -> RankHealthCheck | None:
-    """What other ranks are told by; None where there are none, or they have not met."""
+    """Where errors are reported to other ranks; None where there are none, or they have not met."""
     if "torch" not in sys.modules:
         return None
     from trainers.distributed.process_group import health_check
@@ -251,11 +251,11 @@ def _thread_ended(before: Callable[[Any], Any], me: Rank, ended: threading.Excep
 
 
 def _is_interactive() -> bool:
-    """Whether a person's own session shows errors, and goes on after them."""
+    """Whether a person's own session shows errors, and continues after them."""
     return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
-def _have_crashes_told() -> None:
+def _report_crashes() -> None:
     """Have Python say where it was when a signal ends it that a crash sends."""
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)

@@ -30,7 +30,7 @@ _ALL_ANSWERED = "castoff/all-answered"
 _ALL_REPORTED = "castoff/all-reported"
 
 _GIVEN = 2.0
-"""Seconds in which ranks answer once one of them has told of an error of its own: others matter less then."""
+"""Seconds in which ranks answer once one has reported an error of its own: others matter less then."""
 
 _NAMED = 8
 """Ranks of a kind that are named one by one."""
@@ -60,7 +60,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """The rank that says it in full; -1: whoever has this."""
     lines: list[str]
     is_explained: bool = False
-    """Whether a rank has told of an error of its own, to which the others' come."""
+    """Whether a rank has reported an error of its own, to which the others' come."""
 
 
 class RankHealthCheck:
@@ -123,7 +123,7 @@ class RankHealthCheck:
     def first_to_tell(self, what: str) -> int:
         """The rank that was the first to ask this about the same thing, as far as is known."""
         me = str(self.rank)
-        return int(self._try(lambda: self._store.compare_set(f"castoff/told/{what}", "", me), me))
+        return int(self._try(lambda: self._store.compare_set(f"castoff/first-to-ask/{what}", "", me), me))
 
     def has_reported(self) -> None:
         """This rank has said what is wrong, and needs the store no more."""
@@ -233,7 +233,7 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
         lines += _counted(waiting)
     if not lines:
         lines.append(
-            "the ranks wait for different things, so none of them can go on"
+            "the ranks wait for different things, so none of them can continue"
             if len(places) > 1
             else "all ranks answer, and wait for the same: what lies between them does not carry it"
         )

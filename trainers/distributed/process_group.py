@@ -51,12 +51,12 @@ class RanksLost(DistributedError):
     """Others do not come to where this rank waits; the text says which, and where they were last."""
 
     def __init__(self, verdict: Verdict, rank: int, more: Sequence[str] = (), before: str = ""):
-        self.told_by = rank if verdict.reporter == -1 else verdict.reporter
+        self.reporting_rank = rank if verdict.reporter == -1 else verdict.reporter
         """The rank that says it in full."""
         self.is_explained = verdict.is_explained
         """Whether it comes of an error of another rank's, who then is the first to end."""
         first, *rest = verdict.lines
-        super().__init__("\n".join([before + first, *(rest if self.told_by == rank else ()), *more]))
+        super().__init__("\n".join([before + first, *(rest if self.reporting_rank == rank else ()), *more]))
 
 
 def lost_peers(error: BaseException) -> bool:
@@ -156,7 +156,7 @@ class RankContext:
             raise error
         value, error = cast("tuple[Decided, Exception | None]", given)
         if error is not None:
-            vars(error)["told_by"] = 0  # whose traceback says where
+            vars(error)["reporting_rank"] = 0  # whose traceback says where
             raise error
         return value
 
@@ -181,7 +181,7 @@ class RankContext:
         return None if self._alone else health_check()
 
     def set_timeout(self, seconds: float) -> None:
-        """How long this rank waits for others from now on, where the backend can be told."""
+        """How long this rank waits for others from now on, where the backend can be set so."""
         self._timeout = seconds
         for group in (dist.group.WORLD, self._flags):
             if group is None:
@@ -224,8 +224,8 @@ def initialize_ddp(
 ) -> RankContext:
     """Join the process group as `rank` of `worldsize`, and take this rank's device.
 
-    Where castoff, torchrun or another launcher has told this process its rank and where to meet,
-    that stands: `master_addr` and `master_port` count only without (multiprocessing.spawn, say).
+    Where castoff, torchrun or another launcher has set this process's rank and where to meet,
+    that is kept: `master_addr` and `master_port` count only without (multiprocessing.spawn, say).
     `timeout`: seconds that ranks wait for each other, until a `Watchdog` says otherwise.
 
     Raises:
@@ -354,7 +354,7 @@ def rendezvous(
         DistributedError: the launcher says another rank or size.
     """
     if (me.rank, me.world_size) != (rank, world_size):
-        # Spawned by this program itself, perhaps in a job of one rank: what the parent was told is not for
+        # Spawned by this program itself, perhaps in a job of one rank: the parent's environment is not for
         # its children. torchrun's own store, which would listen for them, is not at the new place either.
         if me.launcher not in ("single", "environment") and me.world_size > 1:
             raise DistributedError(

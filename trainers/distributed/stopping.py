@@ -27,7 +27,7 @@ DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
 
 AGAIN = os.EX_TEMPFAIL
-"""Exit code (75) of what has saved and can go on, where no script asks for the outcome in a file."""
+"""Exit code (75) of what has saved and can be resumed, where no script asks for the outcome in a file."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 _ECHO = 0.2

@@ -49,7 +49,8 @@ class Watchdog:
     and `parallel.timeout` for every later one.
 
     `step`: how many are done already. An error of the loop that comes of lost ranks leaves the block as
-    `RanksLost`, which names them; of another error the other ranks are told. Without others it does nothing.
+    `RanksLost`, which names them; another error is reported to the other ranks. Without others it does
+    nothing.
     """
 
     def __init__(self, context: RankContext, parallel: Parallel, step: int = 0):

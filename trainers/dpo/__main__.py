@@ -28,7 +28,7 @@ def main() -> None:
 
 def _config(arguments: Namespace, choose: Choose) -> Config:
     fields = read_yaml_file(arguments.path) if arguments.path else None
-    given = COMMAND_LINE.told(arguments)
+    given = COMMAND_LINE.from_flags(arguments)
     try:
         return read(fields, given, arguments.overrides, choose, origin="command line")
     except ConfigError as error:

@@ -133,7 +133,7 @@ def _name(path: Path) -> str:
 
 
 def _targets(options: argparse.Namespace) -> list[Target]:
-    """Of all files; what is wrong with any of them is told before anything is designed."""
+    """Of all files; what is wrong with any of them is reported before anything is designed."""
     found, problems = [], []
     for path in options.structures:
         try:

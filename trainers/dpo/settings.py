@@ -1,4 +1,4 @@
-"""What a training of inverse folding is told beside how it is trained: structures, network, preferences."""
+"""The settings of inverse folding beside its training's: structures, network, preferences."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 

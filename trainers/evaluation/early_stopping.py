@@ -54,7 +54,7 @@ class Watched(Section, frozen=True, kw_only=True):
 
 
 class _Asked(Section, frozen=True, kw_only=True):
-    """What `DefaultEarlyStopping` is told, but for its tasks."""
+    """The arguments of `DefaultEarlyStopping`, but for its tasks."""
 
     patience: Positive | None
     mode: Literal["any", "all"]
@@ -146,7 +146,7 @@ class DefaultEarlyStopping:
         return {"waited": self.waited, "best": dict(self.best), "grace": dict(self.grace)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.waited = int(state["waited"])
         self.best |= {name: float(value) for name, value in state["best"].items() if name in self.best}
         self.grace |= {name: int(value) for name, value in state["grace"].items() if name in self.grace}
@@ -203,7 +203,7 @@ class EarlyStopping:
         return kept
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._asked.load_state_dict(state)
 
 

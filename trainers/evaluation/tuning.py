@@ -74,9 +74,9 @@ def _choices(values: list[Any]) -> list[Any]:
 
 
 class Search:
-    """What a training tells the study that it is a trial of, on rank 0; without a trial, nothing.
+    """Reports a training to the study that it is a trial of, on rank 0; without a trial, nothing.
 
-    `watched`: the measure that is told, and whether it is to fall or to rise.
+    `watched`: the measure that is reported, and whether it is to fall or to rise.
     """
 
     pruned = False
@@ -89,7 +89,7 @@ class Search:
         self._reported: set[int] = set()
 
     def begin(self) -> None:
-        """Look at what the study wants, and at what the trial was told before its training was interrupted.
+        """Read the study's direction, and what was reported to the trial before an interruption.
 
         Raises:
             ConfigError: the study looks for the largest of what is to fall, or the other way round.
@@ -103,7 +103,7 @@ class Search:
             self._check(study.direction.name.lower())
 
     def should_prune(self, measures: Mapping[str, float], epoch: int, step: int) -> bool:
-        """Tell a validation, unless an earlier start has told it; whether the trial is to end.
+        """Report a validation, unless an earlier start has reported it; whether the trial is to end.
 
         Raises:
             ConfigError: what is watched was not measured.
@@ -112,7 +112,7 @@ class Search:
             return False
         if self._metric not in measures:
             there = ", ".join(measures) or "nothing"
-            raise ConfigError([f"the trial is to be told {self._metric}, but validation measures {there}"])
+            raise ConfigError([f"the trial is to report {self._metric}, but validation measures {there}"])
         when = epoch if self._by_epochs else step
         if when not in self._reported:
             self._trial.report(float(measures[self._metric]), when)
@@ -133,7 +133,7 @@ class Search:
         if direction != f"{mode}imize":
             raise ConfigError(
                 [
-                    f"the study is to {direction} what it is told, but {metric} is to be as "
+                    f"the study is to {direction} its objective, but {metric} is to be as "
                     f"{'small' if mode == 'min' else 'large'} as can be: "
                     f'optuna.create_study(direction="{mode}imize"), or have early_stopping watch another'
                 ]

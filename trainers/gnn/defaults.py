@@ -99,7 +99,7 @@ def _stepped_each_epoch(config: Config) -> Config:
 
 
 def _over(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told, and the defaults of what is not; a part of another type gets no arguments of theirs."""
+    """What is set, and the defaults of what is not; a part of another type gets no arguments of theirs."""
     types = [name.removesuffix("_type") for name in given if name.endswith("_type")]
     others = {f"{part}_{rest}" for part in types for rest in ("args", "kwargs")}
     defaults = {name: value for name, value in defaults.items() if name not in others}

@@ -31,7 +31,7 @@ def train(config: Config) -> None:
 
 
 def _compared(trained: program.Trained) -> Report | None:
-    """None where no sets were generated, or a criterion of one's own may mean something else by outputs."""
+    """None where no sets were generated, or a custom criterion may mean something else by outputs."""
     trainer, splits = trained.trainer, trained.splits
     task = trainer.task
     if not isinstance(task, GraphTask) or "causets" not in task.config.data:

@@ -44,7 +44,7 @@ class AveragedWeights:
         return {"updates": self._updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._updates = int(state["updates"])
 
 

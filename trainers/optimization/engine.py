@@ -366,7 +366,7 @@ class Engine:
                         held.copy_(sent)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint; the weights are loaded by themselves."""
+        """Resume from a checkpoint; the weights are loaded by themselves."""
         for line in load_optimizer(self.optimizer, state["optimizer"]):
             logger.info("%s", line)
         if self._scaler is not None and state["scaler"] is not None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collected_together(every: int | None) -> Iterator[Callable[[int], None]]:
-    """Collects when what it gives is told a step that `every` divides; None: leaves it to Python."""
+    """Gives a function of the step that collects when `every` divides it; None: leaves it to Python."""
     if every is None or not gc.isenabled():
         yield lambda step: None
         return

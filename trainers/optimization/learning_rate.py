@@ -22,7 +22,7 @@ class LearningRate:
     """Sets the optimizer's learning rates: one for all kinds of schedules.
 
     Our own are functions of the step: `before_step` sets the rate, and a checkpoint need not know it.
-    One of torch's is told when a step, an epoch or a validation is done. Make this once, for an
+    One of torch's is stepped when a step, an epoch or a validation is done. Make this once, for an
     optimizer of `make_optimizer`, before a checkpoint is loaded into that; then say how long it is.
     Scaling rules act on the configured rate of every group, never on a checkpoint's.
 
@@ -105,7 +105,7 @@ class LearningRate:
         return {"made_from": self._made_from, "scheduler": self._scheduler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint.
+        """Resume from a checkpoint.
 
         Raises:
             ConfigError: one of torch's schedulers would have to resume from another one's rates.
@@ -218,7 +218,7 @@ def _check_rates(config: Config, scheduler: LRScheduler) -> None:
 
 
 def _check_length(scheduler: LRScheduler, asked: int | None, unit: str) -> None:
-    """OneCycleLR refuses to go on after its end."""
+    """OneCycleLR refuses to continue after its end."""
     if isinstance(scheduler, OneCycleLR) and asked is not None and scheduler.total_steps < asked:
         raise ConfigError(
             [

@@ -91,7 +91,7 @@ def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
 
 
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
-    """Go on from a checkpoint's state, but with the hyperparameters that the configuration has now.
+    """Resume from a checkpoint's state, but with the hyperparameters that the configuration has now.
 
     What nobody reconfigured stays as the checkpoint has it, because some change in training: a
     scheduler's momentum, an optimizer's own counts. Make `LearningRate` before: it says which of them
@@ -200,7 +200,7 @@ def _group(number: int, group: Any) -> dict[str, Any]:
     if isinstance(held, Tensor):
         held = [held]
     if isinstance(held, (set, frozenset)):
-        raise ConfigError([f"{where}: params is a set, which has no order to go on in; write a list"])
+        raise ConfigError([f"{where}: params is a set, which has no order to resume in; write a list"])
     if isinstance(held, (Mapping, str)) or not isinstance(held, Iterable):
         raise ConfigError([f"{where}: params is {_kind(held)}, but a list of parameters is due"])
     return {**group, "params": list(held)}

@@ -71,7 +71,7 @@ class _Whole(nn.Module):
 
 
 def distributed(model: nn.Module, config: Config, context: RankContext) -> DistributedDataParallel:
-    """In DistributedDataParallel, told what the configuration says, with buckets that stay as they are.
+    """In DistributedDataParallel, with the configuration's arguments and with buckets that stay as they are.
 
     It is called with what is to be computed with the model: a function of it that gives a loss.
 

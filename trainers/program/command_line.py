@@ -111,7 +111,7 @@ def chosen(arguments: argparse.Namespace, me: RankEnv, read: Read) -> Choose:
 
 
 _SHOWN = 8
-"""Members whose mistakes are told."""
+"""Members whose mistakes are shown."""
 
 
 def _listed(read: Read) -> str:
@@ -159,7 +159,7 @@ def check_packages(name: str, needed: Sequence[str]) -> None:
 
 
 def rank_here() -> RankEnv:
-    """Who this process is; its end, with the reason, where that cannot be told."""
+    """This process's rank; where it cannot be determined, the process ends with the reason."""
     try:
         return RankEnv.detect()
     except PlacementError as error:

@@ -110,7 +110,7 @@ class CommandLine(NamedTuple):
         arguments.path = arguments.file if arguments.config is None else arguments.config
         return arguments
 
-    def told(self, arguments: argparse.Namespace) -> dict[str, Any]:
+    def from_flags(self, arguments: argparse.Namespace) -> dict[str, Any]:
         """What the flags set, by the fields' paths.
 
         Raises:

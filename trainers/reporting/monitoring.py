@@ -16,7 +16,7 @@ from trainers.configuration.config import Monitoring
 from trainers.distributed.devices import Use
 
 _EACH_UP_TO = 16
-"""So many ranks are told one by one."""
+"""Up to so many ranks are reported one by one."""
 
 
 def columns(values: Sequence[float], rank: int, world_size: int) -> list[float]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _REDRAW_EVERY = 0.1
 """Seconds."""
 _NOTEWORTHY = 0.1
-"""Part of the step's time: what takes more is told in the log."""
+"""Part of the step's time: the log reports what takes more."""
 
 
 class Progress:

@@ -86,7 +86,7 @@ class Reports:
     # --- As it comes ------------------------------------------------------------------------------
 
     def begin_epoch(self, state: TrainingState) -> None:
-        """An epoch begins, or what is left of one goes on."""
+        """An epoch begins, or the rest of one is resumed."""
 
     def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
         """The same groups; how long each was waited for is reported."""
@@ -157,7 +157,7 @@ class Reports:
         self._write(state, {f"test/{name}": value for name, value in measures.items()})
         self._flush()
 
-    # --- Going on ---------------------------------------------------------------------------------
+    # --- Resuming ---------------------------------------------------------------------------------
 
     def position(self) -> int:
         """How much is written; a checkpoint keeps it."""

@@ -62,7 +62,7 @@ class Running:
             self.settle()
 
     def keep(self, name: str, value: Tensor | float) -> None:
-        """A number that is the same on all ranks, as the gradient's norm; the latest is told."""
+        """A number that is the same on all ranks, as the gradient's norm; the latest is reported."""
         self._latest[name] = _held(value)
 
     def settle(self) -> None:
@@ -103,7 +103,7 @@ class Running:
         return self._means(total[:width]), total[width:]
 
     def end_epoch(self, context: RankContext) -> dict[str, float]:
-        """The epoch's means over all ranks; begins a new one. The interval goes on."""
+        """The epoch's means over all ranks; begins a new one. The interval continues."""
         self.settle()
         means = self._means(self._over_ranks(_added(self.epoch, self.interval), context))
         self.epoch = [-value for value in self.interval]  # what the next report adds is not its
@@ -115,13 +115,13 @@ class Running:
         return {"names": self.names, "interval": self.interval, "epoch": self.epoch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.names, self.interval, self.epoch = state["names"], state["interval"], state["epoch"]
         self._brought = self.interval[0] if self.interval else 0.0
         self._waiting.clear()
 
     def load_state_dicts(self, states: Sequence[Mapping[str, Any]], context: RankContext) -> None:
-        """Go on from the sums of another number of ranks: rank 0 takes all of them."""
+        """Resume from the sums of another number of ranks: rank 0 takes all of them."""
         mine: dict[str, Any] = {"names": states[0]["names"], "interval": [], "epoch": []}
         if context.is_main:
             for name in ("interval", "epoch"):

@@ -71,8 +71,8 @@ class Sinks:
     def go_back(self, position: int, step: int) -> None:
         """Begin after `step`, with the first `position` bytes of metrics.jsonl; (0, 0) begins anew.
 
-        TensorBoard hides what it has of later steps. Weights & Biases goes on in the same run and
-        keeps what it was told: steps that are trained again stand there twice, with the same values.
+        TensorBoard hides what it has of later steps. Weights & Biases resumes the same run and
+        keeps what it has recorded: steps that are trained again are there twice, with the same values.
 
         Raises:
             ConfigError: Weights & Biases refuses its settings.

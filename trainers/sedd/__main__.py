@@ -35,7 +35,9 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
     fields = read_yaml_file(arguments.path) if arguments.path else None
 
     def settings(choose: Choose) -> Settings:
-        return read(fields, COMMAND_LINE.told(arguments), arguments.overrides, choose, origin="command line")
+        return read(
+            fields, COMMAND_LINE.from_flags(arguments), arguments.overrides, choose, origin="command line"
+        )
 
     given = settings(chosen(arguments, me, settings))
     if me.launcher == "single":

@@ -67,7 +67,7 @@ def _task(options: argparse.Namespace) -> SeddTask:
     path = options.run / "config.yaml"
     if not path.is_file():
         raise ConfigError(
-            [f"is not a folder of a run: it has no {path.name}; give the one that training has told of"],
+            [f"is not a folder of a run: it has no {path.name}; give the one that the training's log names"],
             str(options.run),
         )
     asked = {"predictor": options.predictor, "steps": options.steps}

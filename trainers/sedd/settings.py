@@ -1,4 +1,4 @@
-"""What a diffusion of proteins is told beside how it is trained: data, model, noise, sampling."""
+"""The settings of a diffusion of proteins beside its training's: data, model, noise, sampling."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 

@@ -84,7 +84,7 @@ class ProteinStream(IterableDataset[Protein]):
         return {"order": self._order, "mix": self._mix, "given": self._given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Resume from there."""
         self._order, self._mix, self._given = state["order"], state["mix"], state["given"]
 
     def _samples(self, order: int) -> Iterator[Protein]:

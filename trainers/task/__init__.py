@@ -175,7 +175,7 @@ class Task(ABC):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
 
 
 def move(batch: Any, device: torch.device) -> Any:

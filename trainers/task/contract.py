@@ -1,4 +1,4 @@
-"""What a task gives, looked at when it is first given, so that a mistake in it is told in its own words."""
+"""Checks what a task gives when it is first given, and reports a mistake in the task's own words."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ class KeptTask:
         return state(self._task, self._task.state_dict())
 
     def load_state_dict(self, kept: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Resume from there."""
         self._task.load_state_dict(kept)
 
 

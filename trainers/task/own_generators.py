@@ -1,4 +1,4 @@
-"""Random generators that a data set keeps for itself, which nobody seeds again where a run goes on."""
+"""Random generators that a data set keeps for itself, which nobody seeds again when a run resumes."""
 
 from __future__ import annotations
 

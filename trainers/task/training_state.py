@@ -86,7 +86,7 @@ class TrainingState:
         return {name: getattr(self, name) for name in _KEPT}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         for name, value in state.items():
             setattr(self, name, value)
 

@@ -1,1 +1,1 @@
-"""The network: what it is told of backbones, its layers, what is drawn with it, and its files."""
+"""The network: its features of backbones, its layers, what is drawn with it, and its files."""

@@ -1,4 +1,4 @@
-"""What the network is told of a structure: each residue's nearest neighbours, and how they lie to each other.
+"""The network's features of a structure: each residue's nearest neighbours, and how they lie to each other.
 
 As in ProteinMPNN (Dauparas et al., Science 378, 2022): the distances between all their backbone atoms, and
 how far apart they are in their chain. None of it changes when the structure is turned or moved.
@@ -16,7 +16,7 @@ ATOMS = ("N", "CA", "C", "O", "CB")
 """Of a residue; the last one is where an alanine's would be."""
 
 _BASIS = 16
-"""Functions in which a distance is told."""
+"""Basis functions that encode a distance."""
 _NEAREST, _FARTHEST = 2.0, 22.0
 """Å, their first centre and their last."""
 
@@ -31,7 +31,7 @@ PAIRS = (*_SAME, *_DIFFERENT, *((second, first) for first, second in _DIFFERENT)
 """An atom of a residue and one of its neighbour, in the order in which the public weights know them."""
 
 _FAR_IN_CHAIN = 32
-"""Residues; those farther apart in their chain are told no more exactly."""
+"""Residues; those farther apart in their chain share a class."""
 _OTHER_CHAIN = 2 * _FAR_IN_CHAIN + 1
 """The class of neighbours that are in another chain; below are the distances in the same one."""
 

@@ -105,7 +105,7 @@ class InverseFolding(nn.Module):
         """
         letters = self.W_s(sequences)
         nodes = encoded.nodes.unsqueeze(1).expand_as(letters)
-        sources = told_by(encoded.nearest, order, sequences.shape[1])
+        sources = neighbour_rows(encoded.nearest, order, sequences.shape[1])
         heard = encoded.heard.unsqueeze(1)
         states = [nodes]
         for layer in self.decoders():
@@ -122,7 +122,7 @@ class InverseFolding(nn.Module):
         return found
 
 
-def told_by(nearest: Tensor, order: Tensor, number: int) -> Tensor:
+def neighbour_rows(nearest: Tensor, order: Tensor, number: int) -> Tensor:
     """Which row of `DecoderLayer.said` each neighbour is: (batch, number of sequences, length, neighbours).
 
     `nearest`: (batch, length, neighbours); `order`: (batch, sequences or 1, length).
@@ -206,7 +206,7 @@ class DecoderLayer(MessageLayer):
         super().__init__(width, 4, dropout)
 
     def said(self, encoded: Tensor, letters: Tensor, nodes: Tensor) -> Tensor:
-        """What each residue may add to its neighbours' messages, for `told_by`.
+        """What each residue may add to its neighbours' messages, for `neighbour_rows`.
 
         First as one that is decoded, sequence by sequence: (batch, sequences × length); then as one that
         is not: (batch, length).

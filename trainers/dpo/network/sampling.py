@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainers.dpo.alphabet import KINDS, UNKNOWN
 from trainers.dpo.network.features import residues
-from trainers.dpo.network.model import DecoderLayer, Encoded, InverseFolding, told_by
+from trainers.dpo.network.model import DecoderLayer, Encoded, InverseFolding, neighbour_rows
 from trainers.dpo.samples.batch import Backbones
 
 
@@ -78,7 +78,7 @@ class _Known:
         self._model = model
         self._encoded = encoded
         self._layers: list[DecoderLayer] = list(model.decoders())
-        self._sources = told_by(encoded.nearest, order, order.shape[1])
+        self._sources = neighbour_rows(encoded.nearest, order, order.shape[1])
         self._edges = [layer.by_edges(encoded.edges) for layer in self._layers]
         # As if all were decoded: true of the residues before the first one that is drawn, and for the
         # others not looked at until they are decoded.

@@ -22,7 +22,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.dpo.alphabet import KINDS, LETTERS
 from trainers.dpo.network.model import InverseFolding
 
-_TOLD = 3
+_SHOWN = 3
 """Weights of which there is something wrong that are named; the others are counted."""
 
 _WRAPPERS = ("module.", "_orig_mod.")
@@ -240,5 +240,5 @@ def _is_tensor(value: Any) -> bool:
 def _few(names: Iterable[str]) -> str:
     """The first ones, and how many more there are."""
     every = list(names)
-    more = f" and {len(every) - _TOLD} more" if len(every) > _TOLD else ""
-    return ", ".join(every[:_TOLD]) + more
+    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    return ", ".join(every[:_SHOWN]) + more

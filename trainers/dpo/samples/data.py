@@ -21,7 +21,7 @@ from trainers.dpo.alphabet import UNKNOWN
 from trainers.dpo.samples.batch import Backbones, Batch, Sample
 from trainers.dpo.samples.pairs import Fitted, Pair, fitted, ranges_of, read_pairs
 from trainers.dpo.settings import Chains, Pairs
-from trainers.dpo.structures.cache import Structures, structures_of, told
+from trainers.dpo.structures.cache import Structures, first_few, structures_of
 from trainers.dpo.structures.reading import SUFFIXES, Chain
 from trainers.dpo.structures.structure import Structure
 
@@ -211,7 +211,7 @@ def _found(pairs: Sequence[Pair], source: Path, data: Pairs) -> list[Path]:
         if isinstance(why, str):
             problems.append(f"pair {number} ({pair.pdb_file}): {why}")
     if problems:
-        raise ConfigError(told(problems), str(source))
+        raise ConfigError(first_few(problems), str(source))
     return [path for pair in pairs if isinstance(path := known[pair.pdb_file], Path)]
 
 
@@ -274,7 +274,7 @@ def _fitted(
             elsewhere.append(name)
         pairs.append((file, found))
     if problems:
-        raise ConfigError(told(problems), str(source))
+        raise ConfigError(first_few(problems), str(source))
     found_of = (
         (first, "no chain is said, so that the first one is designed alone; write chain_id"),
         (long, f"left out, on structures of more than data.max_length: {data.max_length} residues"),

@@ -24,7 +24,7 @@ import numpy.typing
 from trainers.configuration.config import NotNegative, Section
 from trainers.configuration.fields import ConfigError, convert
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
-from trainers.dpo.structures.cache import told
+from trainers.dpo.structures.cache import first_few
 from trainers.dpo.structures.reading import Chain, Layout, chosen, joined
 from trainers.dpo.structures.structure import Structure
 
@@ -113,7 +113,7 @@ def read_pairs(path: Path) -> list[Pair]:
         if pair is not None:
             pairs.append(pair)
     if problems:
-        raise ConfigError(told(problems), str(path))
+        raise ConfigError(first_few(problems), str(path))
     return pairs
 
 

@@ -116,7 +116,7 @@ def see_that_they_are_the_same(
 ) -> None:
     """See that a checkpoint was made with the same as what there is now, by their digests.
 
-    `told`: by the digests' names, which field has what, and what became of those of the checkpoint.
+    `given`: by the digests' names, which field has what, and what became of those of the checkpoint.
 
     Raises:
         ConfigError: it was made with others.

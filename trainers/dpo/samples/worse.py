@@ -2,7 +2,7 @@
 
 A substitution is guessed to be worse where both say so: the residue is one that evolution seldom puts in the
 other's place (BLOSUM62; Henikoff and Henikoff, PNAS 89, 1992), and its hydropathy (Kyte and Doolittle, J.
-Mol. Biol. 157, 1982) fits less to how deep in the protein the place is. How deep that is, is told by the
+Mol. Biol. 157, 1982) fits less to how deep in the protein the place is. The depth is measured by the
 neighbours within 10 Å of where the side chain begins. No energy is computed, and nothing was measured.
 """
 

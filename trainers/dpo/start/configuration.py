@@ -183,7 +183,7 @@ def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
 
 
 def _with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are told, and the others' defaults."""
+    """The fields that are set, and the others' defaults."""
     filled = dict(given)
     for name, value in defaults.items():
         if name not in filled:

@@ -57,7 +57,7 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _SEVERAL_PROCESSES_FROM = 64
 """Files: fewer are read by this process before others have started."""
 _MOST_PROCESSES = 16
-_TOLD = 5
+_SHOWN = 5
 """Problems of one kind; of more there is a count."""
 _ADVICE = "the system does so where memory is short; start again with more of it, or fewer cores (taskset)"
 
@@ -175,10 +175,10 @@ def _refused(source: Path, why: str) -> str:
     return f"structures are kept as they were read, beside {source}, and that cannot be written here: {why}"
 
 
-def told(problems: Sequence[str]) -> list[str]:
+def first_few(problems: Sequence[str]) -> list[str]:
     """The first few of many problems of one kind, and how many more there are."""
-    more = len(problems) - _TOLD
-    return [*problems[:_TOLD], *([f"and {more:,} more of this kind"] if more > 0 else [])]
+    more = len(problems) - _SHOWN
+    return [*problems[:_SHOWN], *([f"and {more:,} more of this kind"] if more > 0 else [])]
 
 
 def _version() -> str:
@@ -207,7 +207,7 @@ def _digests(files: Sequence[Path]) -> list[str]:
     with ThreadPoolExecutor(_MOST_PROCESSES) as threads:
         found = list(threads.map(digest, files))
     if problems := [problem for _, problem in found if problem]:
-        raise ConfigError(told(problems), "structures")
+        raise ConfigError(first_few(problems), "structures")
     return [each for each, _ in found]
 
 
@@ -239,7 +239,7 @@ def _make(place: Path, files: Sequence[Path], digests: Sequence[str], processes:
         if not each.problem and each.digest != before
     ]
     if problems:
-        raise ConfigError(told(problems), "structures")
+        raise ConfigError(first_few(problems), "structures")
     draft = place.with_name(f".{place.name}.draft-{socket.gethostname()}-{os.getpid()}")
     shutil.rmtree(draft, ignore_errors=True)
     try:

@@ -217,7 +217,7 @@ def wrong(data: Data) -> list[str]:
 
 @contextmanager
 def _stage(name: str) -> Iterator[None]:
-    """What goes wrong in a field's code is told with the place in it."""
+    """Report what goes wrong in a field's code with the place in it."""
     try:
         yield
     except ConfigError:

@@ -15,7 +15,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.distributed.parallel_map import mapped
 from trainers.gnn.graphs.making import Making, Run
 
-_MOST_TOLD = 5
+_MOST_SHOWN = 5
 """Samples that cannot be made, until the others are not tried."""
 
 _ADVICE = "set data.n_processes or data.chunksize lower, where memory is short"
@@ -42,7 +42,7 @@ def records(making: Making, processes: int, at_once: int) -> Iterator[bytes | No
         for found, problem in answers:
             if problem is not None:
                 problems.append(problem)
-                if len(problems) == _MOST_TOLD:
+                if len(problems) == _MOST_SHOWN:
                     problems.append("and perhaps more: the samples after these were not tried")
                     break
             elif not problems:

@@ -149,7 +149,7 @@ def _causets(data: Any, problems: list[str]) -> Any:
 
 
 def _wrong_parts(split: Any) -> list[str]:
-    """What is wrong with three numbers; what they are not, is told already."""
+    """What is wrong with three numbers; that something else is given is already reported."""
     if (
         not isinstance(split, (list, tuple))
         or len(split) != 3

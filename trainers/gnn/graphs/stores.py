@@ -87,7 +87,7 @@ class Store:
     def _count(self) -> int:
         for name in COUNTS:
             if name in self.root and hasattr(self.root[name], "shape"):
-                return self._told(name)
+                return self._recorded_count(name)
         if self.groups is not None:
             return len(self.groups)
         shapes = {name: tuple(self.root[name].shape or ()) for name in _arrays(self.root)}
@@ -104,7 +104,7 @@ class Store:
             str(self.path),
         )
 
-    def _told(self, name: str) -> int:
+    def _recorded_count(self, name: str) -> int:
         given = numpy.asarray(self.root[name][()]).reshape(-1)
         whole = len(given) == 1 and given.dtype.kind in "biuf" and numpy.isfinite(given[0])
         number = int(given[0]) if whole and given[0] == int(given[0]) else -1

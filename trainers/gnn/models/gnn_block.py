@@ -92,7 +92,7 @@ class GNNBlock(nn.Module):
         return answer
 
     def _try(self) -> None:
-        """A step of two nodes, so that widths that do not fit are told before there are data.
+        """A step of two nodes, so that widths that do not fit are reported before there are data.
 
         Not of a convolution that cannot do without what edges carry.
         """

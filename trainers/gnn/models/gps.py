@@ -136,7 +136,7 @@ class Redraw(nn.Module):
         return {"seed": self._seed, "batches": self._batches}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._seed, self._batches = int(state["seed"]), int(state["batches"])
 
 

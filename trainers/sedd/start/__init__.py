@@ -1,1 +1,1 @@
-"""How `castoff train sedd` is told what to do: its YAML, its flags, and the ranks that it starts itself."""
+"""The command line of `castoff train sedd`: its YAML, its flags, and the ranks that it starts itself."""

@@ -1,4 +1,4 @@
-"""The YAML of `castoff train sedd`: every section, read, and what the core is told of it.
+"""The YAML of `castoff train sedd`: every section, read, and what of it is passed to the core.
 
 The sections and fields are those of the UniRef50 trainer that this one follows, and where it has no name for
 something, the core's. Every count is of optimizer steps.
@@ -170,7 +170,7 @@ class Monitoring(settings.Monitoring, frozen=True, kw_only=True):
 
 
 class Ddp(Section, frozen=True, kw_only=True):
-    """What DistributedDataParallel is told."""
+    """The arguments of DistributedDataParallel."""
 
     find_unused_parameters: bool = False
     """Look for parameters that the loss does not depend on; here it depends on all."""

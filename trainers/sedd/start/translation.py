@@ -18,7 +18,7 @@ TASK = PyObject("trainers.sedd.task.SeddTask")
 
 
 def core_config(given: Settings) -> core.Config:
-    """What the core is told: the same on any number of ranks, which scale it when they have met."""
+    """The core's configuration: the same on any number of ranks, which scale it when they have met."""
     fields: dict[str, Any] = {
         name: getattr(given, name) for name in ("name", "log_level", "logging", "member")
     }
@@ -134,7 +134,7 @@ def without_effect(stated: Settings) -> list[str]:
         (
             "validation.save_best_only",
             validation.save_best_only,
-            "to go on takes the newest, so training.keep_checkpoints of them stay beside the best",
+            "resuming takes the newest, so training.keep_checkpoints of them stay beside the best",
         ),
         (
             "ddp.broadcast_buffers",
