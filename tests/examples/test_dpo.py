@@ -36,7 +36,7 @@ def planned(path: Path, site: str) -> Plan:
 def configured(found: Plan) -> Config:
     """What the program makes of its words."""
     assert found.command[:3] == ["castoff", "train", "dpo"]
-    return read({}, COMMAND_LINE.told(COMMAND_LINE.parsed(found.command[3:])))
+    return read({}, COMMAND_LINE.from_flags(COMMAND_LINE.parsed(found.command[3:])))
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
@@ -47,7 +47,7 @@ def test_it_uses_nodes_whole_and_goes_on(path: Path, monkeypatch: pytest.MonkeyP
     assert found.ranks == RANKS[path.stem]
     assert (found.walltime, found.grace, found.requeue_max) == (6 * 3600, 300, 3)
     arguments = COMMAND_LINE.parsed(found.command[3:])
-    config = read({}, COMMAND_LINE.told(arguments), arguments.overrides)
+    config = read({}, COMMAND_LINE.from_flags(arguments), arguments.overrides)
     assert config.training.run == "first" and config.training.path.endswith("/dpo")
     scaled = resolved(config, found.ranks)
     assert scaled.effective_batch_size == found.ranks

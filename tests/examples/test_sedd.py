@@ -60,7 +60,7 @@ def test_rate_and_warmup_follow_the_number_of_ranks(path: Path) -> None:
     found = planned(path.stem)
     arguments = COMMAND_LINE.parsed(found.command[3:])
     fields = read_yaml_file(FOLDER.parents[1] / arguments.path)
-    config = core_config(read(fields, COMMAND_LINE.told(arguments), arguments.overrides))
+    config = core_config(read(fields, COMMAND_LINE.from_flags(arguments), arguments.overrides))
     scaled = resolved(config, found.ranks)
     assert scaled.effective_batch_size == 64 * found.ranks
     grown = found.ranks if found.ranks < 16 else math.sqrt(found.ranks)

@@ -35,7 +35,7 @@ class Bad(Toy):
 
 
 def catches(folder: Path) -> str:
-    """Goes on after the error until it is told that the others have ended."""
+    """Continues after the error until it hears that the others have ended."""
     try:
         train(config(folder / "out"), Bad(400))
     except ValueError as error:

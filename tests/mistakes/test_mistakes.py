@@ -162,7 +162,7 @@ def test_a_mistake_is_shown_once(name: str, launcher: str, ranks: int, tmp_path:
     if mistake.again:
         assert LAUNCHERS[launcher](tmp_path, program, ranks).code == 0
     shown = LAUNCHERS[launcher](tmp_path, program, ranks)
-    see_that_it_is_told(mistake, shown.text, ranks)
+    see_that_it_is_reported(mistake, shown.text, ranks)
     assert shown.code == (1 if launcher == "torchrun" else mistake.code), shown.text
 
 
@@ -175,7 +175,7 @@ _LABEL = re.compile(r"^\[\d+\] ")
 _RANK = re.compile(r"^\[RANK \d+\] ")
 
 
-def see_that_it_is_told(mistake: Mistake, text: str, ranks: int) -> None:
+def see_that_it_is_reported(mistake: Mistake, text: str, ranks: int) -> None:
     """The cause once, and of several ranks which it was."""
     lines = [_LABEL.sub("", line) for line in text.splitlines()]
     given = [line for line in lines if mistake.shows in line and not _QUOTED.search(line)]

@@ -46,7 +46,7 @@ def test_which_one_is_meant(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_from_then_on_its_own_count(tmp_path: Path) -> None:
-    """The same command again goes on, and does not begin again."""
+    """The same command again resumes, and does not begin again."""
     train(Sensitive(), with_checkpoints(tmp_path / "first", num_steps=45, **ENDLESS))
     given = {"resume_checkpoint": str(tmp_path / "first" / "toy"), **ENDLESS}
     train(Sensitive(), with_checkpoints(tmp_path / "branch", num_steps=60, **given))
@@ -72,7 +72,7 @@ def test_there_is_none(meant: str, says: str, tmp_path: Path) -> None:
 
 
 def test_of_another_training(tmp_path: Path) -> None:
-    """What matters must be the same, as for one's own."""
+    """What matters must be the same, as for the run's own checkpoints."""
     train(Sensitive(), with_checkpoints(tmp_path / "first", num_steps=3, num_epochs=None))
     given = {"resume_checkpoint": str(tmp_path / "first" / "toy"), "seed": 5}
     with pytest.raises(ConfigError, match=r"training\.seed: is 5, but .* was made with 0"):

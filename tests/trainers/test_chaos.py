@@ -1,4 +1,4 @@
-"""Trouble in the middle of a training: nothing hangs, nothing good is lost, and afterwards it goes on.
+"""Trouble in the middle of a training: nothing hangs, nothing good is lost, and afterwards it resumes.
 
 Each run comes into one trouble after the other, and in the end has become what it would have without.
 """

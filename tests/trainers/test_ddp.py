@@ -70,7 +70,7 @@ class Recorder(nn.Module):
 
     def __init__(self, module: nn.Module, **given: Any):
         super().__init__()
-        self.told = given
+        self.given = given
 
 
 @pytest.fixture
@@ -80,13 +80,13 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("recorded")
-def test_q2_ddp_is_told_the_index(trainer: TrainerDDP, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_q2_ddp_is_given_the_index(trainer: TrainerDDP, monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = trainer.engine.optimizer
     engine = Engine(trainer.model, optimizer, trainer.config, RankContext(0, 2, torch.device("cuda", 2)))
     monkeypatch.setattr(RankContext, "distributed", True)
     with engine.wrapped():
         assert isinstance(engine.reducer, Recorder)
-        assert engine.reducer.told["device_ids"] == [2]
+        assert engine.reducer.given["device_ids"] == [2]
 
 
 class Diverging(Toy):

@@ -258,7 +258,7 @@ def test_and_is_what_the_step_takes(tmp_path: Path) -> None:
         ({"lr_scheduler_type": ReduceLROnPlateau, "lr_scheduler_args": ["min", 0.5, 0, 0.99]}, 0.005),
     ],
 )
-def test_schedulers_are_told_of_steps_and_validations(
+def test_schedulers_are_stepped_at_steps_and_validations(
     scheduler: dict[str, Any], rate: float, tmp_path: Path
 ) -> None:
     """Of eight and two, the latter not 99 percent better than the one before."""
@@ -294,7 +294,7 @@ def test_a_changed_learning_rate_counts_from_there(tmp_path: Path, caplog: pytes
 
 
 def test_who_gets_no_better_may_be_given_more_time(tmp_path: Path) -> None:
-    """Ended by early stopping, it goes on with more patience; with as much as before nothing is left."""
+    """Ended by early stopping, it resumes with more patience; with as much as before nothing is left."""
     tasks = {"t": {"metric": "loss", "delta": 9e9}}
     stopping = {"early_stopping": {"kwargs": {"patience": 1, "tasks": tasks}}}
     assert trained(tmp_path, sections=stopping, num_epochs=6).epoch == 2
@@ -350,8 +350,8 @@ def test_the_best_is_what_validation_says_and_what_is_tested(tmp_path: Path) -> 
     assert all(torch.equal(each, kept[name]) for name, each in trainer.model.state_dict().items())
 
 
-class Told(Toy):
-    """Validation says what it is told to."""
+class Scripted(Toy):
+    """Validation gives losses that are set beforehand."""
 
     losses = (float("nan"), 3.0, 2.0, 5.0, float("nan"), 1.0)
 
@@ -360,9 +360,9 @@ class Told(Toy):
 
 
 @pytest.mark.parametrize("attempts", others_long([(6,), (3, 6), (1, 2, 3, 4, 5, 6)], [(3, 6)]))
-def test_each_validation_is_told_among_those_before(attempts: tuple[int, ...], tmp_path: Path) -> None:
+def test_each_validation_is_reported_among_those_before(attempts: tuple[int, ...], tmp_path: Path) -> None:
     for epochs in attempts:
-        trainer = trained(tmp_path, Told(40), num_epochs=epochs)
+        trainer = trained(tmp_path, Scripted(40), num_epochs=epochs)
     assert list(lines(trainer, "val/best_loss").values()) == [3.0, 2.0, 2.0, 2.0, 1.0]
     assert list(lines(trainer, "val/without_improvement").values()) == [1, 0, 0, 1, 2, 0]
     assert list(lines(trainer, "checkpoint/is_best").values()) == [0, 1, 1, 0, 0, 1]

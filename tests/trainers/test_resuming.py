@@ -1,4 +1,4 @@
-"""Going on after any end, at any world size: as if nothing had been, bit for bit."""
+"""Resuming after any end, at any world size: as if nothing had been, bit for bit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _die_at_loss(task: Sensitive, number: int) -> None:
 
 
 class Case(NamedTuple):
-    """Ranks, and what they are told."""
+    """Ranks, and what is passed to them."""
 
     world_size: int
     training: Mapping[str, Any]

@@ -182,7 +182,7 @@ def with_checkpoints(path: Path, **training: Any) -> dict[str, Any]:
 
 
 class Ranks:
-    """Processes that are each told who they are, as castoff's launcher tells them.
+    """Processes, each with the environment that castoff's launcher sets.
 
     Each leads a process group of its own. `fresh`: in new interpreters, not forked from a warm one.
     """

@@ -66,7 +66,7 @@ def test_every_rank_has_the_best_model(world_size: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("for_real")
-def test_a_damaged_best_is_told_on_every_rank(tmp_path: Path) -> None:
+def test_a_damaged_best_is_reported_on_every_rank(tmp_path: Path) -> None:
     answers = run(said_of_a_damaged_one, tmp_path / "out", folder=tmp_path / "ranks", world_size=2)
     assert all("the best checkpoint" in said and "is damaged" in said for said in answers)
 

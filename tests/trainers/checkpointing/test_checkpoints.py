@@ -397,8 +397,8 @@ def test_a_fork_has_nothing_of_it(tmp_path: Path, held_back: HeldBack) -> None:
     assert step_of(kept.newest()) == 1
 
 
-def test_an_error_is_told_once(tmp_path: Path) -> None:
-    """By the next save or by waiting; then it goes on, and what was durable has not changed."""
+def test_an_error_is_raised_once(tmp_path: Path) -> None:
+    """By the next save or by waiting; then it continues, and what was durable has not changed."""
     kept = Checkpoints(tmp_path / "checkpoints")
     saved(kept, 1, BETTER)
     shutil.move(tmp_path / "checkpoints", tmp_path / "away")

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
-from trainers.checkpointing.differences import MATTERS, SILENT, TOLD, compare, digest
+from trainers.checkpointing.differences import MATTERS, REPORTED, SILENT, compare, digest
 from trainers.configuration import flattened
 from trainers.configuration.config import Config, Section
 from trainers.configuration.fields import ConfigError
@@ -58,7 +58,7 @@ def leaves(kind: type[Any], above: str = "") -> Iterator[str]:
 
 def test_every_field_is_of_one_class() -> None:
     """A new field must be put into one: is it another training with another value?"""
-    declared = [*SILENT, *TOLD, *MATTERS]
+    declared = [*SILENT, *REPORTED, *MATTERS]
     entries = {
         leaf: [entry for entry in declared if flattened.under(leaf, [entry])] for leaf in leaves(Config)
     }
@@ -81,7 +81,7 @@ def test_nothing_has_changed(arguments: dict[str, Any], ranks: int) -> None:
     """Nor has it in the file that a checkpoint is."""
     now = fields(config(model=arguments, training__optimizer_kwargs=arguments), ranks)
     found = compare(json.loads(json.dumps(now)), now, CHECKPOINT, STEP)
-    assert (found.refused, found.told) == ([], [])
+    assert (found.refused, found.reported) == ([], [])
     found.check()
 
 
@@ -137,12 +137,12 @@ def test_a_field_that_has_changed_is_one_line(field: str, turned: bool) -> None:
     before, now = reversed(CHANGES[field]) if turned else CHANGES[field]
     found = compared({field: before}, {field: now})
     path = field.replace("__", ".")
-    kind = next(kind for kind in (SILENT, TOLD, MATTERS) if flattened.under(path, kind))
-    assert (len(found.refused), len(found.told)) == (kind is MATTERS, kind is TOLD)
-    for line in (*found.refused, *found.told):
+    kind = next(kind for kind in (SILENT, REPORTED, MATTERS) if flattened.under(path, kind))
+    assert (len(found.refused), len(found.reported)) == (kind is MATTERS, kind is REPORTED)
+    for line in (*found.refused, *found.reported):
         assert line.startswith(path)
     assert all(CHECKPOINT in line for line in found.refused)
-    assert all("until step 400" in line and line.endswith("from here on") for line in found.told)
+    assert all("until step 400" in line and line.endswith("from here on") for line in found.reported)
     same = digest(fields(config(**{field: before}), 1)) == digest(fields(config(**{field: now}), 1))
     assert same is (kind is not MATTERS)
 
@@ -153,12 +153,12 @@ def test_two_that_have_changed_are_two_lines(pair: tuple[str, str]) -> None:
     before, now = ({field: CHANGES[field][side] for field in pair} for side in (0, 1))
     both = compared(before, now)
     assert sorted(both.refused) == sorted(line for each in alone for line in each.refused)
-    assert sorted(both.told) == sorted(line for each in alone for line in each.told)
+    assert sorted(both.reported) == sorted(line for each in alone for line in each.reported)
 
 
 def test_the_words() -> None:
     found = compared({"training__clip_grad_norm": 2.0}, {"training__clip_grad_norm": 1.0})
-    assert found.told == ["training.clip_grad_norm: was 2.0 until step 400, is 1.0 from here on"]
+    assert found.reported == ["training.clip_grad_norm: was 2.0 until step 400, is 1.0 from here on"]
     with pytest.raises(ConfigError) as error:
         compared({}, {"training__seed": 1, "model": {"width": 3}}).check()
     first, second, ways_out = error.value.problems
@@ -181,7 +181,7 @@ def test_another_global_batch(
     before: dict[str, Any], now: dict[str, Any], ranks: tuple[int, int], says: str
 ) -> None:
     found = compared(before, now, ranks)
-    assert (len(found.refused), found.told) == (1, [])
+    assert (len(found.refused), found.reported) == (1, [])
     with pytest.raises(ConfigError, match=says):
         raise ConfigError(found.refused)
 
@@ -189,18 +189,18 @@ def test_another_global_batch(
 def test_the_same_global_batch_dealt_out_otherwise() -> None:
     found = compared({"training__batch_size": 8}, {"training__batch_size": 4}, (1, 2))
     assert found.refused == []
-    assert sorted(line.partition(":")[0] for line in found.told) == ["training.batch_size", "world size"]
+    assert sorted(line.partition(":")[0] for line in found.reported) == ["training.batch_size", "world size"]
 
 
 def test_a_file_that_has_moved_is_the_same_file() -> None:
     found = compared({"data": {"files": ["/scratch/a.pt", 3]}}, {"data": {"files": ["/project/me/a.pt", 3]}})
-    assert (found.refused, len(found.told)) == ([], 1)
+    assert (found.refused, len(found.reported)) == ([], 1)
     assert len(compared({"data": {"files": ["org/a"]}}, {"data": {"files": ["other/a"]}}).refused) == 1
 
 
 def test_an_average_may_get_longer_but_not_begin_late() -> None:
     found = compared({"training__ema_decay": 0.9}, {"training__ema_decay": 0.99})
-    assert (found.refused, len(found.told)) == ([], 1)
+    assert (found.refused, len(found.reported)) == ([], 1)
 
 
 def test_the_task_of_a_program() -> None:
@@ -234,9 +234,9 @@ def test_a_task_says_what_its_arguments_are_to_it(
 ) -> None:
     old, new = fields(config(task_kwargs=before), 1), fields(config(task_kwargs=now), 1)
     found = compare(old, new, CHECKPOINT, STEP, Says())
-    assert (len(found.refused), len(found.told)) == (refused, stated)
+    assert (len(found.refused), len(found.reported)) == (refused, stated)
     assert (digest(old, Says()) == digest(new, Says())) is not bool(refused)
-    assert len(compare(old, new, CHECKPOINT, STEP, Toy()).told) == 0
+    assert len(compare(old, new, CHECKPOINT, STEP, Toy()).reported) == 0
 
 
 @pytest.mark.parametrize("wrong", ["folder", [3], [""], None])

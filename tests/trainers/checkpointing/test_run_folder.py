@@ -91,7 +91,7 @@ def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
 
 
 def join_one_in_use(path: str) -> str:
-    """What this rank is told."""
+    """The error that this rank gets."""
     me = RankEnv.detect()
     place = initialize_ddp(me.rank, me.world_size, device="cpu")
     try:
@@ -105,7 +105,7 @@ def join_one_in_use(path: str) -> str:
 
 @pytest.mark.usefixtures("for_real")
 def test_two_runs_cannot_share_it(tmp_path: Path) -> None:
-    """Every rank of the second is told who holds it, at once; a second trainer of this process may."""
+    """Every rank of the second learns who holds it, at once; a second trainer of this process may."""
     held = folder(tmp_path / "out")
     assert folder(tmp_path / "out").path == held.path
     given = run(join_one_in_use, str(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
@@ -117,7 +117,7 @@ def test_two_runs_cannot_share_it(tmp_path: Path) -> None:
 
 
 def die_and_leave_a_worker(path: str, left: str) -> NoReturn:
-    """Rank 0 is killed, and what it has forked goes on."""
+    """Rank 0 is killed, and what it has forked is still running."""
     RunFolder(configured(path), ALONE, {})
     if os.fork() == 0:
         Path(left).with_suffix(".draft").write_text(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""Work on a thread: in turn, its errors told once, and done before the program ends."""
+"""Work on a thread: in turn, its errors raised once, and done before the program ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def assert_set(event: threading.Event) -> None:
     assert event.wait(patience.SECONDS)
 
 
-def test_an_error_is_told_once_and_what_follows_is_dropped() -> None:
+def test_an_error_is_raised_once_and_what_follows_is_dropped() -> None:
     done: list[int] = []
     writer = Writer()
     writer.do(lambda: done.append(1))

@@ -1,4 +1,4 @@
-"""A mean where a sum is due is told in the first step; whatever else a loss may be is not."""
+"""A mean where a sum is due is reported in the first step; whatever else a loss may be is not."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def looked_at(trainer: TrainerDDP) -> str:
 
 @pytest.mark.parametrize("make", MEANS)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_mean_is_told(make: Any, precision: str, tmp_path: Path) -> None:
+def test_a_mean_is_reported(make: Any, precision: str, tmp_path: Path) -> None:
     said = looked_at(made(tmp_path, Lossy(make), precision=precision))
     assert "where a sum is due: sum it (reduction='sum'), or give Loss(mean * samples)" in said
     assert "Of 4 samples the total is 1." in said and ", and of the same twice 1." in said

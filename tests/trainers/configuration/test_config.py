@@ -161,7 +161,7 @@ def test_every_mistake_at_once() -> None:
         ("num_epochs", "training.num_epochs"),
     ],
 )
-def test_a_field_in_another_place_is_told_its_own(field: str, says: str) -> None:
+def test_of_a_misplaced_field_the_error_names_its_place(field: str, says: str) -> None:
     with pytest.raises(ConfigError) as error:
         Config.of(read_yaml(GUIDE), [f"{field}=1"])
     (problem,) = error.value.problems
@@ -275,7 +275,7 @@ def falling(step: int) -> float:
 
 
 def test_objects_are_found_wherever_arguments_stand(tmp_path: Path) -> None:
-    """A schedule of one's own, as torch's LambdaLR takes it."""
+    """A custom schedule, as torch's LambdaLR takes it."""
     data = toy_config(tmp_path, num_steps=2, num_epochs=None)
     data["training"] |= {
         "lr_scheduler_type": PyObject("torch.optim.lr_scheduler.LambdaLR"),

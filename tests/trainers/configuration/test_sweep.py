@@ -179,7 +179,7 @@ class TestTags:
             ("a: !swep {values: [1]}", "!swep is not known here; did you mean sweep"),
         ],
     )
-    def test_mistakes_are_told_with_their_place(self, text: str, says: str) -> None:
+    def test_mistakes_are_reported_with_their_place(self, text: str, says: str) -> None:
         with pytest.raises(ConfigError, match=says):
             members(read_yaml(text))
 
@@ -189,7 +189,7 @@ class TestTags:
             [f"config:{line}", name] for line, name in enumerate("abc", 1)
         ]
 
-    def test_a_circle_is_told_once(self) -> None:
+    def test_a_circle_is_reported_once(self) -> None:
         stated = problems(
             "a: !reference {target: b}\nb: !reference {target: c}\n"
             "c: !reference {target: a}\nd: !reference {target: a}"
@@ -373,7 +373,7 @@ class TestCommand:
         )
         assert (lines[2], lines[-1], len(lines)) == (f"2: {values}", "array: {count: 6}", 7)
 
-    def test_a_mistake_in_one_of_them_is_told_by_the_list(
+    def test_a_mistake_in_one_of_them_is_reported_by_the_list(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit):

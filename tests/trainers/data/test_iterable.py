@@ -1,4 +1,4 @@
-"""Streams: each element once, the same going on, and an end that all ranks come to together."""
+"""Streams: each element once, the same when resumed, and an end that all ranks come to together."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def streamed(folder: Path, num_steps: int, **given: Any) -> TrainerDDP:
 
 
 def test_the_last_step_may_end_an_epoch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its means are told, as on a set with a length; also by a resumed run to there, or from there."""
+    """Its means are reported, as on a set with a length; also by a resumed run to there, or from there."""
     caplog.set_level("INFO")
     whole = streamed(tmp_path / "whole", 10)
     assert (whole.step, whole.epoch, len(whole.train_data), len(whole.val_data)) == (10, 1, 1, 1)
@@ -313,7 +313,7 @@ def test_the_last_step_may_end_an_epoch(tmp_path: Path, caplog: pytest.LogCaptur
 
 @pytest.mark.long
 def test_an_epoch_that_ends_in_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checkpoint was made before the epoch was told of; from there it is told, and nothing is trained."""
+    """The checkpoint was made before the epoch was reported; from there it is, and nothing is trained."""
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Loaders that can go on anywhere: groups, workers under signals, and streams of samples."""
+"""Loaders that can resume anywhere: groups, workers under signals, and streams of samples."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_groups() -> None:
     assert samples(loader.groups(1, 0)) != samples(groups)
 
 
-def test_what_is_left_out_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_left_out_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     for rank in range(2):
         training_loader(Numbers(9), training(), RankContext(rank, 4, CPU), list)
     assert [record.getMessage()[:46] for record in caplog.records] == []

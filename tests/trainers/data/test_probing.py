@@ -1,4 +1,4 @@
-"""Samples that are not the same on all ranks, and sets that draw from generators of their own, are told."""
+"""Samples that differ between ranks, and sets that draw from generators of their own, are reported."""
 
 from __future__ import annotations
 
@@ -185,7 +185,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize("how", [*KEPT, "global", "none", "time"])
-def test_a_generator_of_its_own_is_told(how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_generator_of_its_own_is_reported(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     data = Keeps(how)
     before = [each.state() for each in own_generators(data)]
     assert len(before) == 4
@@ -323,7 +325,7 @@ def said_of(folder: Path, names: list[str], workers: int) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("world_size", "workers"), [(2, 0), pytest.param(2, 2, marks=pytest.mark.long), (3, 0)]
 )
-def test_what_differs_between_ranks_is_told(world_size: int, workers: int, tmp_path: Path) -> None:
+def test_what_differs_between_ranks_is_reported(world_size: int, workers: int, tmp_path: Path) -> None:
     names = list(SETS) if world_size == 2 else [*WRONG, "plain", "stream"]
     answers = run(said_of, tmp_path / "out", names, workers, folder=tmp_path / "ranks", world_size=world_size)
     for name in names:

@@ -1,4 +1,4 @@
-"""All ranks are told the same, and whoever was not is named before anybody waits for it."""
+"""All ranks are given the same, and whoever was not is named before anybody waits for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refused(
     samples: dict[int, int],
     lengths: dict[int, int],
 ) -> str:
-    """What a rank is told whose fields and data are others than rank 0's."""
+    """The error of a rank whose fields and data are others than rank 0's."""
     me = RankEnv.detect()
     data["training"] |= of_rank.get(me.rank, {})
     initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
@@ -71,7 +71,7 @@ def refused(
         ({}, {}, {0: 5, 1: 5, 2: 6}, "SHA-256 of the lengths of build_data's train: is ; on rank 2, but "),
     ],
 )
-def test_a_rank_that_was_told_otherwise_is_named_on_all(
+def test_a_rank_that_was_given_another_is_named_on_all(
     of_rank: dict[int, dict[str, Any]],
     samples: dict[int, int],
     lengths: dict[int, int],
@@ -136,7 +136,7 @@ class Local(Toy):
 
 
 def of_its_own(data: dict[str, Any], arguments: list[dict[str, Any]]) -> str:
-    """What a rank is told whose task's arguments are its own."""
+    """The error of a rank whose task's arguments are its own."""
     me = RankEnv.detect()
     initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
     try:

@@ -55,7 +55,7 @@ def trained(folder: Path) -> list[str]:
 
 
 def spawned(port: int) -> list[str]:
-    """As ranks that a program has started itself, which were told nothing by their environment."""
+    """As ranks that a program has started itself, whose environment sets nothing."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     for name in RankEnv.detect().sources.values():
         os.environ.pop(name, None)

@@ -63,7 +63,7 @@ def test_a_program_that_spawns_its_ranks_says_where_they_meet() -> None:
 
 
 def test_q4_ranks_that_are_spawned_inside_torchrun_meet_without_its_store() -> None:
-    """Nobody would listen at the place that they are told: torchrun's agent listens at its own."""
+    """Nobody would listen at the address in their environment: torchrun's agent listens at its own."""
     given = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     given |= {"LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", **TORCHRUN}
     rendezvous(given, RankEnv.detect(given), 1, 2, "localhost", "12399")

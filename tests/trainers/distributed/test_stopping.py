@@ -86,8 +86,8 @@ def test_the_file_is_looked_for_once_a_second(clock: Clock, tmp_path: Path) -> N
 
 def test_another_rank_looks_at_neither(clock: Clock, tmp_path: Path) -> None:
     (tmp_path / "stop").touch()
-    told = {"CASTOFF_STOP_FILE": str(tmp_path / "stop"), "CASTOFF_DEADLINE": "1"}
-    assert Stopping(RankContext(1, 2, torch.device("cpu")), told).asked() is None
+    environ = {"CASTOFF_STOP_FILE": str(tmp_path / "stop"), "CASTOFF_DEADLINE": "1"}
+    assert Stopping(RankContext(1, 2, torch.device("cpu")), environ).asked() is None
 
 
 def test_a_checkpoint_on_its_way_to_the_disk_is_waited_for() -> None:
@@ -150,15 +150,15 @@ def test_the_code_tells_again_from_done(file: str | None, code: int, monkeypatch
 
 
 def test_the_outcome_is_whole(tmp_path: Path) -> None:
-    told = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome")}
-    Stopping(RankContext(1, 2, torch.device("cpu")), told).say("done")
+    environ = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome")}
+    Stopping(RankContext(1, 2, torch.device("cpu")), environ).say("done")
     assert not list(tmp_path.iterdir())
-    Stopping(ALONE, told).say("again")
+    Stopping(ALONE, environ).say("again")
     assert [path.name for path in tmp_path.iterdir()] == ["outcome"]
     assert (tmp_path / "outcome").read_text() == "resume\n"
 
 
-def test_each_host_of_castoffs_own_launcher_is_told(tmp_path: Path) -> None:
+def test_each_host_of_castoffs_own_launcher_is_notified(tmp_path: Path) -> None:
     """It sees its own host alone: the first rank there tells it, and on others than the first nobody else."""
     there = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome"), "CASTOFF_LAUNCHER": "local"}
     Stopping(RankContext(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("again")
@@ -214,10 +214,10 @@ def test_a_validation_that_was_stopped_is_done_anew(tmp_path: Path) -> None:
     assert (trainer.epoch, len(trainer.val_data)) == (2, 1)
     trainer = TrainerDDP(0, fields, StopsInValidation(False))
     assert trainer.run_training(*trainer.prepare_dataloaders()[:2]) == results
-    assert told(trainer.folder) == told(whole.folder)
+    assert losses_by_step(trainer.folder) == losses_by_step(whole.folder)
 
 
-def told(folder: Path) -> list[tuple[Any, ...]]:
+def losses_by_step(folder: Path) -> list[tuple[Any, ...]]:
     lines = MetricsFile(folder / "metrics.jsonl").read()
     return [(line["step"], line.get("train/loss"), line.get("val/loss")) for line in lines]
 
@@ -337,7 +337,7 @@ def test_a_validation_of_quick_batches_says_nothing_of_the_steps_after_it(tmp_pa
 
 
 def train(task: Toy, fields: dict[str, Any]) -> list[str]:
-    """A training; which threads are left of it when it has ended, or while its early stop is still told."""
+    """A training; which threads are left of it when it has ended, or while an early stop is reported."""
     me = RankEnv.detect()
     if me.world_size > 1:
         initialize_ddp(me.rank, me.world_size, device="cpu")

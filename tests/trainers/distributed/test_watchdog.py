@@ -74,7 +74,7 @@ def test_a_rank_with_an_error_of_its_own_comes_first_and_reports_nothing() -> No
 def test_ranks_that_wait_for_different_things() -> None:
     lines = judge([answer(0, doing="for all to come to 'x'"), answer(1)], 2, {}).lines
     assert lines == [
-        "the ranks wait for different things, so none of them can go on",
+        "the ranks wait for different things, so none of them can continue",
         "rank 0 waited after step 7: for all to come to 'x'",
         "rank 1 waited after step 7: in backward",
     ]
@@ -98,7 +98,7 @@ def test_only_one_rank_says_it_in_full() -> None:
     verdict = Verdict(0, ["rank 1 does not answer", "rank 0 waited"])
     assert str(RanksLost(verdict, 0)) == "rank 1 does not answer\nrank 0 waited"
     assert str(RanksLost(verdict, 2)) == "rank 1 does not answer"
-    assert [RanksLost(verdict, rank).told_by for rank in (0, 2)] == [0, 0]
+    assert [RanksLost(verdict, rank).reporting_rank for rank in (0, 2)] == [0, 0]
 
 
 # --- The roll call, of many ranks in one process --------------------------------------------------------
@@ -301,7 +301,7 @@ def test_a_rank_with_an_error_of_its_own_leaves_word(tmp_path: Path) -> None:
 
 
 def disagree() -> None:
-    """Rank 0 stops, and rank 1 goes on: as if the verdict were not agreed upon."""
+    """Rank 0 stops, and rank 1 continues: as if the verdict were not agreed upon."""
 
     def whole() -> None:
         me = RankEnv.detect()
@@ -327,7 +327,7 @@ def test_ranks_that_disagree_end_and_say_what_each_waits_for(tmp_path: Path) -> 
     assert ranks.end() == [1, 1]
     said = ranks.log(0)
     assert "castoff train: not all ranks came to 'the checkpoint of an early stop': " in said, said
-    assert "the ranks wait for different things, so none of them can go on\n" in said
+    assert "the ranks wait for different things, so none of them can continue\n" in said
     assert "rank 0 waited after step 3: for all ranks to come to 'the checkpoint of an early stop'\n" in said
     assert "rank 1 waited after step 3: in sum " in said
 
@@ -371,7 +371,7 @@ def test_alone_nothing_is_watched() -> None:
             assert list(watch.each([1, 2], "in validation")) == [1, 2]
 
 
-def test_nccl_writes_down_its_last_collectives_unless_told_otherwise() -> None:
+def test_nccl_writes_down_its_last_collectives_unless_set_otherwise() -> None:
     given: dict[str, str] = {}
     record_flights(given)
     assert given == {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}

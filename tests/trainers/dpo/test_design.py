@@ -27,7 +27,7 @@ HOLE = 5
 
 class Record(NamedTuple):
     name: str
-    told: dict[str, str]
+    header: dict[str, str]
     letters: str
 
 
@@ -98,14 +98,14 @@ def test_the_structures_own_sequence_then_designs(folder: Path, run: Run) -> Non
     found = run("two chains.pdb", "--number", "3", "--temperature", "1", "--seed", "7")
     assert [each.name for each in found] == ["two_chains", *(f"two_chains_{n}" for n in (1, 2, 3))]
     assert found[0].letters == f"{native(folder, 'A')}/{native(folder, 'B')}"
-    assert found[0].told.keys() == {"score", "designed", "chains", "model"}
-    assert found[0].told["designed"] == str(A + B - 1)
-    assert (found[0].told["chains"], found[0].told["model"]) == ("A,B", "best_model.pt")
+    assert found[0].header.keys() == {"score", "designed", "chains", "model"}
+    assert found[0].header["designed"] == str(A + B - 1)
+    assert (found[0].header["chains"], found[0].header["model"]) == ("A,B", "best_model.pt")
     for each in found[1:]:
-        assert (each.told["temperature"], each.told["seed"]) == ("1", "7")
+        assert (each.header["temperature"], each.header["seed"]) == ("1", "7")
         pairs = [(new, old) for new, old in zip(each.letters, found[0].letters, strict=True) if old != "/"]
         assert pairs.pop(HOLE)[0] == native(folder, "A")[HOLE]
-        assert each.told["recovery"] == f"{sum(new == old for new, old in pairs) / len(pairs):.4f}"
+        assert each.header["recovery"] == f"{sum(new == old for new, old in pairs) / len(pairs):.4f}"
         assert set(each.letters) <= {*LETTERS[:-1], "/"}
 
 
@@ -125,9 +125,9 @@ def test_scores_are_those_of_the_network(folder: Path, run: Run) -> None:
         with torch.no_grad():
             logits = model(backbones, tokens, torch.arange(9)[None])
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 2), tokens.flatten())
-        assert float(each.told["score"]) == pytest.approx(float(loss), abs=2e-4)
+        assert float(each.header["score"]) == pytest.approx(float(loss), abs=2e-4)
     cold = run("one.cif", "--number", "1", "--temperature", "0", model="alone.pt")[1]
-    assert float(cold.told["score"]) < min(float(each.told["score"]) for each in found)
+    assert float(cold.header["score"]) < min(float(each.header["score"]) for each in found)
 
 
 def test_a_design_is_the_same_whatever_else_is_drawn(run: Run) -> None:
@@ -143,10 +143,10 @@ def test_fixed_chains_are_seen_and_not_written(folder: Path, run: Run) -> None:
     alone = run("two chains.pdb", "--chains", "A", "--number", "1", "--temperature", "1")
     seen = run("two chains.pdb", "--fixed_chains", "B", "--number", "1", "--temperature", "1")
     assert alone[0].letters == seen[0].letters == native(folder, "A")
-    assert "fixed_chains" not in alone[0].told
-    assert (seen[0].told["chains"], seen[0].told["fixed_chains"]) == ("A", "B")
-    assert seen[0].told["designed"] == str(A - 1)
-    assert seen[0].told["score"] != alone[0].told["score"]
+    assert "fixed_chains" not in alone[0].header
+    assert (seen[0].header["chains"], seen[0].header["fixed_chains"]) == ("A", "B")
+    assert seen[0].header["designed"] == str(A - 1)
+    assert seen[0].header["score"] != alone[0].header["score"]
     both = run("two chains.pdb", "--chains", "B,A", "--number", "1")
     assert both[0].letters == f"{native(folder, 'B')}/{native(folder, 'A')}"
 
@@ -154,7 +154,7 @@ def test_fixed_chains_are_seen_and_not_written(folder: Path, run: Run) -> None:
 def test_only_mutable_positions_are_designed(run: Run) -> None:
     words = ["--mutable_positions", "0", "3", str(HOLE), "--mutable_ranges", f"{A - 1}-{A + 1}"]
     found = run("two chains.pdb", "--number", "20", "--temperature", "5", *words)
-    assert found[0].told["designed"] == "5"
+    assert found[0].header["designed"] == "5"
     sequences = [each.letters.replace("/", "") for each in found]
     changed = {
         place for each in sequences for place, letter in enumerate(each) if letter != sequences[0][place]
@@ -184,7 +184,7 @@ def test_a_residue_that_nobody_knows_is_designed_and_not_compared(folder: Path, 
     structure.write_pdb(str(folder / "unknown.pdb"))
     found = run("unknown.pdb", "--number", "1", "--mutable_positions", "3")
     assert [each.letters[3] == "X" for each in found] == [True, False]
-    assert (found[0].told["score"], found[1].told["recovery"]) == ("nan", "nan")
+    assert (found[0].header["score"], found[1].header["recovery"]) == ("nan", "nan")
 
 
 def test_a_file_appears_once_it_is_whole(
@@ -258,7 +258,7 @@ def test_a_file_appears_once_it_is_whole(
         (["one.cif"], ["--out", "/dev/null"], ["--out: is '/dev/null', which is not a file"]),
     ],
 )
-def test_what_cannot_be_is_told(
+def test_what_cannot_be_is_reported(
     folder: Path, run: Run, structures: list[str], words: list[str], said: list[str]
 ) -> None:
     with pytest.raises(SystemExit) as met:

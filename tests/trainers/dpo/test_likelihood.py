@@ -156,6 +156,6 @@ def test_export(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["structures", "validation_structures", "test_structures"])
-def test_a_folder_that_is_not_there_is_told_by_its_field(field: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported_by_its_field(field: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"data.{field}: is 'nowhere', but there is no such folder"):
         task(tmp_path, data={field: "nowhere"})

@@ -44,7 +44,7 @@ class Here:
         least = "--train_data pairs.json --base_model_dir . --base_model_name base --output_dir out --lr 1e-3"
         return self(*least.split(), "--num_epochs", "1", "--batch_size", "4", *words)
 
-    def told(self, line: str) -> bool:
+    def logged(self, line: str) -> bool:
         """Whether the log or an error has it."""
         return re.search(line, self.stderr) is not None
 
@@ -81,12 +81,12 @@ def test_from_structures_to_a_tuned_model(here: Here) -> None:
     words = ["--objective", "likelihood", "--structures", "structures", "--output_dir", "outputs/base/"]
     small = ["--set", "data.min_length=5", "--num_epochs", "1", "--batch_size", "4"]
     assert here(*words, *sizes, *small) == 0, here.stderr
-    assert here.told(r"Loaded 10 training and 2 validation chains"), here.stderr
+    assert here.logged(r"Loaded 10 training and 2 validation chains"), here.stderr
     base = here.folder / "outputs" / "base"
     assert sorted(each.name for each in base.glob("*.pt")) == MODELS
     words = ["--base_model_dir", str(base), "--base_model_name", "best_model", "--test_data", "pairs.json"]
     assert here.tuned(*words) == 0, here.stderr
-    assert here.told(r"Loaded 9 training and 1 validation pairs")
+    assert here.logged(r"Loaded 9 training and 1 validation pairs")
     assert "test rewards/accuracies" in here.stdout
     out = here.folder / "out"
     assert sorted(each.name for each in out.glob("*.pt")) == MODELS
@@ -100,11 +100,11 @@ def test_from_structures_to_a_tuned_model(here: Here) -> None:
 def test_the_same_command_again_and_more_of_it(with_pairs: Here) -> None:
     assert with_pairs.tuned() == 0, with_pairs.stderr
     assert with_pairs.tuned() == 0, with_pairs.stderr
-    assert with_pairs.told("Nothing is left to train in out")
+    assert with_pairs.logged("Nothing is left to train in out")
     assert with_pairs.tuned("--num_epochs", "2", "--lr", "1e-2") == 0, with_pairs.stderr
-    assert with_pairs.told(r"training\.num_epochs \(--num_epochs\): was 1 until step 3, is 2 from here on")
-    assert with_pairs.told(r"training\.optimizer_kwargs\.lr \(--learning_rate\): 0\.01 from here on")
-    assert with_pairs.told("Epoch 2/2") and not with_pairs.told("Epoch 1/2")
+    assert with_pairs.logged(r"training\.num_epochs \(--num_epochs\): was 1 until step 3, is 2 from here on")
+    assert with_pairs.logged(r"training\.optimizer_kwargs\.lr \(--learning_rate\): 0\.01 from here on")
+    assert with_pairs.logged("Epoch 2/2") and not with_pairs.logged("Epoch 1/2")
     lines = MetricsFile(with_pairs.folder / "out" / "metrics.jsonl").read()
     assert [line["step"] for line in lines if "val/loss" in line] == [3, 6]
 
@@ -128,7 +128,7 @@ def test_another_training_is_refused_in_the_same_folder(with_pairs: Here) -> Non
     before = [path.read_bytes() for path in files]
     for words, said in OTHERS.items():
         assert with_pairs.tuned(*words.split(), "--num_epochs", "2") == 1
-        assert with_pairs.told(said), with_pairs.stderr
+        assert with_pairs.logged(said), with_pairs.stderr
     assert sorted((with_pairs.folder / "out").rglob("*.pt")) == files
     assert [path.read_bytes() for path in files] == before
 
@@ -151,7 +151,7 @@ def test_a_folder_that_was_there_before(with_pairs: Here) -> None:
     (with_pairs.folder / "theirs").mkdir()
     (with_pairs.folder / "theirs" / "best_model.pt").write_text("theirs")
     assert with_pairs.tuned("--output_dir", "theirs") == 1
-    assert with_pairs.told(r"training\.run \(--output_dir\): theirs holds best_model\.pt, which would be")
+    assert with_pairs.logged(r"training\.run \(--output_dir\): theirs holds best_model\.pt, which would be")
     assert with_pairs.tuned("--output_dir", "theirs", "--fresh") == 0, with_pairs.stderr
     assert (with_pairs.folder / "theirs.1" / "best_model.pt").read_text() == "theirs"
 
@@ -160,7 +160,9 @@ def test_a_folder_that_was_there_before(with_pairs: Here) -> None:
 def test_a_file_where_the_folder_would_be(place: str, with_pairs: Here) -> None:
     (with_pairs.folder / "notes").write_text("mine")
     assert with_pairs.tuned("--output_dir", place) == 1
-    assert with_pairs.told(rf"training\.run \(--output_dir\): is {place}, but .*notes is not a folder; name")
+    assert with_pairs.logged(
+        rf"training\.run \(--output_dir\): is {place}, but .*notes is not a folder; name"
+    )
     assert not list(with_pairs.folder.glob("*.reference"))
 
 
@@ -183,4 +185,4 @@ def test_a_file_and_what_is_wrong_in_it(here: Here) -> None:
         "castoff train: c.yaml:1: preference.temperatur: there is no such field; did you mean temperature?",
     ]
     assert here("none.yaml") == 1
-    assert here.told("none.yaml: there is no such file")
+    assert here.logged("none.yaml: there is no such file")

@@ -226,7 +226,7 @@ def test_what_a_run_that_goes_on_may_change(tmp_path: Path) -> None:
     found = compare(before, now, "step-3", 3, task(tmp_path))
     refused = {line.split(":")[0].split(" ")[0] for line in found.refused}
     silent = {"train_data", "val_data", "test_data", "structures", "dir", "name"}
-    assert not found.told
+    assert not found.reported
     assert {name.rpartition(".")[2] for name in refused} == {
         name.rpartition(".")[2] for name in fields
     } - silent
@@ -281,7 +281,7 @@ def test_a_base_model_that_is_not_there(tmp_path: Path) -> None:
     assert f"base_model.name: {tmp_path / 'torn.pt'} is damaged" in torn
 
 
-def test_files_that_are_not_there_are_told_before_anything_is_computed(tmp_path: Path) -> None:
+def test_files_that_are_not_there_are_reported_before_anything_is_computed(tmp_path: Path) -> None:
     nowhere = {"val_data": str(tmp_path / "nowhere.json"), "test_data": str(tmp_path)}
     made = DpoTask(**dpo_sections(tmp_path, data=nowhere))
     made.state = TrainingState(0, 0, CPU)

@@ -1,4 +1,4 @@
-"""Searches by Optuna: what a trial suggests, and how it ends a training that is not worth going on with."""
+"""Searches by Optuna: what a trial suggests, and how it ends a training that is not worth continuing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TestSuggestions:
         best = suggested(fields, study.best_trial)
         assert best["training"]["rate"] == study.best_value == study.best_params["training.rate"]
 
-    def test_values_that_python_takes_for_the_same_are_told_apart(self) -> None:
+    def test_values_that_python_takes_for_the_same_are_distinguished(self) -> None:
         fields = read_yaml("a: !sweep {values: [1, true]}\nb: !coupled-sweep {target: a, values: [x, y]}")
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
         found = {
@@ -83,7 +83,7 @@ class TestSuggestions:
         names = [run_name(Config.of(suggested(fields, study.ask())), {}) for _ in range(2)]
         assert names == ["toy_0", "toy_1"]
 
-    def test_mistakes_are_told(self) -> None:
+    def test_mistakes_are_reported(self) -> None:
         with pytest.raises(ConfigError, match="goes along with b, but there is no such field"):
             suggested(read_yaml("a: !coupled-sweep {target: b, values: [1]}"), optuna.create_study().ask())
         with pytest.raises(ConfigError, match="leads to b, but there is no b"):
@@ -159,14 +159,14 @@ class TestPruning:
         trained(TrainerDDP(0, config(tmp_path, 0), Toy()), again)
         assert list(study.trials[0].intermediate_values) == [1, 2, 3, 4]
 
-    def test_steps_are_told_where_validations_count_by_them(self, tmp_path: Path) -> None:
+    def test_steps_are_reported_where_validations_count_by_them(self, tmp_path: Path) -> None:
         study = optuna.create_study()
         fields = {**config(tmp_path, 0), "validation": {"every_steps": 3}}
         trial = study.ask()
         trained(TrainerDDP(0, fields, Toy()), trial)
         assert list(study.trials[0].intermediate_values) == [3, 6, 9, 12, 15, 18, 20]
 
-    def test_what_early_stopping_watches_first_is_told(self, tmp_path: Path) -> None:
+    def test_what_early_stopping_watches_first_is_reported(self, tmp_path: Path) -> None:
         watched = {"tasks": {"a": {"metric": "right", "mode": "max"}, "b": {"metric": "loss"}}}
         fields = {**config(tmp_path, 0), "early_stopping": {"kwargs": watched}}
         study = optuna.create_study(direction="maximize")
@@ -217,7 +217,7 @@ def test_two_ranks_end_a_hopeless_trial_together(tmp_path: Path) -> None:
 
 
 def wrong(folder: Path) -> str:
-    """What a rank is told where the study looks the other way."""
+    """The error of a rank where the study looks the other way."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     initialize_ddp(rank, size, device="cpu")
     trial = optuna.create_study(direction="maximize").ask() if rank == 0 else None
@@ -227,6 +227,6 @@ def wrong(folder: Path) -> str:
     return str(error.value)
 
 
-def test_every_rank_is_told_of_a_study_that_looks_the_other_way(tmp_path: Path) -> None:
+def test_every_rank_reports_a_study_that_looks_the_other_way(tmp_path: Path) -> None:
     given = toys.run(wrong, tmp_path / "out", folder=tmp_path / "ranks", world_size=2)
     assert len(set(given)) == 1 and "the study is to maximize" in given[0]

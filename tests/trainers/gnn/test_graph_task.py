@@ -101,7 +101,7 @@ def test_another_way_to_apply_it(tmp_path: Path) -> None:
 # --- What cannot be -----------------------------------------------------------------------------------
 
 
-def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+def test_all_that_is_missing_is_reported_at_once(tmp_path: Path) -> None:
     given = described(tmp_path)
     del given["model"], given["data"], given["criterion"]
     given["validation"] = {"validator": monitored("F2")}
@@ -138,7 +138,7 @@ def test_data_that_make_no_sense(data: dict[str, Any], says: str, tmp_path: Path
 
 
 def test_graphs_that_the_network_cannot_take(tmp_path: Path) -> None:
-    """Told before the first step, and with the widths."""
+    """Reported before the first step, and with the widths."""
     given = described(tmp_path)
     given["model"] = {**given["model"], "encoder_args": [WIDTH + 1]}
     trainer = TrainerDDP(0, given)
@@ -192,7 +192,7 @@ def test_where_castoff_is_the_program_it_belongs_into_a_module(
     ) in str(error.value)
 
 
-# --- Going on -----------------------------------------------------------------------------------------
+# --- Resuming -----------------------------------------------------------------------------------------
 
 
 def compared(before: dict[str, Any], now: dict[str, Any], path: Path) -> differences.Differences:
@@ -207,7 +207,7 @@ def compared(before: dict[str, Any], now: dict[str, Any], path: Path) -> differe
 )
 def test_how_graphs_are_written_is_no_matter(field: str, one: Any, other: Any, tmp_path: Path) -> None:
     found = compared({field: one}, {field: other}, tmp_path)
-    assert (found.refused, found.told) == ([], [])
+    assert (found.refused, found.reported) == ([], [])
 
 
 def test_which_graphs_there_are_matters(tmp_path: Path) -> None:

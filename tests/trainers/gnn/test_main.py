@@ -1,4 +1,4 @@
-"""The program: a real training, tasks of one's own, and how it ends when something is wrong."""
+"""The program: a real training, custom tasks, and how it ends when something is wrong."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_every_rank_finds_the_same_mistake(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_rank_0_alone_finds_one(tmp_path: Path) -> None:
-    """The other waits for it to make the folder, and is told the same."""
+    """The other waits for it to make the folder, and gets the same error."""
     (tmp_path / "out").write_text("a file")
     first, second = ranks_end(tmp_path, own("SmallToy"))
     assert "castoff train: training.path: " in first and "Not a directory" in first

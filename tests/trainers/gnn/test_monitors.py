@@ -145,7 +145,7 @@ def test_each_has_a_bare_name(name: str) -> None:
     assert names.found(name, "monitor", "monitor") is getattr(monitors, name)
 
 
-def test_wrong_arguments_are_told_with_their_place() -> None:
+def test_wrong_arguments_are_reported_with_their_place() -> None:
     given = [core.Monitor(name="f", monitor="F1", kwargs={"average": "makro", "head": -1})]
     with pytest.raises(ConfigError) as error:
         Monitors(given, "validation.validator.evaluator_tasks", names.found)

@@ -101,7 +101,7 @@ def test_names_that_lead_nowhere(value: Any, kind: str, says: str) -> None:
 
 
 @given(st.text(max_size=12), st.sampled_from(["model", "layer", "norm", "activation", "aggregation"]))
-def test_any_text_is_a_name_or_told(name: str, kind: str) -> None:
+def test_any_text_is_a_name_or_reported(name: str, kind: str) -> None:
     try:
         thing = found(name, "x", kind)
     except ConfigError as error:

@@ -184,7 +184,7 @@ def train_with_each() -> list[list[Tensor]]:
 
 
 @pytest.mark.usefixtures("for_real")
-def test_what_ddp_can_be_told_changes_nothing_but_roundings(tmp_path: Path) -> None:
+def test_what_ddp_can_be_given_changes_nothing_but_roundings(tmp_path: Path) -> None:
     first, second = run(train_with_each, folder=tmp_path, world_size=2)
     for knob, mine, theirs in zip(KNOBS, first[1:], second[1:], strict=True):
         rounded = 1e-3 if "communication_hook" in knob else 0.0
@@ -456,7 +456,7 @@ def train_with_a_part_in_one_micro_batch(used_in: int) -> str | None:
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("used_in", [1, 2])
 def test_what_the_last_micro_batch_does_not_depend_on(used_in: int, tmp_path: Path) -> None:
-    """Ranks would go on with weights of their own: DDP reduces what the last one reaches."""
+    """Ranks would continue with weights of their own: DDP reduces what the last one reaches."""
     for said in run(train_with_a_part_in_one_micro_batch, used_in, folder=tmp_path, world_size=2):
         if used_in == 2:
             assert said is None

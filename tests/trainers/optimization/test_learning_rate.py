@@ -1,4 +1,4 @@
-"""The rates that the optimizer has in each step: schedules, scaling, and going on."""
+"""The rates that the optimizer has in each step: schedules, scaling, and resuming."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def one_cycle(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
 def test_one_cycle_moves_in_every_step_as_in_a_plain_loop(kind: type[torch.optim.Optimizer]) -> None:
-    """Its momentum, too; and so it does when it goes on."""
+    """Its momentum, too; and so it does when it resumes."""
     keywords: dict[str, Any] = {"lr": 0.1, **({"momentum": 0.9} if kind is torch.optim.SGD else {})}
     fields: dict[str, Any] = one_cycle(optimizer_type=kind, optimizer_kwargs=keywords)
     plain = kind(Toy().build_model().parameters(), **keywords)
@@ -233,7 +233,7 @@ def test_steps_that_leave_the_weights_alone_count_without_a_warning(fields: dict
     assert len(set(first(made))) == 4
 
 
-# Going on with another configuration
+# Resuming with another configuration
 
 
 def test_a_new_rate_is_used_from_then_on() -> None:

@@ -216,7 +216,7 @@ def said_of(folder: Path) -> dict[str, str]:
 
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_ranks_that_train_apart_are_told(world_size: int, tmp_path: Path) -> None:
+def test_ranks_that_train_apart_are_reported(world_size: int, tmp_path: Path) -> None:
     ranks = run(said_of, tmp_path / "out", folder=tmp_path / "ranks", world_size=world_size)
     assert all(rank == ranks[0] for rank in ranks)
     said = ranks[0]

@@ -51,7 +51,7 @@ def test_going_on_or_beginning_anew(
     assert [each.training.fresh for each in trained] == [fresh]
 
 
-def test_a_variable_in_a_path_that_is_not_set_is_told_before_anything_is_trained(
+def test_a_variable_in_a_path_that_is_not_set_is_reported_before_anything_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = [str(written(tmp_path)), "--set", "training.path=$NOWHERE/runs"]

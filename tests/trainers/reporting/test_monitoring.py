@@ -69,7 +69,7 @@ class Uneven(Toy):
         return Loss(zero + (10.0 if rank else 1.0) * len(batch[0]))
 
 
-def told(data: dict[str, Any]) -> list[dict[str, Any]]:
+def written(data: dict[str, Any]) -> list[dict[str, Any]]:
     """What a training on this rank has written."""
     me = RankEnv.detect()
     initialize_ddp(me.rank, me.world_size, device="cpu")
@@ -82,9 +82,9 @@ def told(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("for_real")
-def test_each_ranks_loss_is_told(tmp_path: Path) -> None:
+def test_each_ranks_loss_is_reported(tmp_path: Path) -> None:
     lines, _ = run(
-        told, config(tmp_path / "runs", num_steps=2, num_epochs=None), folder=tmp_path, world_size=2
+        written, config(tmp_path / "runs", num_steps=2, num_epochs=None), folder=tmp_path, world_size=2
     )
     (first, *_) = [line for line in lines if "train/loss" in line]
     names = ("train/loss", "ranks/loss_min", "ranks/loss_max", "ranks/loss_0", "ranks/loss_1")
@@ -137,9 +137,9 @@ def test_what_an_accelerator_tells(
     assert found.get("train/utilization", NAN) == pytest.approx(utilization, nan_ok=True)
 
 
-def test_a_process_may_be_told_to_take_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_may_be_limited_to_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[tuple[Any, ...]] = []
-    gpus(monkeypatch, set_per_process_memory_fraction=lambda *told: limits.append(told))
+    gpus(monkeypatch, set_per_process_memory_fraction=lambda *given: limits.append(given))
     limit_memory(GPU, 0.85)
     limit_memory(torch.device("mps"), 0.5)  # takes no device
     assert limits == [(0.85, GPU), (0.5,)]
@@ -151,7 +151,7 @@ def test_a_process_may_be_told_to_take_a_part(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_trainings_limit_reaches_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[tuple[torch.device, float]] = []
-    monkeypatch.setattr(distributed, "limit_memory", lambda *told: limits.append(told))
+    monkeypatch.setattr(distributed, "limit_memory", lambda *given: limits.append(given))
     for part in (None, 0.5):
         distributed.context_of(0, Config.of(config(tmp_path, max_memory_per_gpu=part)))
     assert limits == [(torch.device("cpu"), 0.5)]
@@ -191,7 +191,7 @@ PARTS = ("first", "blocks.0", "blocks.1", "scale")
 
 
 @pytest.mark.parametrize("asked", [{}, {"log_gradients": True}, {"log_weights": True}])
-def test_norms_are_told_where_they_are_asked_for(asked: dict[str, bool], tmp_path: Path) -> None:
+def test_norms_are_reported_where_they_are_asked_for(asked: dict[str, bool], tmp_path: Path) -> None:
     fields = {**config(tmp_path, num_epochs=1, clip_grad_norm=0.01), "monitoring": asked}
     trainer = TrainerDDP(0, fields, OfParts(40))
     trainer.run_training(*trainer.prepare_dataloaders()[:2])

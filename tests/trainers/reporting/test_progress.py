@@ -75,7 +75,7 @@ def test_where_standard_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Clock:
-    """Moves when it is told to."""
+    """Moves when the test moves it."""
 
     now = 0.0
 

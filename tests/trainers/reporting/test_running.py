@@ -82,7 +82,7 @@ def test_items_that_a_checkpoint_brought_tell_nothing_of_the_pace() -> None:
     assert after.items == 5
 
 
-def test_an_interval_across_two_epochs_is_told_of_in_either() -> None:
+def test_an_interval_across_two_epochs_is_reported_in_either() -> None:
     running = Running()
     running.add(torch.tensor(1.0), 1)
     assert running.end_epoch(ALONE) == {"loss": 1.0}

@@ -212,7 +212,7 @@ class FakeRun:
 
 
 class FakeWandb:
-    """Keeps what it was told."""
+    """Keeps what was passed to it."""
 
     class errors:
         UsageError = type("UsageError", (Exception,), {})
@@ -240,7 +240,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
     return made
 
 
-def test_wandb_is_told_the_run_and_goes_on_in_it(tmp_path: Path, wandb: FakeWandb) -> None:
+def test_wandb_is_given_the_run_and_resumes_it(tmp_path: Path, wandb: FakeWandb) -> None:
     asked = Wandb(project="p", entity="e", group="g", tags=["a", "b"], mode="online")
     for _ in range(2):
         used = sinks(tmp_path, wandb=asked)
@@ -277,7 +277,7 @@ def test_settings_that_wandb_refuses_end_the_start(tmp_path: Path, wandb: FakeWa
         sinks(tmp_path, wandb=Wandb(project="p", mode="online")).go_back(0, 0)
 
 
-def test_a_test_is_told_in_the_run_that_is_there(
+def test_a_test_is_reported_in_the_run_that_is_there(
     tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinks_module, "_installed", lambda name: True)
@@ -383,7 +383,7 @@ def test_without_matplotlib_a_line_says_so(
     assert "pip install matplotlib" in caplog.text
 
 
-def test_what_wandb_is_told_of_a_configuration_is_plain(tmp_path: Path, wandb: FakeWandb) -> None:
+def test_what_wandb_is_given_of_a_configuration_is_plain(tmp_path: Path, wandb: FakeWandb) -> None:
     from torch.optim import AdamW
 
     from trainers.configuration.yaml_text import plain

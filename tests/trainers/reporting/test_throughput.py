@@ -21,7 +21,7 @@ ALONE = RankContext(0, 1, torch.device("cpu"))
 
 
 class Clock:
-    """Moves when it is told to."""
+    """Moves when the test moves it."""
 
     now = 0.0
 

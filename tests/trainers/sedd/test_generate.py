@@ -81,7 +81,7 @@ def newest(run: Path) -> Path:
     return found
 
 
-def test_it_is_the_averaged_model_that_generates_as_it_is_told(
+def test_it_is_the_averaged_model_that_generates_as_it_is_set(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def generate(self: SeddTask, model: nn.Module, *_: Any) -> list[Tokens]:

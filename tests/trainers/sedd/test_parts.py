@@ -60,7 +60,7 @@ def test_a_file_of_its_own_is_all_of_a_part_and_its_share_is_trained_on(tmp_path
     assert sizes(divided(opened(data, ALONE), data, validated=3)) == [45, 3, 5]
 
 
-def test_parts_that_nobody_may_have_meant_are_told_of(tmp_path: Path) -> None:
+def test_parts_that_nobody_may_have_meant_are_reported(tmp_path: Path) -> None:
     same = fasta(tmp_path / "a.fasta", 0, 50)
     (tmp_path / "b.fasta").write_bytes(Path(same).read_bytes())
 
@@ -81,7 +81,7 @@ def test_a_file_to_validate_with_counts_beside_made_up_ones_too(tmp_path: Path) 
     assert sizes(divided(opened(data, ALONE), data)) == [8, 7, 2]
 
 
-def test_the_field_that_names_no_file_is_told(tmp_path: Path) -> None:
+def test_the_field_that_names_no_file_is_reported(tmp_path: Path) -> None:
     data = Data(test_datafile=str(tmp_path / "none.fasta"))
     with pytest.raises(ConfigError, match=r"data\.test_datafile: is '.*none.fasta', but there is nothing"):
         opened(data, ALONE)

@@ -36,7 +36,7 @@ def test_total_variation_is_half_of_what_shares_differ() -> None:
     assert numpy.isnan(total_variation(ours, numpy.zeros(3, dtype=int)))
 
 
-def test_generated_proteins_are_told_by_the_names_that_people_plot() -> None:
+def test_generated_proteins_are_reported_by_the_names_that_people_plot() -> None:
     data = of("ACAC", "AACC")
     given = measures(of("AAC", "AAC", "C"), residue_counts(data), pair_counts(data))
     assert set(given) == {

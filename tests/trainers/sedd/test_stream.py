@@ -1,4 +1,4 @@
-"""A stream gives each protein of its blocks once, in an order of its own, and goes on exactly."""
+"""A stream gives each protein of its blocks once, in an order of its own, and resumes exactly."""
 
 from __future__ import annotations
 
@@ -194,6 +194,6 @@ def test_another_seed_holds_out_others(store: TokenStore) -> None:
     assert held_out[0] == held_out[1] != held_out[2]
 
 
-def test_shares_that_are_none_are_told(store: TokenStore) -> None:
+def test_shares_that_are_none_are_reported(store: TokenStore) -> None:
     with pytest.raises(ConfigError, match=r"data\.split"):
         split_into_blocks(store, 512, (0.9, 0.9, 0.0), 0)

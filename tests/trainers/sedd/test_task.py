@@ -81,7 +81,7 @@ def test_measures() -> None:
     assert task().finish({}) == {}  # an empty test set
 
 
-def test_perplexity_is_told_where_it_is_asked_for() -> None:
+def test_perplexity_is_reported_where_it_is_asked_for() -> None:
     assert task(eval={"perplexity": False}).finish({"loss": (3.0, 1.0)}) == {"loss": 3.0}
 
 
@@ -98,7 +98,7 @@ def test_fixed_noise_is_that_of_its_level() -> None:
         assert count == residues.sum()
 
 
-def test_doubts_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_doubts_are_reported_of_once(caplog: pytest.LogCaptureFixture) -> None:
     which = task(data={"synthetic": 60})
     for rank in (0, 1):
         which.state.rank = rank
@@ -204,7 +204,7 @@ def test_what_a_run_that_goes_on_may_change() -> None:
     sections = [field.name for field in msgspec.structs.fields(settings.Task)]
     before, now = ({f"task_kwargs.{name}.x": value for name in sections} for value in (1, 2))
     found = compare(before, now, "step-3", 3, task())
-    assert [line.split(".")[1] for line in found.told] == ["memory", "sampling", "eval", "monitoring"]
+    assert [line.split(".")[1] for line in found.reported] == ["memory", "sampling", "eval", "monitoring"]
     assert [line.split(".")[1] for line in found.refused] == ["data", "model", "graph", "noise", "curriculum"]
 
 

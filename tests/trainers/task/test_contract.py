@@ -1,4 +1,4 @@
-"""What a task gives: each mistake is told in words that name the task's own method."""
+"""What a task gives: each mistake is reported in words that name the task's own method."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Breaks(Judge):
         super().validate(model, data_loader)
 
 
-def told_of(given: dict[str, Any]) -> str:
+def error_of(given: dict[str, Any]) -> str:
     with pytest.raises(RuntimeError) as error:
         judged_on(given)
     return str(error.value)
@@ -145,7 +145,7 @@ def told_of(given: dict[str, Any]) -> str:
 
 @pytest.mark.usefixtures("for_real")
 def test_one_that_breaks_ends_all_ranks(tmp_path: Path) -> None:
-    answers = run(told_of, own(tmp_path / "out", Breaks), folder=tmp_path / "ranks", world_size=2)
+    answers = run(error_of, own(tmp_path / "out", Breaks), folder=tmp_path / "ranks", world_size=2)
     assert set(answers) == {"the second validation broke"}
 
 
@@ -153,7 +153,7 @@ def test_one_that_breaks_ends_all_ranks(tmp_path: Path) -> None:
 
 
 class Gives:
-    """Returns what it was made with, and keeps what it was told to keep."""
+    """Returns what it was made with, and keeps what it was to keep."""
 
     def __init__(self, given: Any = None, kept: Any = None) -> None:
         self.given = given
@@ -236,7 +236,7 @@ def test_evaluators_that_make_no_sense(validator: dict[str, Any], says: str) -> 
     assert says in str(error.value)
 
 
-# --- Going on -----------------------------------------------------------------------------------------
+# --- Resuming -----------------------------------------------------------------------------------------
 
 
 class StopsAt(Judge):

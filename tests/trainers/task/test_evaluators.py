@@ -174,7 +174,7 @@ def test_targets_are_y_or_the_last_part() -> None:
 
 
 class Middle(Toy):
-    """A task of one's own with a median, which is not a mean."""
+    """A custom task with a median, which is not a mean."""
 
     def evaluate(self, model: nn.Module, batch: Any) -> Any:
         return Evaluated({"loss": (len(batch[0]) * 1.0, None)}, batch[1][:, 0])
@@ -235,7 +235,7 @@ def test_a_number_or_several(value: Any, measures: dict[str, float]) -> None:
         (Shy(), "(m): its monitor gave a Shy: not yet; give a number"),
     ],
 )
-def test_what_is_no_number_is_told_with_its_name(value: Any, says: str) -> None:
+def test_what_is_no_number_is_reported_with_its_name(value: Any, says: str) -> None:
     with pytest.raises(ConfigError) as error:
         here(fields("x", ("fine", seen), ("m", gives(value))))
     assert f"validation.validator.evaluator_tasks.1 {says}" in str(error.value)
@@ -250,7 +250,7 @@ def test_what_a_monitor_does_to_predictions_is_its_own_matter() -> None:
     assert here(fields("x", ("emptied", emptied), ("seen", seen)))["seen/1"] == 1.0
 
 
-def test_no_measure_is_told_in_the_place_of_another() -> None:
+def test_no_measure_is_reported_in_the_place_of_another() -> None:
     with pytest.raises(ConfigError) as error:
         here(fields("x", ("a/b", gives(1.0)), ("a", gives({"b": 2.0}))))
     assert "1 (a): its monitor gave a/b, which another one has given; take" in str(error.value)
@@ -260,7 +260,7 @@ def broken(predictions: list[Tensor], targets: list[Tensor]) -> float:
     return 1 / 0
 
 
-def test_a_monitor_that_fails_is_told_with_its_name_and_place() -> None:
+def test_a_monitor_that_fails_is_reported_with_its_name_and_place() -> None:
     """All of them at once."""
     with pytest.raises(ConfigError) as error:
         here(fields("x", ("a", broken), ("b", gives(None))))
@@ -281,7 +281,7 @@ def fails_on_ranks() -> str:
     return str(error.value)
 
 
-def test_every_rank_is_told_of_a_monitor_that_fails(tmp_path: Path) -> None:
+def test_every_rank_reports_a_monitor_that_fails(tmp_path: Path) -> None:
     first, second = run(fails_on_ranks, folder=tmp_path, world_size=2)
     assert first == second and "ZeroDivisionError" in first
 
@@ -321,7 +321,7 @@ def test_no_two_have_one_name() -> None:
 # --- Criteria and models of their own ------------------------------------------------------------------
 
 
-def test_a_criterion_that_is_a_class_is_told(tmp_path: Path) -> None:
+def test_a_criterion_that_is_a_class_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"criterion: is the class MSELoss, which gives no loss; write a fun"
     ):
@@ -329,7 +329,7 @@ def test_a_criterion_that_is_a_class_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5], "most", None, [0.8, 0.1, "0.1"]])
-def test_a_split_into_other_than_three_shares_is_told(shares: Any, tmp_path: Path) -> None:
+def test_a_split_into_other_than_three_shares_is_reported(shares: Any, tmp_path: Path) -> None:
     trainer = TrainerDDP(0, fields(tmp_path, data={"dataset": Numbers, "split": shares}))
     with pytest.raises(ConfigError, match=r"data\.split: is .*, but takes three shares, of training"):
         trainer.prepare_dataloaders()
@@ -442,7 +442,7 @@ def test_early_stopping_watches_a_monitor(tmp_path: Path) -> None:
     assert [each["middle"] for each in validated] == [1.0] * 3
 
 
-def test_what_nobody_measures_is_told_with_what_is(tmp_path: Path) -> None:
+def test_what_nobody_measures_is_reported_with_what_is(tmp_path: Path) -> None:
     given = fields(tmp_path, ("f1_macro", lambda p, t: 1.0))
     given["early_stopping"] = {"kwargs": {"tasks": {0: {"metric": "losses"}}}}
     with pytest.raises(

@@ -46,7 +46,7 @@ def test_as_the_formulas_have_it(
 ) -> None:
     model = network(neighbours)
     structure = wandering(*lengths, unresolved=unresolved)
-    # Chains in which residues are missing, and ones longer than what is told of positions.
+    # Chains in which residues are missing, and ones longer than what is encoded of positions.
     structure = structure._replace(positions=structure.positions * 7)
     length = sum(lengths)
     sequences, order = letters(2, length), shuffled(length)
@@ -245,7 +245,7 @@ def test_distances_are_from_the_residue_to_its_neighbour() -> None:
 
 
 @pytest.mark.parametrize("apart", [32, 33, 500])
-def test_what_is_told_of_positions_ends_at_32(apart: int) -> None:
+def test_what_is_encoded_of_positions_ends_at_32(apart: int) -> None:
     features = Features(8, 2)
     both = wandering(2)
     stated = [

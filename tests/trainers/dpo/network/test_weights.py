@@ -158,7 +158,7 @@ def test_bytes_of_something_else(file: Path, junk: bytes) -> None:
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_files_that_are_damaged(file: Path, data: Any) -> None:
-    """A byte that is another one, or an end that is missing, is told or has no effect."""
+    """A byte that is another one, or an end that is missing, is reported or has no effect."""
     save(file, small(hidden_size=2), 0.2)
     whole = bytearray(file.read_bytes())
     expected = torch.load(file, weights_only=True)["model_state_dict"]
@@ -269,7 +269,7 @@ def test_what_a_file_holds(file: Path, held: Any, said: str) -> None:
     assert said in refusal(file)
 
 
-def test_all_that_is_wrong_is_told_at_once(file: Path) -> None:
+def test_all_that_is_wrong_is_reported_at_once(file: Path) -> None:
     held = content()
     held["num_edges"] = "48"
     without_weights(held, "W_e.bias")

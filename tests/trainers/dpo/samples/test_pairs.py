@@ -142,7 +142,9 @@ entries = some.dictionaries(
 
 
 @given(some.lists(entries | values, max_size=3) | values)
-def test_whatever_it_holds_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
+def test_whatever_it_holds_is_read_or_reported(
+    tmp_path_factory: pytest.TempPathFactory, content: Any
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.json"
     path.write_text(json.dumps(content))
     try:

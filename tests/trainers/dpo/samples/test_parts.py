@@ -1,4 +1,4 @@
-"""What is held out, and what is told of it."""
+"""What is held out, and what is reported of it."""
 
 from __future__ import annotations
 

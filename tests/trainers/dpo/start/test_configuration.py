@@ -38,7 +38,7 @@ def test_what_must_be_said_is_enough() -> None:
 
 
 @pytest.mark.parametrize(("fields", "kind"), [(PAIRS, settings.Dpo), (CHAINS, settings.Likelihood)])
-def test_the_task_is_told_its_sections_as_plain_data(fields: Any, kind: type[msgspec.Struct]) -> None:
+def test_the_task_is_given_its_sections_as_plain_data(fields: Any, kind: type[msgspec.Struct]) -> None:
     given = read(fields, {"data.max_length": 99}).task_kwargs
     assert list(given) == list(kind.__struct_fields__)
     assert given["data"]["max_length"] == 99
@@ -100,7 +100,7 @@ def test_a_rate_by_hand_is_literal(flagged: bool) -> None:
 
 
 @pytest.mark.parametrize("fields", [None, {}, {"objective": "dpo"}])
-def test_all_that_is_missing_is_told_at_once(fields: Any) -> None:
+def test_all_that_is_missing_is_reported_at_once(fields: Any) -> None:
     """With the flags that say it."""
     assert problems(fields) == [
         "training.path (--output_dir): is missing; it takes text",
@@ -163,7 +163,7 @@ def test_mistakes_in_the_file(fields: Any, said: str) -> None:
     assert said in found
 
 
-def test_flags_of_another_objective_are_told_all_at_once() -> None:
+def test_flags_of_another_objective_are_reported_all_at_once() -> None:
     flags = {
         "preference.beta": 0.1,
         "preference.loss": "ipo",

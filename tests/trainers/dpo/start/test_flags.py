@@ -16,7 +16,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.dpo.start.configuration import read
 from trainers.dpo.start.flags import COMMAND_LINE, NAMES, parted, with_flags
 
-parser, parsed, told = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.told
+parser, parsed, from_flags = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.from_flags
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "dpo-configuration.md"
 
@@ -25,7 +25,7 @@ LEAST = ["--train_data=pairs.json", "--base_model_dir=base", "--output_dir=outpu
 
 def config(*words: str, least: bool = True) -> Config:
     arguments = parsed([*(LEAST if least else []), *words])
-    return read({}, told(arguments), arguments.overrides)
+    return read({}, from_flags(arguments), arguments.overrides)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_documented_command_lines_are_parsed(line: str) -> None:
     words = line.split()
     hyphens = [word.replace("_", "-") if word.startswith("--") else word for word in words]
     assert vars(parsed(hyphens)) == vars(parsed(words))
-    told(parsed(words))
+    from_flags(parsed(words))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_any_text_arrives_as_it_was_given(text: str) -> None:
 
 def test_epochs_take_the_place_of_the_files_steps() -> None:
     fields = {"training": {"num_steps": 100}}
-    found = read(fields, told(parsed([*LEAST, "--num_epochs", "2"]))).training
+    found = read(fields, from_flags(parsed([*LEAST, "--num_epochs", "2"]))).training
     assert (found.num_epochs, found.num_steps) == (2, None)
 
 

@@ -120,7 +120,7 @@ def test_a_damaged_folder_is_written_again(
     assert "is damaged, and is written again" in caplog.text and left(folder.parent) == [folder.name]
 
 
-def test_a_damaged_record_is_told_when_it_is_read(store: Path) -> None:
+def test_a_damaged_record_is_reported_when_it_is_read(store: Path) -> None:
     folder = build(store)
     content = bytearray((folder / "graphs").read_bytes())
     content[:8] = b"\xff" * 8
@@ -129,7 +129,7 @@ def test_a_damaged_record_is_told_when_it_is_read(store: Path) -> None:
         Saved(folder)[0]
 
 
-def test_a_folder_that_is_removed_in_a_training_is_told(store: Path) -> None:
+def test_a_folder_that_is_removed_in_a_training_is_reported(store: Path) -> None:
     """As a loader worker finds it, which maps the files anew."""
     saved = Saved(build(store))
     copy = pickle.loads(pickle.dumps(saved))
@@ -140,7 +140,7 @@ def test_a_folder_that_is_removed_in_a_training_is_told(store: Path) -> None:
         copy[0]
 
 
-def test_a_transform_that_gives_no_graph_is_told(store: Path) -> None:
+def test_a_transform_that_gives_no_graph_is_reported(store: Path) -> None:
     graphs = Graphs(build(store), lambda graph: None)
     with pytest.raises(
         ConfigError, match=r"data\.transform: gave None, but must give a torch_geometric Data"
@@ -179,7 +179,7 @@ def test_a_store_that_grows_while_it_is_read_is_refused(store: Path) -> None:
     ("number", "said"),
     [(errno.ENOSPC, "too little room .* bytes are free there"), (errno.EACCES, "cannot be written")],
 )
-def test_a_disk_that_does_not_take_them_is_told(
+def test_a_disk_that_does_not_take_them_is_reported(
     store: Path, number: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(folder: Path, *_: Any) -> int:
@@ -202,7 +202,7 @@ def test_memory_does_not_grow_with_the_graphs(tmp_path: Path) -> None:
     assert most < 1_000_000
 
 
-def test_an_output_that_is_a_file_is_told(store: Path) -> None:
+def test_an_output_that_is_a_file_is_reported(store: Path) -> None:
     (store.parent / "out").write_text("")
     with pytest.raises(ConfigError, match=r"data\.output: cannot be written"):
         build(store)
@@ -212,7 +212,7 @@ def test_an_output_that_is_a_file_is_told(store: Path) -> None:
 
 
 class Change:
-    """Changes nothing, and ends its process at the third graph, where it is told to."""
+    """Changes nothing, and ends its process at the third graph, where it is set to."""
 
     def __init__(self) -> None:
         self.seen = 0

@@ -99,7 +99,7 @@ def test_nan_is_an_error_or_becomes_a_number(tmp_path: Path) -> None:
     assert read(path, 1, features=("in_degree",), missing=-1.0).x[:3, 0].tolist() == [-1, -1, past[1][2]]
 
 
-def test_what_a_store_lacks_is_told_with_what_it_has(one_by_one: Path) -> None:
+def test_what_a_store_lacks_is_reported_with_what_it_has(one_by_one: Path) -> None:
     settings = Files(
         files=["a"],
         adjacency="adjacensy",
@@ -117,7 +117,7 @@ def test_what_a_store_lacks_is_told_with_what_it_has(one_by_one: Path) -> None:
     assert "did you mean log size?" in said and said.count("data.") == 5
 
 
-def test_a_store_without_a_known_matrix_has_to_be_told(tmp_path: Path) -> None:
+def test_a_store_without_a_known_matrix_needs_the_field(tmp_path: Path) -> None:
     path = written.python_zarr(tmp_path / "a.zarr", {"cset_1": {"relation": ORDERS[0], "dimension": 2}})
     with opened(path) as store:
         (said,) = BuiltIn(Files(files=["a"], targets=("dimension",))).problems(store)
@@ -134,7 +134,7 @@ def test_a_store_without_a_known_matrix_has_to_be_told(tmp_path: Path) -> None:
         ({"sizes": "dimension"}, "adj: it has 2 elements by its size, but relations"),
     ],
 )
-def test_arrays_of_another_kind_are_told(fields: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_arrays_of_another_kind_are_reported(fields: dict[str, Any], said: str, tmp_path: Path) -> None:
     content = written.one_by_one(ORDERS, half=[2.5] * 3)
     with pytest.raises(ConfigError, match=said):
         read(written.julia_zarr(tmp_path / "a.zarr", content), 0, **fields)

@@ -114,7 +114,7 @@ def test_generated_sets_are_the_generators_own(stores: list[str]) -> None:
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("number", [1, 2])
-def test_what_a_users_code_raises_is_told_with_file_and_sample(stores: list[str], number: int) -> None:
+def test_what_a_users_code_raises_is_reported_with_file_and_sample(stores: list[str], number: int) -> None:
     making = FromFiles(Files(files=stores, reader=users.read, pre_transform=users.stumbles))
     said = refusal(making, number, 3)
     for path, index in ((stores[0], 1), (stores[0], 4), (stores[1], 1)):
@@ -151,7 +151,7 @@ def test_what_is_wrong_with_a_graph() -> None:
     assert "negative" in wrong(right)[0]
 
 
-def test_tensors_that_are_not_dense_are_told_with_their_sample(stores: list[str]) -> None:
+def test_tensors_that_are_not_dense_are_reported_with_their_sample(stores: list[str]) -> None:
     def sparse(graph: Data) -> Data:
         graph.x = graph.x.to_sparse()
         return graph
@@ -160,13 +160,13 @@ def test_tensors_that_are_not_dense_are_told_with_their_sample(stores: list[str]
     assert "sample 0: data.pre_transform gave a graph that cannot be written: x: is a" in refusal(making)
 
 
-def test_all_that_stores_lack_is_told_before_any_is_read(stores: list[str], tmp_path: Path) -> None:
+def test_all_that_stores_lack_is_reported_before_any_is_read(stores: list[str], tmp_path: Path) -> None:
     (tmp_path / "c.zarr").mkdir()
     said = refusal(FromFiles(Files(files=[*stores, str(tmp_path / "c.zarr")], targets=("size",))))
     assert said.count("data.targets[0]: is 'size'") == 2 and "no Zarr in it" in said
 
 
-def test_a_cyclic_matrix_is_told_with_its_sample(tmp_path: Path) -> None:
+def test_a_cyclic_matrix_is_reported_with_its_sample(tmp_path: Path) -> None:
     content = written.one_by_one(ORDERS)
     content["cset_3"]["adj"][-1, 0] = content["cset_3"]["adj"][0, -1] = 1
     path = written.julia_zarr(tmp_path / "a.zarr", content)
@@ -174,14 +174,14 @@ def test_a_cyclic_matrix_is_told_with_its_sample(tmp_path: Path) -> None:
     assert f"{path}: sample 2: adj: its relations go in a circle" in said and said.count("sample") == 1
 
 
-def test_a_damaged_chunk_is_told_with_its_sample(tmp_path: Path) -> None:
+def test_a_damaged_chunk_is_reported_with_its_sample(tmp_path: Path) -> None:
     path = written.julia_zarr(tmp_path / "a.zarr", written.one_by_one(ORDERS))
     (path / "cset_2" / "adj" / "0.0").write_bytes(b"damaged")
     said = refusal(FromFiles(Files(files=[str(path)], targets=("dimension",))))
     assert f"{path}: sample 1: data.files: " in said
 
 
-def test_what_cannot_be_handed_to_other_processes_is_told(stores: list[str]) -> None:
+def test_what_cannot_be_handed_to_other_processes_is_reported(stores: list[str]) -> None:
     lock = threading.Lock()
 
     def held(graph: Any) -> bool:

@@ -38,7 +38,7 @@ def test_elements_in_any_numbering_are_put_in_time(places: list[int], transposed
     assert (found.order == matrix[numpy.ix_(numbers, numbers)]).all()
 
 
-def test_a_matrix_that_does_not_show_the_way_has_to_be_told() -> None:
+def test_a_matrix_that_does_not_show_the_way_needs_the_argument() -> None:
     places = numpy.random.default_rng(0).permutation(len(ORDER))
     with pytest.raises(ValueError, match="say it: data"):
         ordered(ORDER[numpy.ix_(places, places)], None, None)
@@ -81,7 +81,7 @@ CIRCLE = numpy.roll(numpy.eye(4), 1, axis=1)
         (ORDER, len(ORDER) - 1, "relations of others beyond them"),
     ],
 )
-def test_what_means_no_order_is_told(matrix: written.ANY, size: int | None, said: str) -> None:
+def test_what_means_no_order_is_reported(matrix: written.ANY, size: int | None, said: str) -> None:
     for transposed in (None, False):
         with pytest.raises(ValueError, match=said):
             ordered(matrix, size, transposed)

@@ -80,12 +80,12 @@ def test_a_graph_comes_back_bit_by_bit(content: dict[str, Any]) -> None:
 
 @settings(max_examples=60)
 @given(some.binary(max_size=80))
-def test_what_is_no_record_is_told(content: bytes) -> None:
+def test_what_is_no_record_is_reported(content: bytes) -> None:
     with pytest.raises(ValueError, match="not a graph's record"):
         decoded(bytearray(content))
 
 
-def test_a_record_that_was_cut_is_told() -> None:
+def test_a_record_that_was_cut_is_reported() -> None:
     record = encoded(Data(x=torch.ones(3, 4)))
     for length in range(len(record) - 1):
         with pytest.raises(ValueError, match="not a graph's record"):

@@ -12,7 +12,7 @@ from trainers.configuration.pyobject import PyObject
 from trainers.gnn.graphs.settings import Files, Generated, read
 
 
-def told(data: Any) -> str:
+def problems_of(data: Any) -> str:
     problems: list[str] = []
     assert read(data, problems) is None
     return "\n".join(problems)
@@ -61,7 +61,7 @@ def test_quantumgravs_fields_are_all_taken(store: str, tmp_path: Path) -> None:
 def test_generated_sets_are_read_by_their_own_settings() -> None:
     settings = right({"causets": {"number": 12}, "split": [0.5, 0.25, 0.25]})
     assert isinstance(settings, Generated) and settings.causets.number == 12
-    said = told({"causets": {"numbr": 12}, "shuffle": True, "split": [1, 0.5, 0]})
+    said = problems_of({"causets": {"numbr": 12}, "shuffle": True, "split": [1, 0.5, 0]})
     assert "data.causets.numbr: there is no such field; did you mean number?" in said
     assert "data.shuffle: there is no such field" in said and "data.split: is [1, 0.5, 0], of sum 1.5" in said
 
@@ -74,11 +74,13 @@ def test_paths_from_python_are_taken(store: str) -> None:
 def test_a_variable_in_a_path_is_put_in_its_place(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CASTOFF_DATA", str(Path(store).parent))
     right({"files": ["$CASTOFF_DATA/a.zarr"], "targets": ["y"]})
-    assert "CASTOFF_NOWHERE is not set" in told({"files": ["$CASTOFF_NOWHERE/a.zarr"], "targets": ["y"]})
+    assert "CASTOFF_NOWHERE is not set" in problems_of(
+        {"files": ["$CASTOFF_NOWHERE/a.zarr"], "targets": ["y"]}
+    )
 
 
 def test_all_problems_come_at_once(store: str) -> None:
-    said = told(
+    said = problems_of(
         {
             "files": [store, "nowhere.zarr", store],
             "chunksiz": 3,
@@ -106,7 +108,7 @@ def test_all_problems_come_at_once(store: str) -> None:
 
 
 def test_of_many_missing_files_the_first_are_named() -> None:
-    said = told({"files": [f"{number}.zarr" for number in range(40)], "targets": ["y"]})
+    said = problems_of({"files": [f"{number}.zarr" for number in range(40)], "targets": ["y"]})
     assert "data.files[4]" in said and "data.files[5]" not in said and "and 35 more" in said
 
 
@@ -129,10 +131,10 @@ def test_of_many_missing_files_the_first_are_named() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_told(data: Any, said: str) -> None:
-    assert said in told(data)
+def test_what_cannot_be_is_reported(data: Any, said: str) -> None:
+    assert said in problems_of(data)
 
 
 def test_what_the_built_in_reader_takes_is_no_field_beside_another(store: str) -> None:
-    said = told({"files": [store], "reader": some, "targets": ["y"], "transposed": False})
+    said = problems_of({"files": [store], "reader": some, "targets": ["y"], "transposed": False})
     assert "data.targets: is for the built-in reader" in said and "drop targets and transposed" in said

@@ -115,7 +115,7 @@ def test_typed_lines_have_another_word_when_a_constant_is_changed(
 
 
 def test_what_is_bound_has_one_word_in_every_process(module: Callable[[str], ModuleType]) -> None:
-    """Sets are told in an order of their own, and other things by their addresses."""
+    """Sets are written in an order of their own, and other things by their addresses."""
     found = module(
         "class Bound:\n    def __init__(self, of): self.of = of\n    def __call__(self, x): return x\n"
         "def around(x):\n    def inner(x): return inner\n    return inner\n"
@@ -153,7 +153,7 @@ def test_a_folder_has_another_word_when_a_file_in_it_is_changed(tmp_path: Path) 
     assert len(set(words)) == len(words) and state_of(store) == words[-2]
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         state_of(tmp_path / "nothing")
 

@@ -69,7 +69,7 @@ def test_a_subset_is_a_share_or_a_number(
     assert shuffle or every == sorted(every)
 
 
-def test_a_subset_of_more_than_there_are_is_told(fields: dict[str, Any]) -> None:
+def test_a_subset_of_more_than_there_are_is_reported(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"data\.subset: is 21, but there are 20 graphs"):
         prepared({**fields, "subset": 21}, 0, alone())
 
@@ -83,7 +83,7 @@ def test_generated_sets_are_cut_by_index(tmp_path: Path) -> None:
     assert (tmp_path / "graphs").is_dir()
 
 
-def test_what_is_wrong_with_the_section_is_told() -> None:
+def test_what_is_wrong_with_the_section_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"data: has neither files .* nor causets"):
         prepared({}, 0, alone())
 
@@ -149,7 +149,7 @@ def refused(fields: dict[str, Any]) -> str:
         cleanup_ddp()
 
 
-def test_what_rank_0_cannot_read_is_told_on_every_rank(
+def test_what_rank_0_cannot_read_is_reported_on_every_rank(
     fields: dict[str, Any], tmp_path: Path, for_real: None
 ) -> None:
     answers = run(refused, {**fields, "targets": ["dimensio"]}, folder=tmp_path / "ranks", world_size=2)

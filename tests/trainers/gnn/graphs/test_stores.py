@@ -124,7 +124,7 @@ def test_an_array_that_lacks_samples_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["empty", "text", "array", "broken", "half"])
-def test_what_is_no_store_is_told_with_its_place(kind: str, tmp_path: Path) -> None:
+def test_what_is_no_store_is_reported_with_its_place(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.zarr"
     if kind == "empty":
         path.mkdir()

@@ -43,7 +43,7 @@ def julia_zarr(folder: Path, content: Mapping[str, Any], *, root: bool = True) -
 
 
 def _julia_array(folder: Path, array: ANY) -> None:
-    """Its shape is told in reverse, since the first axis is together in memory."""
+    """Its shape is given in reverse, since the first axis is together in memory."""
     folder.mkdir()
     seen = numpy.ascontiguousarray(array.T)
     length = int(numpy.ceil((1e6 / seen.itemsize) ** (1 / seen.ndim)))

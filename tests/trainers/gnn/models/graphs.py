@@ -12,7 +12,7 @@ WIDTH = 5
 
 
 def graph(nodes: int, seed: int = 0, edges: int | None = None) -> Data:
-    """Random edges both ways, `nodes` of them unless told."""
+    """Random edges both ways, `nodes` of them by default."""
     draw = torch.Generator().manual_seed(seed * 1000 + nodes)
     number = nodes if edges is None else edges
     one_way = torch.randint(nodes, (2, number), generator=draw) if nodes else torch.empty(2, 0).long()

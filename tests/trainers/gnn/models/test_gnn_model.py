@@ -102,7 +102,7 @@ def test_an_inactive_head_is_frozen_and_says_nothing(asked: Any) -> None:
     assert not any(name.startswith("downstream_tasks.1") for name in wanting)
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     given = problems(
         encoder_type="Encodr",
         pooling_layers=["mean", "maxx"],
@@ -347,7 +347,7 @@ class Narrow(nn.Module):
         ),
     ],
 )
-def test_parts_that_do_not_fit_are_told_before_there_are_data(given: dict[str, Any], says: str) -> None:
+def test_parts_that_do_not_fit_are_reported_before_there_are_data(given: dict[str, Any], says: str) -> None:
     assert problems(**given)[0].startswith(says)
 
 
@@ -357,7 +357,7 @@ def test_what_cannot_be_known_is_not_judged() -> None:
     assert made(encoder_type=lazy, encoder_args=[]).encoder is lazy
 
 
-def test_every_head_that_does_not_fit_is_told() -> None:
+def test_every_head_that_does_not_fit_is_reported() -> None:
     given = problems(downstream_tasks=[["Linear", [6, 1]], ["Linear", [12, 1]], ["Linear", [5, 1]]])
     assert [each.split(":")[0] for each in given] == [
         "model.downstream_tasks[0]",

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from trainers.sedd.start.configuration import Settings, read
 from trainers.sedd.start.flags import COMMAND_LINE
 
-parser, parsed, told = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.told
+parser, parsed, from_flags = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.from_flags
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "sedd-configuration.md"
 
 
 def settings(*words: str) -> Settings:
     arguments = parsed(words)
-    return read({}, told(arguments), arguments.overrides)
+    return read({}, from_flags(arguments), arguments.overrides)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_any_text_arrives_as_it_was_given(text: str) -> None:
 
 
 def test_epochs_take_the_place_of_the_files_iterations() -> None:
-    told_by_file = {"training": {"n_iters": 100}}
-    found = read(told_by_file, told(parsed(["--epochs", "2"])))
+    in_file = {"training": {"n_iters": 100}}
+    found = read(in_file, from_flags(parsed(["--epochs", "2"])))
     assert (found.training.epochs, found.training.n_iters) == (2, None)
 
 
 def test_no_wandb_wins_over_the_file() -> None:
-    found = read({"logging": {"wandb": {"project": "p"}}}, told(parsed(["--no_wandb"])))
+    found = read({"logging": {"wandb": {"project": "p"}}}, from_flags(parsed(["--no_wandb"])))
     assert found.logging.wandb is None
 
 

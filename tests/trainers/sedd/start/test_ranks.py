@@ -244,7 +244,7 @@ def test_two_shells_make_one_job(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("for_real")
 def test_ctrl_c_in_one_shell_saves_in_both(tmp_path: Path) -> None:
-    """And both say that they can go on."""
+    """And both say that they can be resumed."""
     there: list[Any] = ["--nnodes", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
     endless = ["--set", "training.n_iters=1000000"]
     (tmp_path / "a").mkdir()

@@ -1,4 +1,4 @@
-"""What the core is told, what scaling makes of it, and in whose words errors are said."""
+"""What is passed to the core, what scaling makes of it, and in whose words errors are said."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def translated(text: str = "") -> Config:
     return core_config(read(read_yaml(text)))
 
 
-# --- What is told ------------------------------------------------------------------------------------
+# --- What is passed ----------------------------------------------------------------------------------
 
 
 def test_the_defaults() -> None:

@@ -134,7 +134,7 @@ def test_is_the_same_with_any_number_of_processes(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.usefixtures("for_real")
-def test_a_mistake_in_the_file_is_told_with_other_processes_too(tmp_path: Path) -> None:
+def test_a_mistake_in_the_file_is_reported_with_other_processes_too(tmp_path: Path) -> None:
     source = write_fasta(tmp_path / "some.fasta", ["ACD"])
     (tmp_path / "bad.fasta").write_text("ACD\n")
     with pytest.raises(ConfigError, match="line 1"):
@@ -150,7 +150,7 @@ def test_the_manifest_tells_where_it_is_from(tmp_path: Path) -> None:
     assert manifest.filters == Filters(min_length=2)
 
 
-def test_a_length_that_no_protein_can_have_is_told(tmp_path: Path) -> None:
+def test_a_length_that_no_protein_can_have_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="max_length: is 3, below min_length 4"):
         build([], tmp_path / "store", Filters(min_length=4, max_length=3))
 
@@ -164,7 +164,7 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "thesis.tex").exists()
 
 
-def test_a_source_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_source_that_is_none_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         build([tmp_path / "none.fasta"], tmp_path / "store", Filters(), processes=1)
     with pytest.raises(ConfigError, match="is a folder"):
@@ -172,7 +172,7 @@ def test_a_source_that_is_none_is_told(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [".store.lock"]
 
 
-def test_a_source_that_grows_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_grows_meanwhile_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_fasta(tmp_path / "some.fasta", ["ACD"])
     blocks = fasta.Fasta.blocks
 
@@ -257,7 +257,7 @@ def test_ctrl_c_leaves_no_draft_and_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("for_real")
-def test_a_helper_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_that_is_killed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     block = b">a\nACD\n"
 
     def killing(self: fasta.Fasta) -> Iterator[bytes]:

@@ -49,7 +49,7 @@ def test_a_store_is_its_own(tmp_path: Path) -> None:
     assert store_of(store_with(tmp_path, ["ACD"]).folder) == tmp_path / "store"
 
 
-def test_a_folder_without_a_store_is_told_with_the_field_that_named_it(tmp_path: Path) -> None:
+def test_a_folder_without_a_store_is_reported_with_the_field_that_named_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.test_datafile: is '/.*holds no token store"):
         store_of(tmp_path, field="data.test_datafile")
 
@@ -59,7 +59,7 @@ def test_an_empty_name_is_no_folder() -> None:
         store_of("")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA", str(tmp_path))
     with pytest.raises(
         ConfigError, match=r"data\.datafile: is '.DATA/none.fasta', but there is nothing at"
@@ -68,7 +68,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(tmp_path / "none.fasta") in str(error.value)
 
 
-def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_not_set_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
     with pytest.raises(ConfigError, match=r"data\.datafile: is '.NOWHERE/a', but NOWHERE is not set here"):
         store_of("$NOWHERE/a")

@@ -82,7 +82,7 @@ def test_an_empty_file_has_no_sequences(tmp_path: Path) -> None:
     assert read(path) == []
 
 
-def test_text_before_the_first_header_is_told_with_its_line(tmp_path: Path) -> None:
+def test_text_before_the_first_header_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "headless.fasta"
     path.write_bytes(b"\r\n\nMKV\n>a\nAC\n")
     said = refused(path)
@@ -90,7 +90,7 @@ def test_text_before_the_first_header_is_told_with_its_line(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
-def test_gzip_that_ends_too_early_is_told(kept: float, tmp_path: Path) -> None:
+def test_gzip_that_ends_too_early_is_reported(kept: float, tmp_path: Path) -> None:
     path = tmp_path / "half.fasta.gz"
     whole = gzip.compress(b">a\nACDEFGHIKLMNPQ\n" * 500)
     path.write_bytes(whole[: int(len(whole) * kept)])
@@ -98,7 +98,7 @@ def test_gzip_that_ends_too_early_is_told(kept: float, tmp_path: Path) -> None:
     assert str(path) in said and "gzip -t" in said
 
 
-def test_gzip_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_gzip_that_is_damaged_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "damaged.fasta.gz"
     whole = bytearray(gzip.compress(b">a\nACDEFGHIKLMNPQ\n" * 500))
     whole[-8] ^= 1  # in its checksum
@@ -115,11 +115,11 @@ def test_gzip_that_is_damaged_is_told(tmp_path: Path) -> None:
         (bytes(range(256)), "FASTA begins with a header"),
     ],
 )
-def test_other_files_are_told_what_they_are(content: bytes, word: str, tmp_path: Path) -> None:
+def test_of_other_files_the_error_names_the_format(content: bytes, word: str, tmp_path: Path) -> None:
     path = tmp_path / "other.fasta"
     path.write_bytes(content)
     assert word in refused(path)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     assert "No such file" in refused(tmp_path / "none.fasta")

@@ -107,18 +107,18 @@ def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ({"sequences": {"MKV"}}, "an object of __builtin__.set"),
     ],
 )
-def test_anything_else_is_told(content: Any, word: str, tmp_path: Path) -> None:
+def test_anything_else_is_reported(content: Any, word: str, tmp_path: Path) -> None:
     assert word in refused(content, tmp_path)
 
 
-def test_a_file_that_is_not_whole_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_whole_is_reported(tmp_path: Path) -> None:
     path = saved(["MKV"] * 100, tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ConfigError, match="is damaged, not whole, or written by"):
         read(path)
 
 
-def test_a_pickle_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_a_pickle_that_is_damaged_is_reported(tmp_path: Path) -> None:
     path = saved(["MKV", "ACD"], tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"X\x03\x00\x00\x00MKV", b"\xff\x03\x00\x00\x00MKV"))

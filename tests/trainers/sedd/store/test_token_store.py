@@ -1,4 +1,4 @@
-"""A token store gives back what was put in, anywhere; a damaged or foreign one is told in words."""
+"""A token store gives back what was put in, anywhere; a damaged or foreign one is reported."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def emptied(store: Path) -> None:
         (shutil.rmtree, "is not a folder of a token store"),
     ],
 )
-def test_what_is_no_whole_store_is_told(damage: Callable[[Path], None], word: str, tmp_path: Path) -> None:
+def test_what_is_no_whole_store_is_reported(
+    damage: Callable[[Path], None], word: str, tmp_path: Path
+) -> None:
     store_with(tmp_path, PROTEINS)
     damage(tmp_path / "store")
     with pytest.raises(ConfigError, match=word) as error:
