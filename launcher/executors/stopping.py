@@ -90,7 +90,7 @@ class Stopping:
             if not self._over.is_set():
                 self._checkpoint()
             return
-        with contextlib.suppress(OSError):  # nothing more can be done, and the call goes on
+        with contextlib.suppress(OSError):  # nothing more can be done, and the call continues
             self._stop.touch(mode=0o600)
 
     def _hold(self) -> None:
