@@ -12,7 +12,7 @@ def printable(text: str) -> str:
 
 
 def say(line: str) -> None:
-    """Say something on standard error, for the person at the keyboard, and go on.
+    """Say something on standard error, for the person at the keyboard, and return.
 
     It may hold anybody's text, a file's name or a scheduler's answer: what would move a terminal's
     cursor is shown escaped.

@@ -31,7 +31,7 @@ class _Answers(shells.ShellComplete):
 
 @shells.add_completion_class
 class _Bash(_Answers, shells.BashComplete):
-    # No space behind a name that goes on, as below for zsh; fish sees to that.
+    # No space behind a name that is not complete yet, as below for zsh; fish sees to that.
     source_template = shells.BashComplete.source_template.replace(
         "    return 0\n", "    [[ ${COMPREPLY-} != *[.=] ]] || compopt -o nospace\n    return 0\n"
     )

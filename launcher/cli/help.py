@@ -30,8 +30,9 @@ VERBS = {
 
 ABOUT = (
     "From one job file to ranks that know who they are.",
-    "castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, tells each who "
-    "it is, and knows afterwards how it ended. What stands after -- is the program with its own flags.",
+    "castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, sets RANK and "
+    "WORLD_SIZE in each, and knows afterwards how it ended. What comes after -- is the program with its "
+    "own flags.",
 )
 
 _OPTIONS = {
@@ -70,6 +71,6 @@ def _columns() -> int:
     if columns <= 0 and sys.__stdout__ is not None:
         try:
             columns = os.get_terminal_size(sys.__stdout__.fileno()).columns
-        except (OSError, ValueError):  # it is no terminal, or was closed
+        except (OSError, ValueError):  # it is not a terminal, or was closed
             columns = 0
     return columns if columns > 0 else 80

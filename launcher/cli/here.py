@@ -47,7 +47,7 @@ def _number(text: str) -> int | None:
 
 
 def run(request: StartRequest) -> int:
-    """Start the ranks on this host; their code, or 75 where the program has said that it can go on."""
+    """Start the ranks on this host; their code, or 75 where the program has said that it can resume."""
     if request.environment.get("CASTOFF_OUTCOME_FILE"):  # of a job around this, which reads it
         return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
     import tempfile  # late: it loads a dozen modules, and most ranks are a job's

@@ -70,7 +70,7 @@ def _refuse_program(job: str) -> None:
 
 
 def _number(name: str, given: str | int) -> str | int:
-    """A number where one is wanted; what is none goes on, to be reported with all other problems."""
+    """A number where one is wanted; other text is returned as it is, and reported with all other problems."""
     text = str(given)
     return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else given
 

@@ -119,7 +119,7 @@ def _write(data: bytes) -> None:
 def _pause(seconds: float) -> None:
     """Let seconds pass, but notice at once when nobody reads standard output any more."""
     poller = select.poll()
-    with contextlib.suppress(OSError, ValueError):  # it is no file
+    with contextlib.suppress(OSError, ValueError):  # it is not a file
         poller.register(sys.stdout.fileno(), 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(1000 * seconds)):
         raise BrokenPipeError

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _Items: TypeAlias = "list[CompletionItem[str]]"
 
 _PLAIN = re.compile(r"\w[\w.+%/-]*")
-"""Words that mean themselves in every shell, and that are no flags."""
+"""Words that mean themselves in every shell, and that are not flags."""
 
 
 def complete_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:

@@ -27,8 +27,8 @@ def command(
 ) -> int:
     """Ask runs to save their state and end; `castoff resubmit` resumes them.
 
-    A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it goes
-    on. Members that wait do not begin, and nothing is requeued.
+    A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it keeps
+    running. Members that wait do not begin, and nothing is requeued.
     """
     found = runs_meant(runs, names)
     asked = stop(found)

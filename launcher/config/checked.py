@@ -37,10 +37,10 @@ else:
             """The class's docstring, and a line for each field."""
             from launcher.config.descriptions import descriptions  # late: only help needs it
 
-            told = {name: words for name, words in descriptions(cls).items() if words}
-            width = max(map(len, told), default=0)
+            described = {name: words for name, words in descriptions(cls).items() if words}
+            width = max(map(len, described), default=0)
             lines = [
-                f"{name:{width}}  {words.partition('. ')[0].rstrip('.')}" for name, words in told.items()
+                f"{name:{width}}  {words.partition('. ')[0].rstrip('.')}" for name, words in described.items()
             ]
             return "\n".join([inspect.cleandoc(vars(cls)["__doc__"]), "", *lines])
 

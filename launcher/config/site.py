@@ -313,7 +313,7 @@ def _of_queues(
 
 
 def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """CPU lists of which a part would be no cores at all."""
+    """CPU lists of which a part would name no cores at all."""
     lists: list[tuple[FieldPath, str | None]] = [
         (("options", name, "reserved_cores"), option.reserved_cores) for name, option in site.options.items()
     ]

@@ -48,7 +48,7 @@ class FunctionJob(core.Job[R]):
     """A function, or one of an array of them, in a run directory.
 
     `FunctionJob(run_dir, "37_3", range(4))` is again the job of that id, with its four ranks; with PBS
-    it is `3.head`, as qsub printed it, or `7[2].head`. It stays the first submission's when the job goes on.
+    it is `3.head`, as qsub printed it, or `7[2].head`. It stays the first submission's when the job resumes.
     """
 
     watcher = RunWatcher()
@@ -193,7 +193,7 @@ class FunctionJob(core.Job[R]):
             if not self._has_result(paths) or _says_again(paths):
                 raise self._ended(paths)
             outcome, result = self._unpickled(paths.result_pickle)
-            if outcome != "success":  # after a preemption or a node failure it goes on
+            if outcome != "success":  # after a preemption or a node failure it resumes
                 self._settle(paths.attempt)
             if outcome == "success" or self._newest() == paths.attempt:
                 return outcome, result
@@ -245,7 +245,7 @@ class FunctionJob(core.Job[R]):
         return True
 
     def _settle(self, attempt: int) -> None:
-        """Wait, within reason, until what has a result is over, or goes on with another attempt."""
+        """Wait, within reason, until an attempt that has a result is over, or another attempt resumes it."""
         give_up = time.monotonic() + _SETTLING
         while self._newest() == attempt and time.monotonic() < give_up:
             known = self.watcher.known.get(self._key)
@@ -262,7 +262,7 @@ class FunctionJob(core.Job[R]):
         return "".join(texts) if texts else None
 
     def cancel(self, check: bool = True) -> None:
-        """End it, and with it all of its ranks; others of its array go on.
+        """End it, and with it all of its ranks; others of its array continue.
 
         Raises:
             CastoffError: `check`, and it cannot be ended from here.

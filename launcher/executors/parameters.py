@@ -13,7 +13,7 @@ from launcher.config.job import JobSpec, program_name
 from launcher.config.job_fields import Array
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem
-from launcher.executors.stopping import can_go_on
+from launcher.executors.stopping import can_resume
 
 _REQUEUES = 3
 """How often a function is resumed where the job does not set it: submitit's max_num_timeout."""
@@ -42,7 +42,7 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
     activates = any(item.activate for item in spec.stage)
     if sys.executable and not any((spec.python, site.defaults.python, *images, activates)):
         changes["python"] = sys.executable  # the function was pickled by it
-    if spec.requeue.max is site.defaults.requeue.max is None and any(map(can_go_on, functions)):
+    if spec.requeue.max is site.defaults.requeue.max is None and any(map(can_resume, functions)):
         changes["requeue"] = msgspec.structs.replace(spec.requeue, max=_REQUEUES)
     return spec.changed(**changes)
 

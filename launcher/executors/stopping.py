@@ -41,7 +41,7 @@ _UNWINDING = 10.0
 """Seconds that a job of one rank has to leave its `finally` and `with` blocks."""
 
 
-def can_go_on(function: Callable[..., Any]) -> bool:
+def can_resume(function: Callable[..., Any]) -> bool:
     """Whether a function can be resumed, as submitit's Checkpointable can."""
     return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
 
@@ -73,7 +73,7 @@ class Stopping:
     def begin(self) -> None:
         """From here on what asks for a stop is seen. In the main thread."""
         asking = [self._signal]
-        if can_go_on(self._submission.function):
+        if can_resume(self._submission.function):
             asking.append(signal.SIGTERM)  # it may save what it has; others end, as programs do
             call = self._submission.result
             self._submission.result = functools.partial(self._result, call)  # type: ignore[method-assign]
@@ -90,7 +90,7 @@ class Stopping:
             if not self._over.is_set():
                 self._checkpoint()
             return
-        with contextlib.suppress(OSError):  # nothing more can be done, and the call goes on
+        with contextlib.suppress(OSError):  # nothing more can be done, and the call continues
             self._stop.touch(mode=0o600)
 
     def _hold(self) -> None:

@@ -82,7 +82,7 @@ class Request(NamedTuple):
 
 
 class Launcher(ABC):
-    """What a launcher is told, and what the job script must do around it."""
+    """The command line of a launcher, and what the job script must do around it."""
 
     tells: ClassVar[str] = ""
     """Which part of the machinery reads who a rank is: `nodes/launchers/…`."""

@@ -76,7 +76,7 @@ class Srun(Launcher):
         return shows
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
-        """Unless it is told to overcommit."""
+        """Unless `--overcommit` is among its options."""
         return not {"-O", "--overcommit"} & {*argv}
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:

@@ -58,7 +58,7 @@ class Show(ABC):
         """The rank that failed first, and what its log says about it."""
 
     def end(self, end: End) -> bytes:
-        """That the run is over; people are told on standard error."""
+        """That the run is over; people read it on standard error."""
         return b""
 
     def whole_lines(self, member: int, whose: str | None = None) -> RankLines:

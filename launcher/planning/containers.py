@@ -97,7 +97,7 @@ _REFUSED_ARGS: dict[RuntimeName, dict[str, str]] = {
 
 
 def bind_of(text: str) -> tuple[str, str, bool] | None:
-    """A folder of the host, its place inside, and whether it may only be read; None: it is no bind."""
+    """A folder of the host, its place inside, and whether it may only be read; None: it is not a bind."""
     found = re.fullmatch(r"(/[^:]*)(?::(/[^:]*)(?::(ro|rw))?)?", text)
     return (found[1], found[2] or found[1], found[3] == "ro") if found else None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3926450499, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
+SOURCES = {'head.sh.j2': 2151957007, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -53,7 +53,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     for (name, value,) in plan.env.items():
         _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for name in plan.env_from:
@@ -137,7 +137,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     for (name, value,) in plan.env.items():
         _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for name in plan.env_from:
@@ -224,7 +224,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     for (name, value,) in plan.env.items():
         _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for name in plan.env_from:
@@ -309,7 +309,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's ranks were told must not reach ours\n")
+    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     for (name, value,) in plan.env.items():
         _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for name in plan.env_from:

@@ -166,10 +166,10 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | 
         taken = f"of {array.count} members {name} takes {most} at a time {queue.cited}"
         yield "array.max_concurrent", f"{held}, but {taken}; write max_concurrent: {most} or less"
     if further and queue.max_jobs is not None:
-        yield from _room_to_go_on(spec, queue.max_jobs, allows)
+        yield from _room_to_resume(spec, queue.max_jobs, allows)
 
 
-def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
+def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
     """Going on takes further jobs there, while those that came before still run."""
     chain = spec.requeue.how == "chain"
     jobs = 1 + (spec.requeue.max or 0)

@@ -69,7 +69,7 @@ FEATURES = {
     "container": "a container round each rank",
     "launcher_enters": "the launcher itself starts each rank in its container",
     "image_file": "the container's image is a file",
-    "binds": "the runtime has to be told the folders of the run",
+    "binds": "the runtime needs the run's folders as options",
     "nvidia": "the container has the GPUs of NVIDIA",
     "libraries": "the job's LD_LIBRARY_PATH would hide the GPUs' libraries in the container",
     "python": "the container has a Python of the job's choice",

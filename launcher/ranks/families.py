@@ -135,7 +135,7 @@ def _slurm(around: Around, placement: Placement) -> None:
 
 
 def slurm_in_step(around: Around) -> bool:
-    """Tell a task of srun from a batch script or `salloc`'s shell, which are no ranks.
+    """Tell a task of srun from a batch script or `salloc`'s shell, which are not ranks.
 
     A script submitted from inside a step inherits that step's variables (seen in 22.05.8), while
     Slurm says again that it is task 0 alone on its node: then they contradict one another.

@@ -127,7 +127,7 @@ def _shorter_names(host: str) -> list[str]:
 def short_name(host: str) -> str:
     """Cut a host's name at its first dot: `x4114c1s7b0n0.hostmgmt2…` is x4114c1s7b0n0.
 
-    An IP address stays whole: 10.77.0.11 has dots, and 10 is no host.
+    An IP address stays whole: 10.77.0.11 has dots, and 10 is not a host.
     """
     parts = host.split(".")
     if ":" in host or (len(parts) == 4 and all(_is_number(part) for part in parts)):

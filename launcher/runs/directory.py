@@ -35,7 +35,7 @@ def is_run_directory(path: Path) -> bool:
     try:
         beside = (path / "attempts").is_dir() or (path / "submission.json").is_file()
         return beside and (path / "job.sh").is_file() and not is_draft(path)
-    except (OSError, ValueError):  # a word that is no path: too long, or with a zero byte
+    except (OSError, ValueError):  # a word that is not a path: too long, or with a zero byte
         return False
 
 
@@ -96,7 +96,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def open_own(name: str, directory: int) -> BinaryIO:
-    """Open a file in a run directory that is open: one of the user's own, and no link.
+    """Open a file in a run directory that is open: one of the user's own, and not a link.
 
     Raises:
         CastoffError: it is not such a file.

@@ -217,9 +217,9 @@ _MANY = 8
 
 
 def record_runs(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
-    """Change the user's index; where that cannot be, say why and what follows, and go on.
+    """Change the user's index; where that fails, say why and what follows, and continue.
 
-    It is only an index: what it does not hold is where it is, and goes on as it goes.
+    It is only an index: a run that it does not list stays where it is and keeps running.
     """
     try:
         change(Index.of(environ))

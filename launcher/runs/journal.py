@@ -1,7 +1,7 @@
 """An append-only file of JSON lines that survives parallel writers, truncation and a full disk.
 
 Each writer adds whole lines in one write. What a full disk or two writers on a file system without
-locks may have left half written is no line to a reader, and eats no line that comes after it.
+locks may have left half written is not a line to a reader, and eats no line that comes after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATIENCE = 2.0
 """Seconds to wait for another writer."""
 
 _LONGEST_LINE = 1 << 20
-"""Bytes; pieces of a longer one are no lines of ours."""
+"""Bytes; pieces of a longer one are not lines of ours."""
 
 
 def append(path: Path, records: Iterable[msgspec.Struct]) -> None:

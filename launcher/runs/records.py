@@ -228,7 +228,7 @@ def decode(data: bytes, kind: type[Record]) -> Record | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are no text
+        pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are not text
     try:  # a script that shortens a reason may cut a letter in two
         import json
 
@@ -257,7 +257,7 @@ def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
 def write_file(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file so that it is either there whole or not at all.
 
-    A link or a device in its place is replaced, never written through. Bytes that are no UTF-8,
+    A link or a device in its place is replaced, never written through. Bytes that are not UTF-8,
     which Python holds as surrogates, are written as they were.
 
     Raises:

@@ -16,7 +16,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   stop             `castoff stop` was here: nothing of it begins any more
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; finished
                    once rank 0 has ended well, but for the local launcher; terminated once its ranks were
-                   told to end
+                   asked to end
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
 

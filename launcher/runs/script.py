@@ -17,7 +17,7 @@ def head_of(script: str) -> str:
 
 
 def directives_of(script: str) -> str:
-    """The lines above the first that is no comment: schedulers look no further."""
+    """The lines above the first that is not a comment: schedulers look no further."""
     found = re.match(r"(?:[ \t]*(?:#.*)?\n)*", script)
     return found.group() if found else ""
 

@@ -32,7 +32,7 @@ PATIENCE = 120.0
 """Seconds that git may take to list the files."""
 
 _IGNORED = ("--exclude-standard", "--exclude=__pycache__", "--exclude=.venv", "--exclude=venv")
-"""What git does not know and these name is no code."""
+"""What git does not track and these name is not code."""
 
 _NAMED = 100
 

@@ -107,7 +107,7 @@ class _Side:
             self._records, self._changed = records, self._asked
 
     def _ask_further(self, runs: list[RunRecords]) -> bool:
-        """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
+        """Ask about jobs that have been submitted since, as by those that resume; whether there were any."""
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
         if not further or not self._queue.asks_by_id or self._answer.silence:

@@ -285,7 +285,7 @@ class SchedulerView:
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
     def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member that was ended before it began: an attempt all the same, so that it is told of."""
+        """A member that was ended before it began: an attempt all the same, so that it is shown."""
         attempt = max([self.records.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
         folder = self.records.run.path / "attempts" / f"{number}.{attempt}"
         if last.ending == "failed" and last.ended_itself:

@@ -102,7 +102,7 @@ class Attempt(NamedTuple):
         reason: str | None = None,
         ended: float | None = None,
     ) -> AttemptStatus:
-        """What is told of it."""
+        """The attempt as it is shown."""
         return AttemptStatus(
             attempt=self.number,
             state=state,

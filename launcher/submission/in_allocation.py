@@ -65,7 +65,7 @@ def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[
     timeout = spec.launcher.timeout or site.defaults.launcher.timeout
     counts = [count for count, times in decided.layout for _ in range(times)]
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
-    share = min(shares, default=0)  # of the CPUs that Slurm has given; none where that is not told
+    share = min(shares, default=0)  # of the CPUs that Slurm has given; none where it does not say
     if decided.cores_per_rank is None and share:
         decided = plan(job.changed(cores_per_rank=share), here)
     if timeout is None:  # its ranks may well have to wait for those of another launch

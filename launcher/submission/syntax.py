@@ -43,7 +43,7 @@ def check_syntax(plan: Plan, script: str) -> None:
         if _complaints(f"{{\n:\n{text}}}\n"):  # whole by itself, and yet the } was not read
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             raise CastoffError(
-                f"{name}: its last line, {last}, goes on in the next one, which is castoff's; "
+                f"{name}: its last line, {last}, continues in the next one, which is castoff's; "
                 "take away the \\ at its end"
             )
     if said := _complaints(script):

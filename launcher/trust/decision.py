@@ -41,8 +41,8 @@ def check(path: Path, *, otherwise: str = "", environ: Mapping[str, str] = os.en
 def check_named(path: Path, *, environ: Mapping[str, str] = os.environ) -> None:
     """Make sure of a file that the user names that not everybody on the machine could have written it.
 
-    An owner or a group that may change it is the user's choice, as with `python train.py`. What is no file,
-    as a pipe, is the user's own; what cannot be looked at is left to whoever reads it.
+    An owner or a group that may change it is the user's choice, as with `python train.py`. What is not a
+    file, as a pipe, is the user's own; what cannot be looked at is left to whoever reads it.
 
     Raises:
         Untrusted: everybody could, and the user has not allowed that.

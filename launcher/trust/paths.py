@@ -130,7 +130,7 @@ def _group_name(gid: int) -> str:
 def _is_only_ours(gid: int) -> bool:
     """Whether a group has no member but the user, as the one that Linux makes for each.
 
-    Its name is the user's: only so can it be told from a group that others have as their first.
+    Its name is the user's: only that distinguishes it from a group that others have as their first.
     """
     import grp
     import pwd
@@ -145,7 +145,7 @@ def _is_only_ours(gid: int) -> bool:
 def _is_unmapped(uid: int) -> bool:
     """Whether this is what a user namespace, as of a container, shows in place of users outside, root's too.
 
-    Who they are cannot be told there, so castoff does not refuse what is theirs.
+    Who they are is not visible there, so castoff does not refuse what is theirs.
     """
     return uid == _overflow_uid()
 

@@ -109,7 +109,7 @@ class _Converter:
             if len(self.problems) == known:
                 arguments[field.name] = converted
             elif field.default is None and held is not None:
-                # Null is what the default says, so nobody needs to be told that the field takes it.
+                # Null is what the default says, so no message needs to list it among what the field takes.
                 del self.problems[known:]
                 self.convert(held, without_null(field.type), (*path, name))
         try:
@@ -164,10 +164,10 @@ class _Converter:
         if isinstance(given, (list, tuple)) and any(
             get_origin(bare(each)) in (list, tuple) for each in options
         ):
-            told = shown(given)  # it is the right thing, but too long or too short
+            is_now = shown(given)  # it is the right thing, but too long or too short
         else:  # a number is shown as it was written, without the quotes of text
-            told = _show(given) if given is value else value
-        self._report(path, f"is {told}, but takes {allowed}{_meant(given, value, options, path)}")
+            is_now = _show(given) if given is value else value
+        self._report(path, f"is {is_now}, but takes {allowed}{_meant(given, value, options, path)}")
         return None
 
     def _report(self, path: FieldPath, message: str) -> None:
@@ -206,7 +206,7 @@ def without_null(kind: Any) -> Any:
 
 
 def _items(kind: Any, count: int) -> list[Any] | None:
-    """The types of so many items of a list; None if it is no list, or not of that length."""
+    """The types of so many items of a list; None if it is not a list, or not of that length."""
     kinds = get_args(kind)
     if get_origin(kind) is list or (get_origin(kind) is tuple and kinds[-1] is Ellipsis):
         return [kinds[0]] * count
@@ -320,10 +320,10 @@ def _bounds(metadata: tuple[Any, ...]) -> str:
     }
     if limits.keys() == {"ge", "le"}:
         return f" from {_number(limits['ge'])} to {_number(limits['le'])}"
-    told = [f"{word} {_number(limits[name])}" for name, word in words.items() if name in limits]
+    bounds = [f"{word} {_number(limits[name])}" for name, word in words.items() if name in limits]
     if any(meta.min_length for meta in metadata):
         return ", not empty"
-    return f" {' and '.join(told)}" if told else ""
+    return f" {' and '.join(bounds)}" if bounds else ""
 
 
 def _least(kind: Any) -> int:

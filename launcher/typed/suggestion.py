@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """`; did you mean X?` for a slip of the keyboard: `gpu` is none of `cpu`."""
+    """`; did you mean X?` for a slip of the keyboard: `gpu` is not one of `cpu`."""
     import difflib  # late: only a mistake needs it
 
     if not isinstance(word, str):

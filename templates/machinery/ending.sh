@@ -27,7 +27,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
   fi
   if [[ $castoff_outcome == resume && (-z $castoff_terminated || -n $castoff_late) ]]; then
     castoff_ending=resume
-    if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # else castoff stop asked for it; castoff resubmit lets it go on
+    if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # else castoff stop asked for it; castoff resubmit resumes it
 #if requeue | copy
       castoff_start_again
 #endif
@@ -36,7 +36,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
 #endif
       castoff_ending=walltime # nobody starts it again
     fi
-    exit 75 # EX_TEMPFAIL: it can go on
+    exit 75 # EX_TEMPFAIL: it can resume
   fi
 #if !here
   if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
@@ -75,7 +75,7 @@ castoff_start_again() {
 }
 #endif
 #if chain
-# --- A chain: jobs that go on one after the other, submitted beforehand ---------------------------
+# --- A chain: jobs that resume one after the other, submitted beforehand --------------------------
 castoff_check_chain() {
   local castoff_before castoff_last castoff_why=
   if ((!${CASTOFF_CHAIN:-0})); then return 0; fi

@@ -1,5 +1,5 @@
 # --- Environment ----------------------------------------------------------------------------------
-castoff_clear_stale_env() { # what a launcher told a parent's ranks; not what people set for a launcher to read
+castoff_clear_stale_env() { # what a launcher set in a parent's ranks; not what people set for a launcher
 #if setup
   castoff_unset_user_functions
   castoff_keep_exit
@@ -69,7 +69,7 @@ castoff_need() { # NAME of a variable that env_from asks for
 }
 castoff_remove_secrets() { # once nothing of the run needs them; castoff resubmit writes them anew
   local castoff_member
-  # What was told to end, or wants to go on, a scheduler may start again; castoff status knows more.
+  # A scheduler may restart what was asked to end or wants to resume; castoff status knows more.
   if [[ ! -e $CASTOFF_RUN_DIR/stop && (-n $castoff_terminated || ! $castoff_ending =~ ^(done|failed)$) ]]; then
     return 0
   fi

@@ -149,10 +149,10 @@ castoff_on_usr1() { castoff_pass_on USR1; }
 #include program
 if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
 #if torchrun
-  # torchrun_rank.sh has told which rank it was, unless that was killed with its rank; then torchrun itself knows.
-  castoff_cause=$(awk '/^Root Cause \(first observed failure\):/ { told = 1; rank = code = "" }
-    told && $1 == "rank" { rank = $3 }
-    told && $1 == "exitcode" { code = $3 < 0 ? 128 - $3 : $3; told = 0 }
+  # torchrun_rank.sh has recorded which rank it was, unless it was killed with its rank; then torchrun itself knows.
+  castoff_cause=$(awk '/^Root Cause \(first observed failure\):/ { cause = 1; rank = code = "" }
+    cause && $1 == "rank" { rank = $3 }
+    cause && $1 == "exitcode" { code = $3 < 0 ? 128 - $3 : $3; cause = 0 }
     END { if (rank ~ /^[0-9]+$/ && code ~ /^[0-9]+$/ && code > 0 && code < 256) print rank, code }
   ' "$CASTOFF_LOG_DIR/$castoff_log")
   [ -z "$castoff_cause" ] || castoff_code=${castoff_cause#* }

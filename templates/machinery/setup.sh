@@ -9,7 +9,7 @@ castoff_setup() { # up to castoff_setup_over, the line that ends the job is repo
   set -ET +u # module files and activate scripts read variables that are not set
 }
 castoff_fails() { # CODE COMMAND: whether that ends the job
-  # To -e a false test before && is no failure, unless its code becomes that of the file or function it ends.
+  # To -e a false test before && is not a failure, unless its code becomes that of the file or function it ends.
   local castoff_tests='^(\.|source|\[|\[\[|test)[[:space:]]|^\(\('
   if [[ $BASHPID != "$$" || $- != *e* ]]; then return 0; fi # this one does not end the job
   if [[ "$1 $2" == "$castoff_returned" && $2 =~ $castoff_tests ]]; then return 1; fi

@@ -136,7 +136,7 @@ class Standing:
             found = self.folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
                 raise Refused(
-                    f"{self.folder} is no folder of yours that is closed to others; remove it first"
+                    f"{self.folder} is not a folder of yours that is closed to others; remove it first"
                 )
             os.close(os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK))
         except FileNotFoundError:

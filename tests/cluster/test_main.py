@@ -99,7 +99,7 @@ def test_nobody_elses_folder_is_believed(folder: Path, tmp_path: Path) -> None:
         reported = cluster(*words)
         assert reported.returncode == 1
         assert reported.stderr == (
-            f"tests.cluster: {folder} is no folder of yours that is closed to others; remove it first\n"
+            f"tests.cluster: {folder} is not a folder of yours that is closed to others; remove it first\n"
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name, "theirs"]
 

@@ -209,7 +209,7 @@ class Supervision:
         (rank.sink or self._output).put(lines)
 
     def _drain(self, rank: Rank) -> None:
-        """Read what a dead rank left in its pipe; bounded, since a daemon may go on writing."""
+        """Read what a dead rank left in its pipe; bounded, since a daemon may continue to write."""
         for _ in range(1024 * 1024 // _READ):
             if not self._read(rank):
                 return

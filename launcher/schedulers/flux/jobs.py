@@ -22,7 +22,7 @@ _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def decimal(job: str) -> str | None:
-    """A job's id as a number; None: it is none. flux batch prints `ƒ…`, in base 58, or `f…` in ASCII."""
+    """A job's id as a number; None: it is not an id. flux batch prints `ƒ…`, in base 58, or `f…` in ASCII."""
     if re.fullmatch(r"[0-9]{1,20}", job):
         return job
     if not re.fullmatch(rf"[fƒ][{_ALPHABET}]{{1,12}}", job):
@@ -49,7 +49,7 @@ def parse_denied(errors: str) -> set[str]:
 
 
 def parse_queue(answer: str) -> list[JobInfo]:
-    """The jobs in an answer; where one was asked about, it is no list."""
+    """The jobs in an answer; an answer about a single job is not a list."""
     try:
         held = json.loads(answer)
     except ValueError:

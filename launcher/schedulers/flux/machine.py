@@ -32,7 +32,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
             if name
         },
         default_queue=next((name.removesuffix("*") for name, *_ in lines if name.endswith("*")), None),
-        # Nodes of the same properties are told together; of unlike ones no node's own are known.
+        # Flux reports nodes of the same properties together; where they differ, no node's own are known.
         nodes=[
             (cores // number, devices // number)
             for number, cores, devices in nodes

@@ -1,7 +1,7 @@
 """The local scheduler: runs the members of one job on this machine, detached from its terminal.
 
 `python -m launcher.cli.local_scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
-goes on in the background. The lock tells whether it lives, whatever the clock or the process table
+keeps running in the background. The lock shows whether it lives, whatever the clock or the process table
 say; `castoff submit`, which holds it before, hands it down as standard input, and the scripts and their
 ranks inherit it. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
 member, ends it at its walltime, starts it again when the script asks for that, and writes down the
@@ -110,7 +110,7 @@ class _Scheduler:
             self.cancelled = self.cancelled or "its directory was deleted"
             return True
         if here != self.run.path:
-            # What runs already was told the old place: it can write no records any more.
+            # Members that run already know the old path only: they can write no records any more.
             _say(f"{self.run.path} was moved to {here} during the run")
             self.run = Run(here)
             for member in self.running:

@@ -185,7 +185,7 @@ def queue_command(user: str) -> list[str]:
 
 
 def parse_queue(text: str) -> list[JobInfo]:
-    """The jobs in squeue's answer; what is no whole line of one says nothing."""
+    """The jobs in squeue's answer; incomplete lines are skipped."""
     found = []
     for job, index, word, reason, *times, script in _lines(text, _QUEUE_FIELDS):
         if job.isdecimal() and word:
@@ -207,7 +207,7 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
 
 
 def parse_history(text: str) -> list[JobInfo]:
-    """The starts of jobs in sacct's answer, in the order told; what is no whole line says nothing."""
+    """The starts of jobs in sacct's answer, in its order; incomplete lines are skipped."""
     found: list[JobInfo] = []
     for job, state, code, *times, script in _lines(text, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
@@ -227,7 +227,7 @@ def parse_history(text: str) -> list[JobInfo]:
 
 
 def _lines(text: str, fields: Sequence[str]) -> Iterator[list[str]]:
-    """The fields of each line; what does not end is no whole line."""
+    """The fields of each complete line: one that ends with a newline and has all fields."""
     for line in text.split("\n")[:-1]:
         words = line.split("|", len(fields) - 1)
         if len(words) == len(fields):

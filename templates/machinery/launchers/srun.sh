@@ -2,7 +2,7 @@
 castoff_process=${SLURM_PROCID:?castoff: srun did not say which rank this is}
 castoff_local=${SLURM_LOCALID:?castoff: srun did not say which local rank this is}
 NODE_RANK=${SLURM_NODEID:?castoff: srun did not say which node this is}
-castoff_started=${SLURM_STEP_NUM_TASKS:?castoff: this is no step of srun}
+castoff_started=${SLURM_STEP_NUM_TASKS:?castoff: this is not a step of srun}
 castoff_node=${SLURMD_NODENAME:-} # this host, as Slurm calls it
 #else
 # --- srun -----------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ castoff_resume_code=75 # not 0: then the copy is due
 castoff_copy_words() { # as an array; the copy waits until this job has ended with another code than 0
   castoff_words=(-W "depend=afternotok:$PBS_JOBID" -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log")
 }
-castoff_scheduler_submit_next() { # so that this job goes on whatever is wrong with PBS at its end
+castoff_scheduler_submit_next() { # so that this job resumes whatever is wrong with PBS at its end
   local castoff_words castoff_before
   if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT >= castoff_requeue_max)); then return 0; fi
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))

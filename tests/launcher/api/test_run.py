@@ -73,7 +73,7 @@ def test_waiting_has_an_end(local: Callable[..., Run], until: Until) -> None:
         with pytest.raises(expected, match=f"{run.id} is still running after 0 s"):
             run.wait(timeout=0)
     assert run.cancel().ending == "cancelled"
-    assert run.wait(0).ending == "cancelled" == run.cancel().ending, "twice is no mistake"
+    assert run.wait(0).ending == "cancelled" == run.cancel().ending, "twice is not a mistake"
 
 
 def test_it_stops_and_resumes(local: Callable[..., Run], until: Until) -> None:

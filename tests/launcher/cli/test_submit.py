@@ -28,7 +28,7 @@ def mode(path: Path) -> int:
 
 
 def everything(folder: Path) -> set[str]:
-    """What is in a folder, but for the templates that Jinja compiled, which are no part of a run."""
+    """What is in a folder, but for the templates that Jinja compiled, which are not part of a run."""
     found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     return {name for name in found if name != ".cache" and not name.startswith(".cache/castoff")}
 

@@ -100,10 +100,10 @@ def test_without_p_one_in_the_working_directory_is_said(
     """On Python 3.10 it would win."""
     monkeypatch.setattr(train, "_SAFELY", [])
     monkeypatch.chdir(ROOT)
-    train._check_whose_trainers()  # ours is no stranger
+    train._check_whose_trainers()  # ours is not a stranger
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trainers").mkdir()
-    train._check_whose_trainers()  # nor is a folder that is no package
+    train._check_whose_trainers()  # nor is a folder that is not a package
     hostile(tmp_path / "x")
     monkeypatch.chdir(tmp_path / "x")
     with pytest.raises(

@@ -1,6 +1,6 @@
 """What castoff takes over from submitit, replaces, or relies on, is still what it was when that was read.
 
-A failure here is no mistake of castoff's: submitit has changed. Read the difference of that function
+A failure here is not a mistake of castoff's: submitit has changed. Read the difference of that function
 between the two versions, look at what is named beside it, and put the new fingerprint here.
 """
 
@@ -54,7 +54,7 @@ RELIED_ON: list[tuple[Any, str, str]] = [
     (
         auto.AutoExecutor.__init__,
         "814aa1eb14a8",
-        "names that are no plugin's are taken for the last plugin's",
+        "names that are not a plugin's are taken for the last plugin's",
     ),
     (auto.flexible_init, "ef8399f59c20", "pbs_spec and pbs_site"),
     (

@@ -35,7 +35,7 @@ module load frameworks
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export ZE_FLAT_DEVICE_HIERARCHY=FLAT
 export CCL_PROCESS_LAUNCHER=pmix
 export CCL_ATL_TRANSPORT=mpi

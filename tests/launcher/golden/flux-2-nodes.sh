@@ -27,7 +27,7 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export OMP_NUM_THREADS=8
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 

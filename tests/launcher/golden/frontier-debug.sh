@@ -40,7 +40,7 @@ conda activate /path/to/my_env
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
 export FI_CXI_RDZV_PROTO=alt_read
 export OMP_NUM_THREADS=7

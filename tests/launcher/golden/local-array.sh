@@ -13,7 +13,7 @@ export CASTOFF_ARRAY_COUNT=8
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 
 # --- Start
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 -- \

@@ -15,7 +15,7 @@ castoff_begin # the run directory and its records; what asks this job to stop
 PATH=/opt/conda/bin:$PATH
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 
 # --- Container round each rank
 castoff_image=/images/torch.sif

@@ -22,7 +22,7 @@ castoff_setup_over
 PATH=/opt/python/bin:$PATH
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export GREETING='it'"'"'s five'
 castoff_need WANDB_API_KEY
 

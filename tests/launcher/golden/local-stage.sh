@@ -12,7 +12,7 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 
 # --- Stage: on each node's own disk, before the ranks start
 castoff_stage_in "${TMPDIR:-/tmp}"

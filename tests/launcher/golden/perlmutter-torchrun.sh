@@ -36,7 +36,7 @@ module load python
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export NCCL_SOCKET_IFNAME=hsn
 export NCCL_CROSS_NIC=1
 export NCCL_NET_GDR_LEVEL=PHB

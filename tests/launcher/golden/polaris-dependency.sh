@@ -36,7 +36,7 @@ conda activate
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export TMPDIR=/tmp
 export OMP_NUM_THREADS=8
 castoff_rendezvous .hsn.cm.polaris.alcf.anl.gov # MASTER_ADDR and MASTER_PORT

@@ -35,7 +35,7 @@ conda activate
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export TMPDIR=/tmp
 export OMP_NUM_THREADS=8
 export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose

@@ -40,7 +40,7 @@ conda activate
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export TMPDIR=/tmp
 export NCCL_NET='AWS Libfabric'
 export NCCL_NET_GDR_LEVEL=PHB

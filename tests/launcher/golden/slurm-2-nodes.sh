@@ -34,7 +34,7 @@ module load python
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export OMP_NUM_THREADS=8
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 

@@ -36,7 +36,7 @@ module load python
 castoff_setup_over
 
 # --- Environment of the ranks
-castoff_clear_stale_env # what a parent's ranks were told must not reach ours
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export OMP_NUM_THREADS=8
 castoff_need WANDB_API_KEY
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT

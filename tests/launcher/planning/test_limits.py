@@ -351,7 +351,7 @@ class TestGoingOnOnPbs:
             "requeue.how": "is chain, but array's members would have to wait for each other: write "
             "requeue.how: copy, with which each member resumes by itself, or drop one of the two"
         }
-        assert problems(site("pbs"), array={"count": 1}, requeue=chain) == {}, "which is no array to PBS"
+        assert problems(site("pbs"), array={"count": 1}, requeue=chain) == {}, "which is not an array to PBS"
 
     @pytest.mark.parametrize("way", ["copy", "chain"])
     def test_where_the_same_job_starts_again(self, way: str) -> None:

@@ -1,6 +1,6 @@
 """Runs on Slurm whose jobs another cluster has, which shares a file system with this one.
 
-Here the same id is another job's, or nobody's: what this cluster says of it is no answer.
+Here the same id is another job's, or nobody's: what this cluster says of it is not an answer.
 """
 
 from __future__ import annotations

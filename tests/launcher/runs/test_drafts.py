@@ -138,7 +138,7 @@ class TestSweep:
         assert not list(tmp_path.glob(".*"))
 
     def test_what_was_killed_as_it_began(self, tmp_path: Path) -> None:
-        """It was no submission yet, so nobody is told of it."""
+        """It was not a submission yet, so it is not reported."""
         (tmp_path / ".a-1.draft").mkdir()
         assert sweep(tmp_path) == []
         assert everything(tmp_path) == set()

@@ -157,7 +157,7 @@ def test_what_does_not_fit_counts_as_not_there(tmp_path: Path) -> None:
     path.write_text('{"ending": "done", "code": 0, "newer": [1]}')
     assert read(path, Ending) == Ending("done", 0)
     assert read(tmp_path / "none", Ending) is None
-    path.write_text('{"host": "a\\udcffb"}')  # bytes that are no text, as Python's JSON writes them
+    path.write_text('{"host": "a\\udcffb"}')  # bytes that are not text, as Python's JSON writes them
     assert read(path, Start) == Start(host="a\udcffb")
     path.write_text('{"code": -9}')
     assert read(path, Failure) is None

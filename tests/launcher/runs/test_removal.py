@@ -107,7 +107,7 @@ def test_what_belongs_to_somebody_else() -> None:
             f"{theirs}: belongs to another user (0), so you cannot remove its contents; ask "
             "them to, or chown it. run was left as it is"
         )
-        (theirs / "file").unlink()  # an empty one is no hindrance
+        (theirs / "file").unlink()  # an empty one does not hinder
         os.seteuid(4000)
         try:
             size(made.run)

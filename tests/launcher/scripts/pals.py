@@ -56,7 +56,7 @@ def parse(words: list[str]) -> tuple[dict[str, str], list[str]]:
         word, joined, value = rest.pop(0).partition("=")
         option = _OPTIONS.get(word)
         if option is None:
-            raise UsageError(f"{word} is no option of PALS")
+            raise UsageError(f"{word} is not an option of PALS")
         if option.value is None:
             if joined:
                 raise UsageError(f"{word} takes no value, but has {value!r}")
@@ -84,6 +84,6 @@ def _check(options: dict[str, str]) -> None:
         lists = bind.removeprefix("list:").split(":")
         for cpus in lists:
             if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", cpus):
-                raise UsageError(f"--cpu-bind: {cpus!r} is no list of CPUs")
+                raise UsageError(f"--cpu-bind: {cpus!r} is not a list of CPUs")
         if len(lists) < min(ranks, each):
             raise UsageError(f"--cpu-bind: {len(lists)} lists for {min(ranks, each)} ranks on a node")

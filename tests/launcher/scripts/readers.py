@@ -45,7 +45,7 @@ def slurm_arguments(line: str) -> list[str]:
 
 
 def read_slurm(script: str) -> Read:
-    """Every option of a script: sbatch looks until the first line that is no comment."""
+    """Every option of a script: sbatch looks until the first line that is not a comment."""
     found: Read = []
     assert "\r\n" not in script, "sbatch: batch script contains DOS line breaks"
     for line in script.split("\n"):
@@ -118,7 +118,7 @@ def _pbs_value(text: str) -> tuple[str, str]:
 
 
 def read_pbs(script: str) -> Read:
-    """Every option and resource of a script: qsub looks until the first line that is no comment."""
+    """Every option and resource of a script: qsub looks until the first line that is not a comment."""
     found: Read = []
     for line in script.split("\n"):
         assert not line.endswith("\r"), "qsub: script contains cr, lf"

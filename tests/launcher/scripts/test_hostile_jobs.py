@@ -64,8 +64,8 @@ MANY = int(os.environ.get("CASTOFF_TESTS_MANY") or 250)
 """Jobs of each of its parts."""
 
 _MANY_ENOUGH = 200
-"""Jobs of which each scheduler has enough for its share of refusals to be no accident. Hypothesis draws other
-ones wherever other modules are loaded, for it also draws what stands in them."""
+"""Jobs of which each scheduler has enough, so that its share of refusals is not an accident. Hypothesis draws
+other ones wherever other modules are loaded, for it also draws what is in them."""
 
 
 class Trials:
@@ -194,7 +194,7 @@ def the_list_that_a_text_should_be_is_proposed(text: str) -> None:
         JobSpec.of({"command": ["true"], "setup": text})
     (problem,) = caught.value.problems
     _, _, proposal = problem.message.partition("; write ")
-    # A text that could be no line of setup either is not proposed.
+    # A text that could not be a line of setup either is not proposed.
     assert yaml.safe_load(proposal) == {"setup": [text]} or problem.message.endswith("[a, b]")
 
 

@@ -83,7 +83,7 @@ class TestParts:
             assert not own & set(re.findall(r"[\w-]+", " ".join(conditions))), path
 
     def test_comments_hold_nothing_that_a_shell_would_run(self) -> None:
-        """A comment that a quote or a here-document of somebody's swallows is no comment any more."""
+        """A comment that a quote or a here-document of somebody's swallows is not a comment any more."""
         for path in sorted(template_folder().rglob("*.*")):
             if path.suffix in (".sh", ".j2") and path.name != "job.yaml.j2":
                 for line in path.read_text().splitlines():

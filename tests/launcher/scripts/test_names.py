@@ -35,7 +35,7 @@ ASSIGNED = re.compile(
 
 def assigned(script: str) -> set[str]:
     """The names that a script, or one that it writes, assigns: rather one too many than one too few."""
-    # What is awk's, a message's, a comment's or a directive's is no shell.
+    # What is awk's, a message's, a comment's or a directive's is not shell.
     text = re.sub(
         r"""awk (?:-v (?:"[^"]*"|\S+) |\\\n *)*'[^']*'(?: \w+=[0-9])?(?: - \w+=[0-9])?""", "", script
     )

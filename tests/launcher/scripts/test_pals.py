@@ -49,9 +49,9 @@ def test_the_goldens_are_many() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("-n 2 --bind-to none prog", "--bind-to is no option of PALS"),
-        ("-n 2 -f hosts prog", "-f is no option of PALS"),
-        ("-n 2 -x PATH prog", "-x is no option of PALS"),
+        ("-n 2 --bind-to none prog", "--bind-to is not an option of PALS"),
+        ("-n 2 -f hosts prog", "-f is not an option of PALS"),
+        ("-n 2 -x PATH prog", "-x is not an option of PALS"),
         ("-n", "-n lacks its value"),
         ("-n prog", "-n cannot be 'prog'"),
         ("-n 2 --ppn --line-buffer prog", "--ppn cannot be '--line-buffer'"),
@@ -60,7 +60,7 @@ def test_the_goldens_are_many() -> None:
         ("-n 2", "there is no program"),
         ("--pmi=pmi2 prog", "--pmi cannot be 'pmi2'"),
         ("-n 4 --ppn 2 --cpu-bind list:1-2 prog", "1 lists for 2 ranks on a node"),
-        ("-n 1 --cpu-bind list:1-x prog", "'1-x' is no list of CPUs"),
+        ("-n 1 --cpu-bind list:1-x prog", "'1-x' is not a list of CPUs"),
         ("-n 1 --cpu-bind cores prog", "--cpu-bind cannot be 'cores'"),
     ],
 )
@@ -72,7 +72,7 @@ def test_what_pals_would_not_take(words: str, error: str) -> None:
 def test_the_stand_in_takes_no_other_option_either(bench: Benches) -> None:
     ended = bench("pals").run(ranks_per_node=1, launcher={"args": ["--bind-to", "none"]})
     assert ended.code == 2
-    assert "mpiexec: --bind-to is no option of PALS" in ended.output
+    assert "mpiexec: --bind-to is not an option of PALS" in ended.output
 
 
 @pytest.mark.parametrize("launcher", ["hydra", "openmpi", "intelmpi"])

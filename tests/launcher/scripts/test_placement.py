@@ -250,7 +250,7 @@ def test_a_node_file_with_blank_lines_and_two_names_of_a_host(bench: Benches) ->
 
 
 def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
-    """What a node file holds is no shell, also not to the bash that tries ports."""
+    """What a node file holds is not shell code, also not to the bash that tries ports."""
     here = bench("srun")
     hosts = f"$(touch {tmp_path}/run)\nx1"
     decided = here.plan_of(nodes=2, env={"BASH_ENV": f"$(touch {tmp_path}/sourced)"})

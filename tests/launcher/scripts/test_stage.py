@@ -117,7 +117,7 @@ print(oct(root.stat().st_mode & 0o777), (root / "tree" / "empty").is_dir())
 
 
 def test_options_of_setups_own(staging: Callable[..., Staging]) -> None:
-    """With `set -C`, a shell writes over no file."""
+    """With `set -C`, a shell overwrites no file."""
     here = staging("srun")
     ended = here.run(here.item("one"), setup=["set -Cf", "IFS=,"])
     assert ended.code == 0, ended.output

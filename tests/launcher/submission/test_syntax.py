@@ -85,7 +85,7 @@ class TestParts:
     def test_a_last_line_that_goes_on(self, where: str) -> None:
         said = refusal(self.of(where, ["true", "module load x \\"]))
         assert said == (
-            f"{where}: its last line, module load x \\, goes on in the next one, which is castoff's; "
+            f"{where}: its last line, module load x \\, continues in the next one, which is castoff's; "
             "take away the \\ at its end"
         )
 

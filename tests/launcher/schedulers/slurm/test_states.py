@@ -484,7 +484,7 @@ class TestSilence:
         assert ending(status(made.run)) == ("ended", "failed", 3)
 
     def test_where_there_is_no_slurm(self, slurm: FakeSlurm, made: OnSlurm) -> None:
-        """To ask again would be no use, so nobody waits."""
+        """To ask again would not help, so nobody waits."""
         (slurm.folder / "squeue").unlink()
         now = wait(made.run)
         assert (now.state, now.unsettled) == ("unknown", False)
