@@ -1,4 +1,4 @@
-"""A model of one's own in the trainer: on which of a spiral's three arms does a point lie?
+"""A custom model in the trainer: on which of a spiral's three arms does a point lie?
 
 python examples/own_model.py                        in this process
 castoff launch -n 2 -- python examples/own_model.py on two ranks; torchrun does as well
