@@ -683,7 +683,7 @@ def test_what_others_could_have_written_is_not_unpickled(executors: Executors) -
         job.submission()
     job.run.path.chmod(0o700)
     give_away(job.run.path)
-    with pytest.raises(CastoffError, match="believes nor changes"):
+    with pytest.raises(CastoffError, match="reads nor changes"):
         job.result()
 
 
@@ -779,7 +779,7 @@ def test_an_unclear_answer(executors: Executors, tmp_path: Path, monkeypatch: py
     stub(tmp_path / "bin", "squeue", "exit 1")
     monkeypatch.setattr("launcher.submission.send._UNCLEAR_PATIENCE", 0.1)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
-    with pytest.raises(SubmissionError, match=r"`castoff status .*` finds out") as error:
+    with pytest.raises(SubmissionError, match=r"`castoff status .*` asks it") as error:
         executors("slurm").submit(abs, 1)
     assert words in str(error.value)
 
@@ -896,7 +896,7 @@ def test_a_stopped_job_goes_on_after_resubmit(executors: Executors, until: Calla
     job = executors().submit(Count())
     until(lambda: "begins" in (job.stdout() or ""))
     ask_to_stop(job.run)
-    with pytest.raises(JobEndedError, match="ended without a result: again"):
+    with pytest.raises(JobEndedError, match="ended without a result: resume"):
         job.result()
     assert job.state == "CANCELLED"
     resubmit(job.run)

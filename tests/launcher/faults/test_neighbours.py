@@ -209,7 +209,7 @@ class TestARunningJob:
         moved = Run(shared / "gone" / run.id)
         patience.until(lambda: not is_alive(moved), "its end")
         assert not (shared / "stolen").exists() and not (shared / "ran").exists()
-        assert "somebody else's, so nothing is written there" in moved.script_log().read_text()
+        assert "another user's, so nothing is written there" in moved.script_log().read_text()
         assert not (moved.path / "secrets.sh").exists()
 
 

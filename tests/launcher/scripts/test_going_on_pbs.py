@@ -236,7 +236,7 @@ class TestChain:
         (run_dir / "stop").touch()
         ended = self.link(here, 1, "outcome done", run_dir)
         assert ended.code == 0 and not (run_dir / "attempts" / "0.1").exists()
-        assert ended.output.endswith("the run was asked to stop; castoff resubmit starts it again\n")
+        assert ended.output.endswith("the run was asked to stop; castoff resubmit restarts it\n")
 
     def test_nothing_has_begun_yet_in_this_submission(self, here: Bench) -> None:
         """The job before it was deleted while it waited; an earlier submission's attempts do not count."""

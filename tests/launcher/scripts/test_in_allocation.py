@@ -131,7 +131,7 @@ def test_which_site(bench: Benches) -> None:
             ["--log-dir", "logs"],
             "--log-dir is for ranks on this host alone (--here), and this is Slurm job 12",
         ),
-        (["--here", "--runs-dir", "runs"], "--runs-dir is for runs in an allocation"),
+        (["--here", "--runs-dir", "runs"], "--runs-dir applies to runs in an allocation"),
         (["--here", "--nodes", "2"], "--nodes: nodes: is 2, but this machine is one node"),
         (["--nodes", "2"], "--nodes: nodes: is 2, but Slurm job 12 (1 host: x0) has no more"),
         (["--ranks", "2", "-n", "2"], "ranks: excludes ranks_per_node"),

@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_once_the_job_is_sent(tmp_path: Path, monkeypatch: p
         write(run, record)
 
     monkeypatch.setattr(Run, "write_submission", full)
-    said = "No space left on device; job 21 was submitted, so do not send it again: `castoff status "
+    said = "No space left on device; job 21 was submitted, so do not submit it again: `castoff status "
     with pytest.raises(CastoffError, match=said):
         submit(job(walltime="5m"), Site.load("slurm"), runs_dir=tmp_path / "runs")
 

@@ -140,7 +140,7 @@ def test_a_second_interrupt_ends_it_at_once(seconds: float, ends: int, tmp_path:
 
 
 @pytest.mark.parametrize(("file", "code"), [(None, 75), ("", 75), ("/x/outcome", 0)])
-def test_the_code_tells_again_from_done(file: str | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_tells_resume_from_done(file: str | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a file does not: there, another code than 0 would be a rank that failed."""
     if file is not None:
         monkeypatch.setenv("CASTOFF_OUTCOME_FILE", file)
@@ -153,7 +153,7 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
     environ = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome")}
     Stopping(RankContext(1, 2, torch.device("cpu")), environ).say("done")
     assert not list(tmp_path.iterdir())
-    Stopping(ALONE, environ).say("again")
+    Stopping(ALONE, environ).say("resume")
     assert [path.name for path in tmp_path.iterdir()] == ["outcome"]
     assert (tmp_path / "outcome").read_text() == "resume\n"
 
@@ -161,9 +161,9 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
 def test_each_host_of_castoffs_own_launcher_is_notified(tmp_path: Path) -> None:
     """It sees its own host alone: the first rank there tells it, and on others than the first nobody else."""
     there = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome"), "CASTOFF_LAUNCHER": "local"}
-    Stopping(RankContext(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("again")
+    Stopping(RankContext(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("resume")
     assert not list(tmp_path.iterdir())
-    Stopping(RankContext(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("again")
+    Stopping(RankContext(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("resume")
     assert (tmp_path / "outcome").read_text() == "resume\n"
 
 

@@ -185,4 +185,4 @@ def test_a_file_and_what_is_wrong_in_it(here: Here) -> None:
         "castoff train: c.yaml:1: preference.temperatur: there is no such field; did you mean temperature?",
     ]
     assert here("none.yaml") == 1
-    assert here.logged("none.yaml: there is no such file")
+    assert here.logged("none.yaml: no such file")

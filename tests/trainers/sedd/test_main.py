@@ -156,7 +156,7 @@ def test_another_configuration_is_refused_by_the_files_fields(here: Here) -> Non
 
 def test_a_file_that_is_not_there(here: Here) -> None:
     assert here("none.yaml") == 1
-    assert here.stderr.startswith("castoff train: none.yaml: there is no such file")
+    assert here.stderr.startswith("castoff train: none.yaml: no such file")
 
 
 def test_the_example_is_what_the_core_takes() -> None:

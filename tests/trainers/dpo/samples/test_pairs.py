@@ -96,7 +96,7 @@ def test_says_what_is_missing(write: Write) -> None:
     assert problems[0] == "pair 1 (a.pdb): preferred_seq: is missing; it takes text"
     assert problems[1] == "pair 1 (a.pdb): unpreferred_seq: is missing; it takes text"
     assert problems[2].startswith(
-        "pair 2: is 'no pair', but holds fields of its own: pdb_file, preferred_seq,"
+        "pair 2: is 'no pair', but holds fields: pdb_file, preferred_seq,"
     )
 
 
