@@ -41,7 +41,7 @@ def check_writable(file: Path, field: str) -> None:
     """
     folder = file.absolute().parent
     if file.exists() and not file.is_file():
-        kind = "a folder" if file.is_dir() else "no file"
+        kind = "a folder" if file.is_dir() else "not a file"
         raise ConfigError([f"{field}: is {str(file)!r}, which is {kind}; name a file"])
     if not folder.is_dir():
         raise ConfigError([f"{field}: is {str(file)!r}, but there is no folder {folder}; make it before"])

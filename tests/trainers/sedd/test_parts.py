@@ -102,7 +102,7 @@ def test_a_store_is_where_rank_0_says(tmp_path: Path) -> None:
     store = store_with(tmp_path, ["ACD"])
 
     class Another(RankContext):
-        def decided(self, decide: Callable[[], Any]) -> Any:
+        def on_main(self, decide: Callable[[], Any]) -> Any:
             return str(store.folder)
 
     context = Another(1, 2, torch.device("cpu"), alone=True)

@@ -137,7 +137,7 @@ def test_no_sections(data: str) -> None:
 
 
 def test_a_section_twice() -> None:
-    with pytest.raises(ConfigError, match="optim: stands twice"):
+    with pytest.raises(ConfigError, match="optim: appears twice"):
         read_yaml("optim: {lr: 1}\noptim: {warmup: 2}")
 
 
