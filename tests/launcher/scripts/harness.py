@@ -277,7 +277,8 @@ if name == "scontrol" and sys.argv[1:3] == ["show", "hostnames"]:
 elif name == "squeue":
     print(os.environ.get("STUB_END", ""))
 elif name == "qsub":
-    reported = {{key: os.environ.get(key) for key in ("CASTOFF_ATTEMPT", "CASTOFF_RUN_DIR", "CASTOFF_FOLLOWS")}}
+    names = ("CASTOFF_ATTEMPT", "CASTOFF_RUN_DIR", "CASTOFF_FOLLOWS")
+    reported = {{key: os.environ.get(key) for key in names}}
     record = json.dumps({{**reported, "cwd": os.getcwd()}})
     Path(os.environ["STUB_CALLS"]).with_name("qsub.json").write_text(record)
     if "STUB_QSUB_CODE" not in os.environ:

@@ -140,7 +140,7 @@ def test_a_second_interrupt_ends_it_at_once(seconds: float, ends: int, tmp_path:
 
 
 @pytest.mark.parametrize(("file", "code"), [(None, 75), ("", 75), ("/x/outcome", 0)])
-def test_the_code_tells_resume_from_done(file: str | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_when_stopped_early(file: str | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a file does not: there, another code than 0 would be a rank that failed."""
     if file is not None:
         monkeypatch.setenv("CASTOFF_OUTCOME_FILE", file)

@@ -95,9 +95,7 @@ def test_says_what_is_missing(write: Write) -> None:
     problems = problems_of(write({"pdb_file": "a.pdb"}, "no pair"))
     assert problems[0] == "pair 1 (a.pdb): preferred_seq: is missing; it takes text"
     assert problems[1] == "pair 1 (a.pdb): unpreferred_seq: is missing; it takes text"
-    assert problems[2].startswith(
-        "pair 2: is 'no pair', but holds fields: pdb_file, preferred_seq,"
-    )
+    assert problems[2].startswith("pair 2: is 'no pair', but holds fields: pdb_file, preferred_seq,")
 
 
 def test_of_many_mistakes_the_first_few(write: Write) -> None:
