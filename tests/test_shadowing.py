@@ -103,7 +103,7 @@ def test_what_cannot_be_names_the_file(theirs: Path) -> None:
         later.stderr,
     )
     before = python(theirs, "from launcher import mine", "from castoff_plugin import RankEnv")
-    says = f"ImportError: {theirs}/launcher.py is loaded as launcher, which is what castoff's own is called"
+    says = f"ImportError: {theirs}/launcher.py is loaded as launcher, the name of castoff's own package"
     assert says in before.stderr
     (theirs / "trainers" / "__init__.py").unlink()  # a folder without one comes after castoff's own
     before = python(theirs, "import launcher", "import trainers")
