@@ -55,13 +55,13 @@ def selected(kind: type[msgspec.Struct], names: Collection[str]) -> list[str]:
 
 def fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Field]:
     """All fields of a struct, those of each part behind the part."""
-    hints = descriptions(kind)
+    meanings = descriptions(kind)
     for field in msgspec.structs.fields(kind):
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
         path = f"{prefix}{field.encode_name}"
-        yield Field(path, field.type, default, hints[field.encode_name])
+        yield Field(path, field.type, default, meanings[field.encode_name])
         for part in parts(field.type):
             yield from fields(part, f"{path}.")
 
