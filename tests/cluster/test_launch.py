@@ -337,10 +337,12 @@ def test_it_is_asked_to_stop_before_the_allocation_ends(shell: Shell) -> None:
 
 def test_an_allocation_that_is_gone(shell: Shell) -> None:
     ended = shell.run(
-        "castoff", "launch", "--", "true", env={"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n1"}
+        "castoff", "launch", "--", "true", env={"SLURM_JOB_ID": "7777777", "SLURM_JOB_NODELIST": "n1"}
     )
     assert ended.code == 1
-    assert "srun: error: Unable to confirm allocation for job 77: Invalid job id specified" in ended.errors
+    assert (
+        "srun: error: Unable to confirm allocation for job 7777777: Invalid job id specified" in ended.errors
+    )
 
 
 @pytest.mark.parametrize("ranks", [3, 4])
