@@ -216,7 +216,9 @@ def _expected_environment(trial: Trial, stage_dir: str) -> dict[bytes, bytes]:
 
 def _reads_as_meant(trial: Trial) -> None:
     """The directives as the scheduler reads them, the comments as people see them, the job as it is kept."""
-    above = trial.script.partition("\nset -euo pipefail\n")[0].split("\n")
+    comments, loader, _ = trial.script.partition("\n{ POSIXLY_CORRECT=1;")
+    assert loader, "where the loader begins is not known"
+    above = comments.split("\n")
     assert all(line.isprintable() for line in above if not line.startswith(("#SBATCH ", "#PBS "))), above
     if trial.case.kind == "local":
         if trial.run is not None:
