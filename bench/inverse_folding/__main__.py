@@ -72,9 +72,9 @@ def main(folder: Path, base: Sequence[str], tuned: Sequence[str]) -> bool:
     structures = folder / "structures"
     _python("trainers.dpo.fetch_structures", structures)
     split = split_structures(structures, folder, SHARE)
-    print("\n".join(told_of_split(split)), flush=True)
+    print("\n".join(lines_on_split(split)), flush=True)
     learned = trained(folder / "base", "--objective", "likelihood", "--structures", split.learned, *base)
-    recovers, lines = told_of_recovery(learned, split)
+    recovers, lines = lines_on_recovery(learned, split)
     print("\n".join(lines), flush=True)
     pairs = {name: folder / f"{name}-pairs.json" for name in PAIRS}
     for name, source in (("learned", split.learned), ("held-out", split.held_out)):
@@ -85,7 +85,7 @@ def main(folder: Path, base: Sequence[str], tuned: Sequence[str]) -> bool:
         *("--train_data", pairs["learned"], "--base_model_dir", learned.folder),
         *("--base_model_name", "best_model", *tuned),
     )
-    prefers, lines = told_of_preferences(learned, tuning, pairs["held-out"])
+    prefers, lines = lines_on_preferences(learned, tuning, pairs["held-out"])
     print("\n".join(lines))
     return recovers and prefers
 
@@ -109,7 +109,7 @@ def trained(folder: Path, *words: str | Path) -> Trained:
     return Trained(folder, time.perf_counter() - began, _cpu_of_children() - busy)
 
 
-def told_of_split(split: Split) -> list[str]:
+def lines_on_split(split: Split) -> list[str]:
     """How many chains there are of each."""
     sizes = split.sizes
     return [
@@ -122,7 +122,7 @@ def told_of_split(split: Split) -> list[str]:
     ]
 
 
-def told_of_recovery(learned: Trained, split: Split) -> tuple[bool, list[str]]:
+def lines_on_recovery(learned: Trained, split: Split) -> tuple[bool, list[str]]:
     """How much of held-out sequences comes back."""
     model = load(learned.folder / "best_model.pt").model.eval()
     parameters = sum(each.numel() for each in model.parameters())
@@ -136,7 +136,7 @@ def told_of_recovery(learned: Trained, split: Split) -> tuple[bool, list[str]]:
     ]
 
 
-def told_of_preferences(learned: Trained, tuning: Trained, file: Path) -> tuple[bool, list[str]]:
+def lines_on_preferences(learned: Trained, tuning: Trained, file: Path) -> tuple[bool, list[str]]:
     """What tuning has changed on held-out pairs."""
     base, tuned = (load(each.folder / "best_model.pt").model.eval() for each in (learned, tuning))
     pairs = PairSet(file, Pairs(train_data=str(file)), seed=0)

@@ -49,15 +49,15 @@ def main(proteins: Path, folder: Path, overrides: Sequence[str], draws: int) -> 
     print(f"Split in {time.perf_counter() - began:.0f} s: {_fields(split.sizes)}", flush=True)
     learned, held_out = _read(split.training), _read(split.held_out)
     result = trained(split, folder / "trained", overrides)
-    print(told_of_training(result), flush=True)
-    bounds, lower = told_of_bounds(result, learned, held_out, _clusters(split), draws)
+    print(lines_on_training(result), flush=True)
+    bounds, lower = lines_on_bounds(result, learned, held_out, _clusters(split), draws)
     print("\n".join(bounds), flush=True)
-    samples, near = told_of_samples(result, learned)
+    samples, near = lines_on_samples(result, learned)
     print("\n".join(samples))
     return lower and near
 
 
-def told_of_training(result: Trained) -> str:
+def lines_on_training(result: Trained) -> str:
     """How long it took, and for how much."""
     parameters = sum(each.numel() for each in result.model.parameters())
     size, length = result.settings.training.batch_size, result.task.settings.data.max_length
@@ -69,7 +69,7 @@ def told_of_training(result: Trained) -> str:
     )
 
 
-def told_of_bounds(
+def lines_on_bounds(
     result: Trained, learned: list[Tokens], held_out: list[Tokens], clusters: list[int], draws: int
 ) -> tuple[list[str], bool]:
     """The model's bound on the held-out proteins beside what counting says, in nats per residue.
@@ -105,7 +105,7 @@ def in_words(difference: Mean) -> str:
     return f"{errors:.1f} standard errors below, bar {ERRORS}: {_met(surely_negative(difference))}"
 
 
-def told_of_samples(result: Trained, learned: list[Tokens]) -> tuple[list[str], bool]:
+def lines_on_samples(result: Trained, learned: list[Tokens]) -> tuple[list[str], bool]:
     """How far generated residues and pairs are from the training proteins', and how far chance alone is.
 
     And whether the residues are near enough.

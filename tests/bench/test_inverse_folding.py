@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from bench.inverse_folding.__main__ import Trained, told_of_preferences, told_of_recovery, told_of_split
+from bench.inverse_folding.__main__ import Trained, lines_on_preferences, lines_on_recovery, lines_on_split
 from bench.inverse_folding.judged import likelihoods, preferred, recovery
 from bench.inverse_folding.split import Split, chain_of, different, identities, split_structures
 from bench.proteins import homology
@@ -80,10 +80,10 @@ def test_bars_are_judged(tmp_path: Path, structures: list[Path]) -> None:
         weights.save(tmp_path / name / "best_model.pt", network(number), 0.0)
     base, tuned = (Trained(tmp_path / name, 1.0, 2.0) for name in ("base", "tuned"))
     split = Split(structures[0].parent, structures[0].parent, SIZES, too_near=1, nearest=0.29)
-    assert "held out are 2, the nearest with 29% identity" in told_of_split(split)[0]
-    recovers, lines = told_of_recovery(base, split)
+    assert "held out are 2, the nearest with 29% identity" in lines_on_split(split)[0]
+    recovers, lines = lines_on_recovery(base, split)
     assert not recovers and "NOT MET" in lines[1]
-    prefers, lines = told_of_preferences(base, tuned, file)
+    prefers, lines = lines_on_preferences(base, tuned, file)
     assert not prefers and any("NOT MET" in line for line in lines)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bench.proteins import homology
-from bench.proteins.__main__ import in_words, told_of_bounds, told_of_samples, told_of_training
+from bench.proteins.__main__ import in_words, lines_on_bounds, lines_on_samples, lines_on_training
 from bench.proteins.baselines import BEGINNING, trigrams, unigram, unigram_score
 from bench.proteins.comparison import BATCH, Mean, compared, losses, mean_of, parts_of
 from bench.proteins.homology import (
@@ -203,9 +203,9 @@ def test_a_split_is_trained_on_compared_and_generated_from(
     small = ["training.n_iters=3", "training.eval_freq=2", "optim.warmup=1", "sampling.steps=3"]
     result = trained(split, tmp_path / "trained", [*small, "model.hidden_size=16", "model.n_blocks=1"])
     assert result.steps == 3 and result.seconds > 0 and result.cpu > 0
-    assert "3 steps of 2 x 8 windows of at most 256 residues" in told_of_training(result)
+    assert "3 steps of 2 x 8 windows of at most 256 residues" in lines_on_training(result)
     clusters = [number // 2 for number in range(20)]
-    lines, _ = told_of_bounds(result, PROTEINS[:40], PROTEINS[40:], clusters, draws=2)
+    lines, _ = lines_on_bounds(result, PROTEINS[:40], PROTEINS[40:], clusters, draws=2)
     assert "model - trigram, paired" in lines[-1]
-    lines, _ = told_of_samples(result, PROTEINS[:40])
+    lines, _ = lines_on_samples(result, PROTEINS[:40])
     assert "generated proteins" in lines[0] and "total variation of pairs" in lines[-1]

@@ -45,7 +45,7 @@ class FirstEvaluation:
         engine: Engine,
         state: TrainingState,
         context: RankContext,
-        judge: EarlyStopping,
+        early_stopping: EarlyStopping,
         additivity: Additivity,
     ):
         self.first = {}
@@ -53,7 +53,7 @@ class FirstEvaluation:
         self._engine = engine
         self._state = state
         self._context = context
-        self._judge = judge
+        self._early_stopping = early_stopping
         self._additivity = additivity
 
     def check(self, *, validates: bool) -> None:
@@ -134,7 +134,7 @@ class FirstEvaluation:
 
     def _see_watched(self, found: dict[str, float]) -> None:
         try:
-            self._judge.check(found)
+            self._early_stopping.check(found)
         except ConfigError as error:
             said = f"if other batches, or later epochs, have it, {_SWITCH}"
             raise ConfigError([f"{problem}; {said}" for problem in error.problems]) from None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psutil
 import torch
 
-_UNTOLD = float("nan")
+_UNKNOWN = float("nan")
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -31,10 +31,10 @@ class Use(NamedTuple):
 def use_of(device: torch.device) -> Use:
     """What this process has of a device; nothing waits for it."""
     if device.type == "cpu":
-        return Use(_process(os.getpid()).memory_info().rss / 1e9, _UNTOLD, _UNTOLD, _UNTOLD)
+        return Use(_process(os.getpid()).memory_info().rss / 1e9, _UNKNOWN, _UNKNOWN, _UNKNOWN)
     if device.type == "mps":
         allocated, reserved = torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory()
-        return Use(allocated / 1e9, allocated / 1e9, reserved / 1e9, _UNTOLD)
+        return Use(allocated / 1e9, allocated / 1e9, reserved / 1e9, _UNKNOWN)
     module = torch.get_device_module(device)
     return Use(
         module.max_memory_allocated(device) / 1e9,
@@ -53,11 +53,11 @@ def _process(pid: int) -> psutil.Process:
 def _utilization(module: Any, device: torch.device) -> float:
     ask = getattr(module, "utilization", None)
     if ask is None:
-        return _UNTOLD
+        return _UNKNOWN
     try:
         return float(ask(device)) / 100
     except Exception:  # noqa: BLE001  # no NVML, a driver that refuses, a part of a device
-        return _UNTOLD
+        return _UNKNOWN
 
 
 def limit_memory(device: torch.device, part: float) -> None:
