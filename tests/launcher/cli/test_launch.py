@@ -47,7 +47,7 @@ def test_the_code_tells_again_from_done(says: str, ends: int, code: int, castoff
     program = f'[ $RANK = 1 ] || echo {says} >"$CASTOFF_OUTCOME_FILE"; exit {ends}'
     answer = castoff("launch", "-n", "2", "--", "sh", "-c", program)
     assert answer.returncode == code, answer.stderr
-    assert ("the same command again does that" in answer.stderr) == (code == 75)
+    assert ("run the same command again" in answer.stderr) == (code == 75)
 
 
 def test_where_a_job_asks_for_the_outcome_it_is_not_ours(

@@ -386,7 +386,7 @@ class TestOnACluster:
             *("rank 1 was here", "--- all ranks ---", "[node 0] rank 0 was here", "[1] rank 1 was here")
         ]
         missing = logs(Run(ended.run_dir), "--rank", "2")
-        assert "rank-00002.log: there is no such log; without --rank all" in missing.err
+        assert "rank-00002.log: no such log; without --rank all" in missing.err
 
 
 def test_many_writers_at_once(tmp_path: Path, follow: Callable[..., Following]) -> None:

@@ -85,7 +85,7 @@ class TestGoingOn:
         now = jobs.wait(run)
         assert now["ending"] == "done" and endings(now) == [["failed", "done"], ["done"], ["failed", "done"]]
         assert "it is done; --include-done restarts it" in again(jobs, run, code=1)
-        assert "member 1 is done; with --include-done" in again(jobs, run, "--member", "1", code=1)
+        assert "member 1 is done; --include-done" in again(jobs, run, "--member", "1", code=1)
         assert f"{run.id}: no member 3; members are 0 to 2" in again(jobs, run, "--member", "3", code=1)
         reported = json.loads(again(jobs, run, "--include-done", "--member", "1", "--json"))
         assert reported["attempts"] == {"1": 1}
