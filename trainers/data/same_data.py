@@ -76,7 +76,7 @@ def agree_on_stream(
     other = any(not here.same(there) for here, there in zip(mine, main, strict=False))
     if not context.anywhere(other):
         return
-    steady = [here.same(once_more) for here, once_more in zip(mine, again(), strict=False)]
+    steady = [here == once_more for here, once_more in zip(mine, again(), strict=False)]
     steady_there = cast("Sequence[bool]", context.from_main(steady))
     found = [
         f"element {at} of the training set {name}: has {here} on rank {context.rank}, but {there} on rank 0"

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from launcher.ranks import RankEnv
 from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, run
 from trainers.configuration.fields import ConfigError
-from trainers.data.sample_content import content
+from trainers.data.sample_content import Content, content
 from trainers.ddp import TrainerDDP
 from trainers.distributed.process_group import cleanup_ddp
 from trainers.task import Splits
@@ -319,6 +319,31 @@ def said_of(folder: Path, names: list[str], workers: int) -> dict[str, str]:
             dist.barrier()
     cleanup_ddp()
     return found
+
+
+class Drifts(Dataset[Any]):
+    """Whose samples are other each time by less than rounding, as unseeded noise can be by chance."""
+
+    reads = 0
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.reads += 1
+        return torch.full((4,), 1 + 1e-6 * self.reads, dtype=torch.float64)
+
+
+def test_a_sample_that_is_nearly_the_same_again_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: dict[str, Mapping[int, Content]] = {}
+    monkeypatch.setattr("trainers.data.probing.agree_on_samples", lambda mine, context: compared.update(mine))
+    fields = config(tmp_path, num_steps=1, num_epochs=None)
+    TrainerDDP(0, fields, Sets(Drifts())).prepare_dataloaders()
+    assert compared["train"] == {}
+    TrainerDDP(0, fields, Sets(Keeps("none"))).prepare_dataloaders()
+    assert len(compared["train"]) == 4
 
 
 @pytest.mark.usefixtures("for_real")
