@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 
 from .many_runs import make_runs
 
@@ -53,7 +53,7 @@ CASES = [
 ]
 
 
-def make(case: Case, folder: Path, size: int) -> tuple[Run, Path]:
+def make(case: Case, folder: Path, size: int) -> tuple[RunDirectory, Path]:
     """A run that is over, and its log of so many bytes."""
     *_, run = make_runs(folder / "castoff-runs", Index.of({"HOME": str(folder)}), 100 if case.array else 1)
     script, rank = run.script_log(0), run.log_folder / "0.0" / "rank-00000.log"

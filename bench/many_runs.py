@@ -12,19 +12,19 @@ from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.runs.index import Index
 from launcher.runs.records import encode
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 
 NAMES = ("causets", "preprocess", "evaluate", "sweep")
 BEGIN = 1_790_000_000
 
 
-def make_runs(folder: Path, index: Index, count: int) -> list[Run]:
+def make_runs(folder: Path, index: Index, count: int) -> list[RunDirectory]:
     """Make `count` runs that are over; every tenth has failed, every hundredth is an array of eight."""
     runs = []
     for number in range(count):
         name = NAMES[number % len(NAMES)]
         members = 8 if number % 100 == 99 else 1
-        run = Run(folder / f"{name}-20261120-{number:06d}-{number:04x}")
+        run = RunDirectory(folder / f"{name}-20261120-{number:06d}-{number:04x}")
         _make(run, name, members, code=3 if number % 10 == 9 else 0, begin=BEGIN + 60 * number)
         index.add(run, name)
         runs.append(run)
@@ -44,7 +44,7 @@ def _plan_and_script(name: str, members: int) -> tuple[str, str]:
     return _FILES[name, members]
 
 
-def _make(run: Run, name: str, members: int, *, code: int, begin: int) -> None:
+def _make(run: RunDirectory, name: str, members: int, *, code: int, begin: int) -> None:
     planned, script = _plan_and_script(name, members)
     job = f"local-{begin % 100_000}"
     submission = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from launcher.runs.records import Submission
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 
 
-def submission_of(run: Run) -> Submission:
+def submission_of(run: RunDirectory) -> Submission:
     """How a run was submitted, which has to be on record."""
     found = run.submission()
     assert found is not None, f"{run.path} has no submission.json, or a damaged one"

@@ -11,7 +11,7 @@ from launcher.logs.chosen import attempts_of, check_ranks
 from launcher.logs.printing import write_logs
 from launcher.logs.sources import Selection
 from launcher.runs.index import Index
-from launcher.runs.run import Run as RunDirectory
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.status import watch
 from launcher.status.asking import Asking

@@ -28,7 +28,7 @@ from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
 from launcher.runs.records import Submission
 from launcher.runs.removal import remove, size, sweep
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import ENDINGS, RunSummary, summary
 from launcher.status.overview import Overview
 from launcher.status.watch import status
@@ -37,7 +37,7 @@ from launcher.status.watch import status
 class _Candidate(NamedTuple):
     """A run that may be removed."""
 
-    run: Run
+    run: RunDirectory
     summary: RunSummary
     bytes: int
 
@@ -105,7 +105,9 @@ def command(
         raise CastoffError("\n".join(problems))
 
 
-def _candidates(index: Index, named: list[Run], allowed: Callable[[RunSummary], bool]) -> list[_Candidate]:
+def _candidates(
+    index: Index, named: list[RunDirectory], allowed: Callable[[RunSummary], bool]
+) -> list[_Candidate]:
     """The runs that will be removed; an error where one that was named may not be."""
     overview = Overview(index)
     needed = {  # the directories of runs that others wait for, and who does
@@ -137,7 +139,7 @@ def _ended(summary: RunSummary) -> float:
     return summary.ended or summary.submitted or time.time()
 
 
-def _examine(run: Run, needed: dict[str, str], *, named: bool) -> _Candidate:
+def _examine(run: RunDirectory, needed: dict[str, str], *, named: bool) -> _Candidate:
     """A run that may be removed, by its own records and not by what the index remembers; else an error."""
     check_trusted(run.path)
     now = status(run)
@@ -173,7 +175,7 @@ def _show(candidates: list[_Candidate]) -> None:
     print_table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended"))
 
 
-def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[Run], list[str]]:
+def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[RunDirectory], list[str]]:
     """Remove runs, and what earlier removals have left; the runs removed, and what went wrong."""
     removed, problems = [], []
     for candidate in candidates:

@@ -19,7 +19,7 @@ from launcher.logs.printing import write_logs
 from launcher.logs.show import End, Json, Text, failure_facts
 from launcher.logs.sources import Selection, rank_logs
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, failure_words
 from launcher.status.asking import AT_A_GLANCE, Asking
 from launcher.status.watch import status
@@ -64,7 +64,7 @@ def command(
     return 0
 
 
-def _follow(run: Run, selection: Selection, as_json: bool) -> int:
+def _follow(run: RunDirectory, selection: Selection, as_json: bool) -> int:
     """Follow a run to its end; its code, or that of what was selected."""
     members = members_of(run, status(run, Asking(AT_A_GLANCE)), selection)
     show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
@@ -85,7 +85,7 @@ def _last_word(end: End) -> str:
     return f"{end.id}: {end.ending}; {failure_words(end.failed.failure)}{log}"
 
 
-def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
+def _places(run: RunDirectory, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
     """Where the logs of attempts are, and what they say of failures."""
     report = []
     for member, attempt in attempts:

@@ -10,7 +10,7 @@ import click
 from launcher.cli.offers import F, complete_runs
 from launcher.errors import CastoffError, say
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.status.overview import Overview
 
 
@@ -26,7 +26,7 @@ def run_options(function: F) -> F:
     return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
 
 
-def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> list[Run]:
+def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> list[RunDirectory]:
     """The runs of these references, and those of names; each once.
 
     Those of names are not over; with `newest_too` the newest of each name may be.

@@ -17,7 +17,7 @@ from launcher.errors import printable
 from launcher.logs.failures import setup_output
 from launcher.runs.index import Index
 from launcher.runs.provenance import words
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
 from launcher.status.asking import AT_A_GLANCE, Asking
 from launcher.status.overview import adopt_unlisted
@@ -68,7 +68,7 @@ def _facts(one: RunStatus) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(one)
     for member, facts in zip(one.members, found["members"], strict=True):
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
-            its["setup_output"] = setup_output(Run(Path(one.directory)), member.member, attempt)
+            its["setup_output"] = setup_output(RunDirectory(Path(one.directory)), member.member, attempt)
     return found
 
 
@@ -77,7 +77,7 @@ def _print_run(one: RunStatus, now: float) -> None:
     _line("site", (one.site or "not known") + (f", job {one.job}" if one.job else ""))
     _line("submitted", one.submitted and f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
     _line("directory", one.directory)
-    _line("code", words(Run(Path(one.directory))))
+    _line("code", words(RunDirectory(Path(one.directory))))
     ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
     code = f" (code {one.code})" if one.code else ""
     stop = ", asked to stop" if one.stop_asked and not one.over else ""
@@ -88,7 +88,7 @@ def _print_run(one: RunStatus, now: float) -> None:
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
     _line("attempt", f"{member.member}.{attempt.attempt}  {_words(attempt, one.walltime, now)}")
     _line("", attempt.reason)
-    for line in setup_output(Run(Path(one.directory)), member.member, attempt):
+    for line in setup_output(RunDirectory(Path(one.directory)), member.member, attempt):
         _line("", f"  {line}")
     _line("", attempt.failure and failure_words(attempt.failure))
     _line("", attempt.started and f"logs in {attempt.logs}")

@@ -77,9 +77,9 @@ class FunctionPaths(utils.JobPaths):
         own = logs / f"rank-{self.task_id:05d}.log"
         if own.exists() or not (logs / "node-00000.log").exists():
             return own
-        from launcher.runs.run import Run  # late: what it needs takes each rank some time
+        from launcher.runs.run import RunDirectory  # late: what it needs takes each rank some time
 
-        layout = Run(self.folder).facts().layout
+        layout = RunDirectory(self.folder).facts().layout
         ends = accumulate(ranks for ranks, nodes in layout for _ in range(nodes))
         return logs / f"node-{sum(end <= self.task_id for end in ends):05d}.log"
 

@@ -19,8 +19,7 @@ from launcher.executors.watcher import RunWatcher, key_of
 from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
-from launcher.runs.run import Run as RunDirectory
-from launcher.runs.run import asked_to_resume
+from launcher.runs.run import RunDirectory, asked_to_resume
 from launcher.schedulers.base_queue import NOT_ASKED
 from launcher.schedulers.job_info import member_job_id
 from launcher.schedulers.local.control import cancel

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from submitit.core import core, logger
 
 from launcher.errors import CastoffError
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import MemberStatus, RunStatus, failure_words
 from launcher.status.asking import Asking
 from launcher.status.watch import statuses
@@ -75,7 +75,7 @@ class RunWatcher(core.InfoWatcher):
         if not runs:
             return
         self._num_calls += 1
-        found = self._look([Run(Path(path)) for path in sorted(runs)])
+        found = self._look([RunDirectory(Path(path)) for path in sorted(runs)])
         self._last_status_check = time.time()
         for run in found:
             for member in run.members:
@@ -85,7 +85,7 @@ class RunWatcher(core.InfoWatcher):
                 if known.over:
                     self._finished.add(key)
 
-    def _look(self, runs: list[Run]) -> list[RunStatus]:
+    def _look(self, runs: list[RunDirectory]) -> list[RunStatus]:
         try:
             return statuses(runs, self._asking)
         except CastoffError as error:

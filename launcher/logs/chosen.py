@@ -7,11 +7,11 @@ from pathlib import Path
 from launcher.errors import CastoffError
 from launcher.launchers.commands import MERGING
 from launcher.logs.sources import Selection
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
 
-def members_of(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatus]:
+def members_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[MemberStatus]:
     """The members that are meant.
 
     Raises:
@@ -23,7 +23,7 @@ def members_of(run: Run, now: RunStatus, selection: Selection) -> list[MemberSta
     return [one for one in now.members if selection.has_member(one.member)]
 
 
-def check_ranks(run: Run, selection: Selection) -> str | None:
+def check_ranks(run: RunDirectory, selection: Selection) -> str | None:
     """Why a rank that is asked for may have no log of its own; None where each has one.
 
     Raises:
@@ -38,7 +38,7 @@ def check_ranks(run: Run, selection: Selection) -> str | None:
     return None
 
 
-def attempts_of(run: Run, now: RunStatus, selection: Selection) -> list[tuple[int, AttemptStatus]]:
+def attempts_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[tuple[int, AttemptStatus]]:
     """The attempts that are meant, each with its member: of every member the one named, or the newest.
 
     Raises:
@@ -55,7 +55,7 @@ def attempts_of(run: Run, now: RunStatus, selection: Selection) -> list[tuple[in
     return chosen
 
 
-def _attempt(run: Run, now: RunStatus, member: MemberStatus, attempt: int | None) -> AttemptStatus:
+def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: int | None) -> AttemptStatus:
     number = member.member
     known = {one.attempt: one for one in member.attempts}
     if not known:

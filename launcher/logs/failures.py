@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.runs.records import Failure
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus
 
 _LOOK_BACK = 4 * 1024 * 1024
@@ -61,7 +61,7 @@ class FailedRank(NamedTuple):
         return [] if self.log is None else excerpt_of(self.log, self.failure.rank)
 
 
-def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | None:
+def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> FailedRank | None:
     """The rank of an attempt that failed first; None where none is known to have."""
     if attempt.failure is None:
         return None
@@ -74,7 +74,7 @@ def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | N
     return FailedRank(attempt.failure, log if log.is_file() else None)
 
 
-def setup_output(run: Run, member: int, attempt: AttemptStatus) -> list[str]:
+def setup_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
     """The last lines of setup before it ended an attempt; none where it did not, or its log is elsewhere."""
     log = run.script_log(member)
     if not (attempt.reason or "").startswith(_OF_SETUP) or not log.is_file():

@@ -17,7 +17,7 @@ from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
 from launcher.logs.show import End, Show
 from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from launcher.schedulers.local.control import other_host
 from launcher.schedulers.registry import is_own, queued
@@ -40,7 +40,7 @@ _SETTLE = 0.3
 class Follower:
     """Shows a run's lines as they are written, and the first rank that fails before the others' noise."""
 
-    run: Run
+    run: RunDirectory
     selection: Selection
     show: Show
     write: Callable[[bytes], None]
@@ -224,7 +224,7 @@ class Follower:
             self.write(self.show.failure(Source(*key), failed, failed.excerpt()))
 
 
-def _because(now: RunStatus, run: Run) -> str:
+def _because(now: RunStatus, run: RunDirectory) -> str:
     if now.reason:
         return f": {now.reason}"
     record = run.submission()

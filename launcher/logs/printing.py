@@ -12,12 +12,12 @@ from launcher.logs.lines import Source
 from launcher.logs.show import Show, Text
 from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
 from launcher.logs.tail import tail_start
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus
 
 
 def write_logs(
-    run: Run,
+    run: RunDirectory,
     attempts: list[tuple[int, AttemptStatus]],
     selection: Selection,
     write: Callable[[bytes], None],
@@ -55,7 +55,7 @@ def _copy(path: Path, tail: int | None, write: Callable[[bytes], None]) -> None:
 
 
 def _write_lines(
-    run: Run,
+    run: RunDirectory,
     attempts: list[tuple[int, AttemptStatus]],
     selection: Selection,
     show: Show,
@@ -77,7 +77,7 @@ def _write_lines(
         raise CastoffError("\n".join(problems))
 
 
-def _logs(run: Run, of: Source, selection: Selection, show: Show) -> Iterator[Log]:
+def _logs(run: RunDirectory, of: Source, selection: Selection, show: Show) -> Iterator[Log]:
     """The logs that hold an attempt's lines: one where they are merged, else each rank's and the script's."""
     # Its last lines may be another attempt's.
     tail = selection.tail if selection.attempt is None else None

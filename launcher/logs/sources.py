@@ -21,7 +21,7 @@ from launcher.launchers.local.streams import RankLines
 from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt
 from launcher.logs.show import LINE_PATIENCE, Show
 from launcher.logs.tail import Tail, tail_start
-from launcher.runs.run import Run, names_in
+from launcher.runs.run import RunDirectory, names_in
 
 READ = 1024 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""
@@ -105,7 +105,7 @@ class Log:
 class ScriptLog(Log):
     """What a script wrote in all attempts: merged with all ranks' lines, or without those that it repeats."""
 
-    def __init__(self, run: Run, member: int, selection: Selection, show: Show):
+    def __init__(self, run: RunDirectory, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
         start = _start(path, selection.tail)
         self._merged = is_merged(run)
@@ -178,12 +178,14 @@ class ScriptLog(Log):
         return b""
 
 
-def is_merged(run: Run) -> bool:
+def is_merged(run: RunDirectory) -> bool:
     """Whether castoff's launcher merges the ranks' lines into the script's log."""
     return run.facts().launcher in MERGING
 
 
-def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) -> list[tuple[Source, Path]]:
+def rank_logs(
+    run: RunDirectory, member: int, attempt: int, ranks: Collection[int] = ()
+) -> list[tuple[Source, Path]]:
     """The logs of an attempt's nodes and ranks, in order; with `ranks`, those of these ranks alone."""
     folder = run.log_folder / f"{member}.{attempt}"
     logs = filter(None, map(_RANK_LOG.fullmatch, sorted(names_in(folder))))

@@ -20,7 +20,7 @@ from launcher.errors import CastoffError
 from launcher.locks import locked
 from launcher.runs.directory import check_folder, draft_of, make_folder
 from launcher.runs.removal import empty, set_aside
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
@@ -29,14 +29,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 class Draft:
     """A run directory in the making: hidden, locked, and gone again unless it is published."""
 
-    run: Run
+    run: RunDirectory
     """The directory as it is now."""
-    final: Run
+    final: RunDirectory
     """What it will be."""
     lock: IO[str]
     """The open file of its LOCK, which is held."""
 
-    def publish(self) -> Run:
+    def publish(self) -> RunDirectory:
         """Give it its name, in one step; an OSError says why it cannot have it."""
         self.run.path.rename(self.final.path)
         return self.final
@@ -95,7 +95,7 @@ def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
         raise
     stack.callback(_discard, path)
     # Only now: whoever had a draft of this name before may have made a run of it.
-    return None if os.path.lexists(final) else Draft(Run(path), Run(final), lock)
+    return None if os.path.lexists(final) else Draft(RunDirectory(path), RunDirectory(final), lock)
 
 
 def _discard(draft: Path) -> None:

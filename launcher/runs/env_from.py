@@ -9,7 +9,7 @@ from launcher.errors import CastoffError
 from launcher.locks import locked
 from launcher.quoting import shell_word
 from launcher.runs.directory import check_trusted
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 
 SECRETS = "secrets.sh"
 
@@ -28,7 +28,7 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shell_word(environ[name])}\n" for name in names)
 
 
-def remove_secrets(run: Run, submitted: float | None) -> None:
+def remove_secrets(run: RunDirectory, submitted: float | None) -> None:
     """Take them away once nothing of a run needs them; `castoff resubmit` writes them anew.
 
     `submitted`: when what has ended was submitted. A submission since keeps its own. What cannot be removed

@@ -28,7 +28,7 @@ from launcher.locks import is_locked
 from launcher.runs import journal
 from launcher.runs.directory import check_trusted, draft_of, is_run_directory
 from launcher.runs.records import Seconds, decode
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 from launcher.runs.states import RunSummary
 
 
@@ -46,9 +46,9 @@ class Entry:
     """What it came to, if that is known and can only change by a new beginning."""
 
     @property
-    def run(self) -> Run:
+    def run(self) -> RunDirectory:
         """The run; whether its directory is there is another question."""
-        return Run(Path(self.path))
+        return RunDirectory(Path(self.path))
 
     @property
     def id(self) -> str:
@@ -100,22 +100,22 @@ class Index:
                 ) from None
         return cls(state / "castoff" / "runs.jsonl")
 
-    def add(self, run: Run, name: str) -> None:
+    def add(self, run: RunDirectory, name: str) -> None:
         """Append a run."""
         self._append([_Event(str(run.path), name, time.time())])
 
-    def adopt(self, runs: Iterable[tuple[Run, str, float]]) -> None:
+    def adopt(self, runs: Iterable[tuple[RunDirectory, str, float]]) -> None:
         """Append runs that were found, with their names and the times of their submission."""
         self._append(_Event(str(run.path), name, at, found=True) for run, name, at in runs)
 
-    def reopen(self, run: Run) -> None:
+    def reopen(self, run: RunDirectory) -> None:
         """Take back what is known of a run's end, because it is about to begin again.
 
         To be called while the run is locked for its new beginning: who looks at it from then on sees
         that it is not over, and what was seen before counts no longer."""
         self._append([_Event(str(run.path), begun=True)])
 
-    def forget(self, runs: Iterable[Run]) -> None:
+    def forget(self, runs: Iterable[RunDirectory]) -> None:
         """Take runs out."""
         self._append(_Event(str(run.path), removed=True) for run in runs)
 
@@ -149,7 +149,7 @@ class Index:
         """The folders in which run directories lie or have lain."""
         return sorted({Path(event.path).parent for event in self._events()})
 
-    def newest(self) -> Run:
+    def newest(self) -> RunDirectory:
         """The run that was submitted last.
 
         Raises:
@@ -160,7 +160,7 @@ class Index:
                 return _trusted(entry.path)
         raise CastoffError("there are no runs yet; `castoff list --scan FOLDER` finds those in a folder")
 
-    def find(self, reference: str) -> Run:
+    def find(self, reference: str) -> RunDirectory:
         """The run of a path, a name (its newest run), an id, its unique beginning, a scheduler's id.
 
         What holds a `/` is a path; anything else is one only if no run is called so.
@@ -170,14 +170,14 @@ class Index:
         """
         return self.find_all([reference])[0]
 
-    def find_all(self, references: Iterable[str]) -> list[Run]:
+    def find_all(self, references: Iterable[str]) -> list[RunDirectory]:
         """The runs of several words, each once.
 
         Raises:
             CastoffError: with everything that is wrong with any of them.
         """
         entries = cache(self.entries)
-        found: dict[Path, Run] = {}
+        found: dict[Path, RunDirectory] = {}
         problems = []
         for reference in references:
             try:
@@ -253,14 +253,14 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
     raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact)}")
 
 
-def _trusted(path: str | Path) -> Run:
+def _trusted(path: str | Path) -> RunDirectory:
     """The run at a path, its parents' links resolved.
 
     Raises:
         CastoffError: it may not be used.
     """
     at = Path(path)
-    run = Run(at.resolve() if at.name in ("", "..") else at.parent.resolve() / at.name)
+    run = RunDirectory(at.resolve() if at.name in ("", "..") else at.parent.resolve() / at.name)
     check_trusted(run.path)
     return run
 

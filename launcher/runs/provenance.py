@@ -19,7 +19,7 @@ import msgspec
 from launcher.runs.git import Git, GitError
 from launcher.runs.records import read as read_record
 from launcher.runs.records import write, write_file
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.snapshot import Names, Taken, files_words, take
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ def record(
         write_file(run_path / "code.diff", b"".join(diff.texts).decode(errors="surrogateescape"))
 
 
-def read(run: Run) -> Code | None:
+def read(run: RunDirectory) -> Code | None:
     """The code of a run; None if nothing was written down."""
     return read_record(run.path / "code.json", Code)
 
 
-def words(run: Run) -> str | None:
+def words(run: RunDirectory) -> str | None:
     """A run's code in one line, as `3f2a1bc (branch main, 2 files changed)`; None if nothing is known."""
     code = read(run)
     if code is None or (code.repository is None and code.snapshot is None):

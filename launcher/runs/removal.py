@@ -14,13 +14,13 @@ from pathlib import Path
 from launcher.errors import CastoffError
 from launcher.locks import locked
 from launcher.runs.directory import HIDDEN, check_trusted
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 
 _PATIENCE = 5.0
 """Seconds: a scheduler whose members have all ended is about to go."""
 
 
-def size(run: Run) -> int:
+def size(run: RunDirectory) -> int:
     """Bytes of all files in a run directory.
 
     Raises:
@@ -44,7 +44,7 @@ def size(run: Run) -> int:
     return total
 
 
-def remove(run: Run) -> None:
+def remove(run: RunDirectory) -> None:
     """Remove the directory of a run that is over.
 
     Raises:
@@ -92,7 +92,7 @@ def sweep(folder: Path) -> list[str]:
             if known["kind"] == "draft":
                 with locked(path / LOCK, patience=0):
                     gone = set_aside(path, known["id"])
-                if Run(gone).script.exists():
+                if RunDirectory(gone).script.exists():
                     interrupted.append(known["id"])
             empty(gone)
     return interrupted

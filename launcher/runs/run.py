@@ -50,7 +50,7 @@ STOP = "stop"
 """At the top of a run directory: nothing of it begins any more. In an attempt's: stop early, please."""
 
 
-class Run:
+class RunDirectory:
     """A run directory on disk: what `submit` returns.
 
     Everything in it is found relative to `path`, so that a directory that was moved still tells
@@ -149,7 +149,7 @@ def names_in(folder: Path) -> list[str]:
         raise CastoffError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
-def ask_to_stop(run: Run) -> None:
+def ask_to_stop(run: RunDirectory) -> None:
     """Ask what runs to stop early, and see to it that nothing of the run begins any more.
 
     Only files say so: whichever scheduler runs it, its script and its program look for them.
@@ -170,7 +170,7 @@ def ask_to_stop(run: Run) -> None:
         ) from error
 
 
-def stop_asked(run: Run) -> bool:
+def stop_asked(run: RunDirectory) -> bool:
     """Whether somebody asked the run to stop, and has not submitted it again since."""
     return (run.path / STOP).exists()
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, failure_of, run_to_end
 from launcher.schedulers.job_info import JobInfo
 
@@ -222,7 +222,7 @@ class Queue(ABC):
         return refused
 
     @abstractmethod
-    def is_of(self, info: JobInfo, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
         """Whether a job that waits or runs is certainly that of a script that stood alone."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import write
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.base_queue import NOT_ASKED, Answer
 from launcher.schedulers.command import PATIENCE
@@ -38,7 +38,7 @@ class Asking:
         self._patience = patience
         self._sides: dict[str, _Side] = {}
 
-    def silence_on(self, run: Run) -> str | None:
+    def silence_on(self, run: RunDirectory) -> str | None:
         """Why its scheduler could not report on a run the last time; None where it did, or was not asked."""
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
@@ -70,7 +70,7 @@ class _Side:
         self._asked: float | None = None
         self._changed = 0.0
 
-    def silence_on(self, run: Run) -> str | None:
+    def silence_on(self, run: RunDirectory) -> str | None:
         """Why it could not report on a run the last time; None where it did, or was not asked about it."""
         return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 

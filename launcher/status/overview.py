@@ -12,7 +12,7 @@ from typing import NamedTuple
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
 from launcher.runs.index import Entry, Index, record_runs
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus, RunSummary, summary
 from launcher.status.asking import Asking
 from launcher.status.survey import RunRecords
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     summary: RunSummary
 
     @property
-    def run(self) -> Run:
+    def run(self) -> RunDirectory:
         """The run."""
         return self.entry.run
 
@@ -132,7 +132,7 @@ class Overview:
                 self.notes.append(str(error))
 
 
-def alone_in(folder: Path) -> list[Run]:
+def alone_in(folder: Path) -> list[RunDirectory]:
     """This user's runs in a folder whose scripts stood alone: nobody has submitted them, nor listed them."""
     found = []
     with contextlib.suppress(OSError):  # the working directory itself may be gone
@@ -140,11 +140,11 @@ def alone_in(folder: Path) -> list[Run]:
             if is_run_directory(path):
                 with contextlib.suppress(CastoffError):  # somebody else's, in a folder that many use
                     check_trusted(path)
-                    found.append(Run(path))
+                    found.append(RunDirectory(path))
     return found
 
 
-def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[Run]) -> None:
+def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[RunDirectory]) -> None:
     """Add runs to the user's index that it does not have."""
 
     def add(index: Index) -> None:
@@ -173,11 +173,11 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
     """
     directories, refused = find_run_directories(folder)
     known = {entry.path for entry in index.entries()}
-    index.adopt((Run(path), *_name_and_time(Run(path))) for path in directories)
+    index.adopt((RunDirectory(path), *_name_and_time(RunDirectory(path))) for path in directories)
     return Rebuilt(len(directories), sum(str(path) not in known for path in directories), refused)
 
 
-def _name_and_time(run: Run) -> tuple[str, float]:
+def _name_and_time(run: RunDirectory) -> tuple[str, float]:
     """A run's name, and when it was submitted, or else began; its id and 0 where it cannot be read."""
     try:
         records = RunRecords(run)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from launcher.locks import locked
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Send, Start, Submission, read
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 from launcher.schedulers.base_queue import Answer, Queue
 from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.registry import queued_of
@@ -27,7 +27,11 @@ _POLL = 1.0
 
 
 def settle(
-    run: Run, *, patience: float = 0.0, refused: bool = False, environ: Mapping[str, str] | None = None
+    run: RunDirectory,
+    *,
+    patience: float = 0.0,
+    refused: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> bool:
     """Find out what became of a run's unclear send, and write it into submission.json.
 
@@ -52,7 +56,7 @@ def settle(
     return True
 
 
-def decide(run: Run, queue: Queue, answer: Answer, of: Send) -> None:
+def decide(run: RunDirectory, queue: Queue, answer: Answer, of: Send) -> None:
     """The same by an answer that was asked for when the run's lock was free, and `of` was its unclear send.
 
     Raises:
@@ -64,7 +68,9 @@ def decide(run: Run, queue: Queue, answer: Answer, of: Send) -> None:
         _decide(run, queue, answer, of)
 
 
-def _decide(run: Run, queue: Queue, answer: Answer, of: Send | None = None, *, refused: bool = False) -> bool:
+def _decide(
+    run: RunDirectory, queue: Queue, answer: Answer, of: Send | None = None, *, refused: bool = False
+) -> bool:
     record = run.submission()
     send = record.unclear if record else None
     if record is None or send is None:
@@ -93,7 +99,7 @@ def _record(send: Send, job: str | None, now: float, refused: bool) -> None:
 
 
 def _candidates(
-    run: Run, queue: Queue, answer: Answer, submission: Submission
+    run: RunDirectory, queue: Queue, answer: Answer, submission: Submission
 ) -> dict[str, set[int | None]] | None:
     """The jobs of this script that are nobody's yet, each with the indices that are known of it.
 

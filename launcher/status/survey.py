@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.runs.records import Cancelled, Ending, Failure, LastWord, Next, Send, Start, begins, read
-from launcher.runs.run import RESUME, SETTLED, STOP, Run, names_in
+from launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory, names_in
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.base_queue import Key
 from launcher.schedulers.job_info import JobInfo
@@ -152,7 +152,7 @@ def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
 class RunRecords:
     """A run as its directory tells of it, before any scheduler is asked."""
 
-    def __init__(self, run: Run, *, held: bool = False):
+    def __init__(self, run: RunDirectory, *, held: bool = False):
         """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
 
         Raises:

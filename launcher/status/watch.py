@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 
 from launcher.errors import StillRunning
 from launcher.runs.env_from import remove_secrets
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import mark_of, marked, other_host
 from launcher.status import local
@@ -25,7 +25,7 @@ _SLOWEST_POLL = 2.0
 """Seconds between two looks at a run: more of them the longer it takes, but never more than these."""
 
 
-def status(run: Run, asking: Asking | None = None) -> RunStatus:
+def status(run: RunDirectory, asking: Asking | None = None) -> RunStatus:
     """The status of a run; a scheduler is asked only where its records leave something in doubt.
 
     Raises:
@@ -34,7 +34,7 @@ def status(run: Run, asking: Asking | None = None) -> RunStatus:
     return statuses([run], asking)[0]
 
 
-def statuses(runs: Iterable[Run], asking: Asking | None = None) -> list[RunStatus]:
+def statuses(runs: Iterable[RunDirectory], asking: Asking | None = None) -> list[RunStatus]:
     """The statuses of runs, with one question to each scheduler for all of them.
 
     Who looks again and again with the same `asking` asks the less often, the longer nothing changes.
@@ -76,7 +76,7 @@ def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> R
     return assembled(records, local.judge(records, elsewhere), elsewhere)
 
 
-def poll(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
+def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[list[RunStatus]]:
     """The statuses of runs, looked at again and again until nothing more will happen to any of them.
 
     Or until `timeout` seconds have passed.
@@ -96,7 +96,7 @@ def poll(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStat
         yield [*now.values()]
 
 
-def wait(run: Run, timeout: float | None = None) -> RunStatus:
+def wait(run: RunDirectory, timeout: float | None = None) -> RunStatus:
     """The status of a run as soon as it is over or can never begin, or when `timeout` seconds have passed."""
     for (now,) in poll([run], timeout):
         last = now

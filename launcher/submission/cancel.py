@@ -16,7 +16,7 @@ from launcher.errors import CastoffError, printable
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import remove_secrets
 from launcher.runs.records import Cancelled, write
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.schedulers.base_queue import Answer, Queue
 from launcher.schedulers.local.control import cancel, is_alive, other_host, owns_latest_submission
@@ -34,7 +34,7 @@ _PATIENCE = 30.0
 class CancelRequest:
     """That a run ends, and what came of it."""
 
-    run: Run
+    run: RunDirectory
     before: RunStatus
     asked: bool = False
     """Whether there was anything to end."""
@@ -56,7 +56,7 @@ class CancelRequest:
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
 
-def end(runs: Iterable[Run]) -> list[CancelRequest]:
+def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
     """End runs, and return what came of each.
 
     Raises:
@@ -130,7 +130,7 @@ def _ask_queue(queue: Queue, requests: list[CancelRequest]) -> None:
         request.refusal = "; ".join(words) or None
 
 
-def cancel_jobs(queue: Queue, jobs_of: Mapping[Run, Collection[str]]) -> dict[str, str]:
+def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -> dict[str, str]:
     """Have jobs of runs ended, and write down that castoff did: their scheduler may forget them at once.
 
     Those that the scheduler does not end, each with its words.
@@ -149,7 +149,7 @@ def cancel_jobs(queue: Queue, jobs_of: Mapping[Run, Collection[str]]) -> dict[st
     return refused
 
 
-def _record(run: Run, jobs: Collection[str]) -> None:
+def _record(run: RunDirectory, jobs: Collection[str]) -> None:
     check_trusted(run.path)
     # A full disk keeps nobody from ending what fills it.
     with contextlib.suppress(OSError):

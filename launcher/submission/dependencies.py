@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.directives import dependency_words, is_job_id
 from launcher.schedulers.registry import title_of
@@ -44,7 +44,7 @@ def resolve(
     return runs, dependency_words(jobs)
 
 
-def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> Run | None:
+def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirectory | None:
     """The run of that name; None where it is the id of a job."""
     try:
         return index.find(name)
@@ -54,7 +54,9 @@ def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> Run | No
         raise
 
 
-def _jobs(scheduler: QueuedScheduler, condition: str, run: Run, environ: Mapping[str, str]) -> list[str]:
+def _jobs(
+    scheduler: QueuedScheduler, condition: str, run: RunDirectory, environ: Mapping[str, str]
+) -> list[str]:
     """The jobs of a run for which the condition is still open; an error where they cannot be waited for."""
     holds = condition_holds(condition, run)
     if holds is False:
@@ -80,7 +82,7 @@ def _jobs(scheduler: QueuedScheduler, condition: str, run: Run, environ: Mapping
     return jobs
 
 
-def condition_holds(condition: str, run: Run, asking: Asking | None = None) -> bool | None:
+def condition_holds(condition: str, run: RunDirectory, asking: Asking | None = None) -> bool | None:
     """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
     if os.path.lexists(run.path):
         try:

@@ -24,7 +24,7 @@ from launcher.launchers.local.streams import RankLines, RankLog
 from launcher.launchers.local.supervision import Rank, Report, Supervision
 from launcher.planning.render import FILTERS, render
 from launcher.runs.records import Ending, Submission, read, write
-from launcher.runs.run import RESUME, SETTLED, Run, asked_to_resume
+from launcher.runs.run import RESUME, SETTLED, RunDirectory, asked_to_resume
 from launcher.schedulers.base_allocation import Allocation
 from launcher.schedulers.local.control import cancel_asked, introduce
 from launcher.submission.in_allocation import plan_in
@@ -89,7 +89,7 @@ class _AsItIs(RankLines):
 class _Attempt(Supervision):
     """The one attempt of such a run: from the start of its script to the end of all that it started."""
 
-    def __init__(self, run: Run, stack: contextlib.ExitStack, output: BinaryIO, messages: TextIO):
+    def __init__(self, run: RunDirectory, stack: contextlib.ExitStack, output: BinaryIO, messages: TextIO):
         super().__init__(Report("", output, messages, None, run.log_folder), stack)
         self._shown.append(self._messages)
         self._run = run

@@ -15,7 +15,7 @@ from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.index import record_runs
 from launcher.runs.records import Ending, Facts, Submission, read, write_file
-from launcher.runs.run import LOCK, STOP, Run
+from launcher.runs.run import LOCK, STOP, RunDirectory
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import SchedulerUnreachable
 from launcher.schedulers.local.control import forget_cancellation, mark_of, marked, other_host
@@ -34,7 +34,7 @@ _POLL = 1.0
 
 
 def resubmit(
-    run: Run,
+    run: RunDirectory,
     *,
     members: Collection[int] = (),
     include_done: bool = False,
@@ -100,7 +100,7 @@ def resubmit(
     return begin
 
 
-def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[str, str]) -> None:
+def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: Mapping[str, str]) -> None:
     """Make sure that nothing of a run waits or runs. What the local one has started has its mark."""
     if scheduler is None:
         if (mark := mark_of(run)) and mark in marked():
@@ -116,7 +116,7 @@ def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[st
         raise CastoffError(_still(run))
 
 
-def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str, str]) -> None:
+def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Mapping[str, str]) -> None:
     """Make sure that the queue has no job of a run, whatever it has said of the ids in its records."""
     queue = scheduler.queue(environ)
     records = RunRecords(run, held=True)
@@ -144,12 +144,12 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
         )
 
 
-def _still(run: Run) -> str:
+def _still(run: RunDirectory) -> str:
     return f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
 
 
 def _submit_commands(
-    run: Run,
+    run: RunDirectory,
     script: str,
     plan: Facts,
     scheduler: QueuedScheduler,
@@ -169,7 +169,9 @@ def _submit_commands(
     )
 
 
-def _next_attempts(run: Run, plan: Facts, members: Collection[int], include_done: bool) -> dict[int, int]:
+def _next_attempts(
+    run: RunDirectory, plan: Facts, members: Collection[int], include_done: bool
+) -> dict[int, int]:
     """The members to start, and the attempt that each begins with."""
     count = plan.array_count or 1
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
@@ -190,7 +192,7 @@ def _next_attempts(run: Run, plan: Facts, members: Collection[int], include_done
     return begin
 
 
-def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> None:
+def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, str]) -> None:
     """Take the variables of env_from from the environment; where one is not set, what is there stays."""
     path = run.path / SECRETS
     if path.exists() and any(name not in environ for name in names):
@@ -202,7 +204,7 @@ def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> No
             raise CastoffError(f"{error}; castoff keeps no values of a run that is over") from None
 
 
-def _renewed(run: Run, before: Submission, begin: dict[int, int]) -> Submission:
+def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Submission:
     """The record of a new submission; the one before becomes history."""
     return msgspec.structs.replace(
         before,
@@ -216,5 +218,5 @@ def _renewed(run: Run, before: Submission, begin: dict[int, int]) -> Submission:
     )
 
 
-def _has_begun(run: Run) -> bool:
+def _has_begun(run: RunDirectory) -> bool:
     return any((folder / "start.json").exists() for _, _, folder in run.attempts())

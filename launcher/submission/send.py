@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 from launcher.errors import CastoffError, say
 from launcher.launchers.local.processes import GUARDED
 from launcher.runs.records import Send, Submission
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import control as local
@@ -39,7 +39,7 @@ _UNCLEAR_PATIENCE = 20.0
 class NotSent(CastoffError):
     """A script that its scheduler did not take."""
 
-    def __init__(self, run: Run, command: list[str], code: int, said: str, unreached: str = ""):
+    def __init__(self, run: RunDirectory, command: list[str], code: int, said: str, unreached: str = ""):
         """`unreached`: the scheduler that the command did not reach, and which does not answer otherwise."""
         self.said = said
         """The scheduler's own words."""
@@ -53,7 +53,7 @@ class NotSent(CastoffError):
 class Unclear(CastoffError):
     """A script of which nobody knows whether its scheduler took it."""
 
-    def __init__(self, run: Run, command: list[str], said: str):
+    def __init__(self, run: RunDirectory, command: list[str], said: str):
         self.run = run
         super().__init__(
             f"{shlex.join(command)} gave no clear answer: {said}\n"
@@ -82,7 +82,7 @@ class _Answer(NamedTuple):
 
 
 def send(
-    run: Run,
+    run: RunDirectory,
     record: Submission,
     scheduler: QueuedScheduler | None,
     submit_commands: Sequence[SubmitCommand],
@@ -110,7 +110,7 @@ def send(
         raise
 
 
-def unrecorded(run: Run, record: Submission, error: OSError) -> CastoffError:
+def unrecorded(run: RunDirectory, record: Submission, error: OSError) -> CastoffError:
     """What to say where the disk, say, has no room for a word of what was sent."""
     words = f"{run.path}: cannot be written: {error.strerror}"
     if record.sends:
@@ -121,7 +121,7 @@ def unrecorded(run: Run, record: Submission, error: OSError) -> CastoffError:
 
 
 def _send_all(
-    run: Run,
+    run: RunDirectory,
     record: Submission,
     scheduler: QueuedScheduler,
     submit_commands: Sequence[SubmitCommand],
@@ -160,7 +160,7 @@ def _send_all(
 
 
 def _job(
-    run: Run,
+    run: RunDirectory,
     record: Submission,
     scheduler: QueuedScheduler,
     command: list[str],
@@ -187,7 +187,7 @@ def _job(
     return found.job
 
 
-def _interrupted(run: Run, parts: str = "") -> str:
+def _interrupted(run: RunDirectory, parts: str = "") -> str:
     return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
@@ -211,7 +211,7 @@ def _withdraw(
         raise CastoffError(f"{why}\nbut {which}: {words}") from why
 
 
-def _send_to_local(run: Run, lock: IO[str], environ: Mapping[str, str]) -> None:
+def _send_to_local(run: RunDirectory, lock: IO[str], environ: Mapping[str, str]) -> None:
     """Run the local scheduler's command, once; it inherits the run's lock."""
     marks = (local.MARK, GUARDED)  # of a run that submits this
     environ = {name: value for name, value in environ.items() if name not in marks}
@@ -226,7 +226,7 @@ def _send_to_local(run: Run, lock: IO[str], environ: Mapping[str, str]) -> None:
 
 
 def _answer(
-    run: Run,
+    run: RunDirectory,
     command: list[str],
     environ: Mapping[str, str],
     folder: str | None,

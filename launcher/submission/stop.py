@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launcher.runs.run import Run, ask_to_stop
+from launcher.runs.run import RunDirectory, ask_to_stop
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import other_host
 from launcher.schedulers.registry import is_own
 from launcher.status.watch import statuses
 
 
-def stop(runs: Sequence[Run]) -> set[str]:
+def stop(runs: Sequence[RunDirectory]) -> set[str]:
     """Ask runs to stop, but for those that are over; the directories of those that were asked.
 
     Raises:
@@ -23,7 +23,7 @@ def stop(runs: Sequence[Run]) -> set[str]:
     return {str(run.path) for run in left}
 
 
-def _is_over(run: Run, now: RunStatus) -> bool:
+def _is_over(run: RunDirectory, now: RunStatus) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
     if not is_own(now.scheduler):  # which was asked
         return now.state == "ended" and (run.submission() is not None or now.ending != "resume")

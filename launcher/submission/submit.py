@@ -29,7 +29,7 @@ from launcher.runs.index import record_runs
 from launcher.runs.plan import Plan
 from launcher.runs.records import Submission, encode, write_file
 from launcher.runs.removal import sweep
-from launcher.runs.run import Run, runs_folder
+from launcher.runs.run import RunDirectory, runs_folder
 from launcher.schedulers.base_queue import Configuration
 from launcher.schedulers.directives import dependency_words, own_dependency
 from launcher.schedulers.local import control as local
@@ -97,7 +97,7 @@ def submit(
     environ: Mapping[str, str] | None = None,
     function: bool = False,
     prepare: Callable[[Path], None] | None = None,
-) -> Run:
+) -> RunDirectory:
     """Make the run directory, submit the script once, and return the run.
 
     `environ` is the submitter's environment (default: this process's). With `function`, the job runs

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests import patience
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
@@ -59,25 +59,25 @@ class Desk:
         sh: str = "true",
         command: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-    ) -> Run:
+    ) -> RunDirectory:
         """Submit a job whose program is a command, or a shell's."""
         program = command or ["sh", "-c", sh]
         return self.submit_file(*words, "--", *program, env=env)
 
-    def submit_file(self, *words: str | Path, env: Mapping[str, str] | None = None) -> Run:
+    def submit_file(self, *words: str | Path, env: Mapping[str, str] | None = None) -> RunDirectory:
         """Submit a job that `castoff submit` is told of in these words, such as a file."""
         answer = self.castoff("submit", "--site", self.cluster.site, "--json", *words, env=env)
         assert answer.code == 0, answer.errors
-        return Run(Path(json.loads(answer.output)["directory"]))
+        return RunDirectory(Path(json.loads(answer.output)["directory"]))
 
-    def status(self, run: Run, **env: str) -> dict[str, Any]:
+    def status(self, run: RunDirectory, **env: str) -> dict[str, Any]:
         """As `castoff status --json` prints it."""
         answer = self.castoff("status", "--json", run.path, env=env)
         assert answer.code == 0, answer.errors
         reported: dict[str, Any] = json.loads(answer.output)
         return reported
 
-    def until(self, run: Run, env: Mapping[str, str] | None = None, **wanted: Any) -> dict[str, Any]:
+    def until(self, run: RunDirectory, env: Mapping[str, str] | None = None, **wanted: Any) -> dict[str, Any]:
         """The status as soon as it is so."""
         now: dict[str, Any] = {}
 
@@ -94,7 +94,7 @@ class Desk:
         assert answer.code == 0, answer.errors
         return answer.output.strip()
 
-    def accounted(self, run: Run) -> list[str]:
+    def accounted(self, run: RunDirectory) -> list[str]:
         """The jobs of a run that Slurm knows, by its script: `ID STATE`, members of arrays each."""
         reported = self.slurm(
             "sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobID,State,SubmitLine%-2000"
@@ -102,7 +102,7 @@ class Desk:
         lines = [line.split("|", 2) for line in reported.splitlines() if str(run.script) in line]
         return [f"{job} {state}" for job, state, _ in lines]
 
-    def over(self, run: Run, members: int = 1) -> list[str]:
+    def over(self, run: RunDirectory, members: int = 1) -> list[str]:
         """The accounted jobs of a run, once all have ended."""
 
         def ended() -> list[str] | None:
@@ -113,7 +113,7 @@ class Desk:
         found: list[str] = until(ended, f"the end of {run.id}")
         return found
 
-    def record(self, run: Run, name: str, attempt: str = "0.0") -> dict[str, Any]:
+    def record(self, run: RunDirectory, name: str, attempt: str = "0.0") -> dict[str, Any]:
         """A record of an attempt, once it is there."""
         path = run.path / "attempts" / attempt / f"{name}.json"
         until(path.exists, f"{name} of {attempt} of {run.id}")

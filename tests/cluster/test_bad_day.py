@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.patience import until
 
 from .desk import Desk
@@ -27,7 +27,7 @@ def desk(slurm: SlurmCluster, tmp_path: Path) -> Desk:
     return Desk(slurm, tmp_path / "desk")
 
 
-def submitted(desk: Desk, grace: str) -> Run:
+def submitted(desk: Desk, grace: str) -> RunDirectory:
     """A job that runs, and wants to start again once there is a file `go`; its scontrol waits for 2 s."""
     conf = desk.folder / "slurm.conf"
     conf.write_text(desk.slurm("cat", "/etc/slurm/slurm.conf") + "\nMessageTimeout=2\n")
@@ -40,11 +40,11 @@ def submitted(desk: Desk, grace: str) -> Run:
     return run
 
 
-def refused(run: Run) -> bool:
+def refused(run: RunDirectory) -> bool:
     return "castoff: scontrol requeue " in run.script_log().read_text()
 
 
-def endings(desk: Desk, run: Run) -> list[str]:
+def endings(desk: Desk, run: RunDirectory) -> list[str]:
     """How its attempts ended, once it is over."""
     reported: dict[str, Any] = json.loads(desk.castoff("wait", run.id, "--json").output)
     return [one["ending"] for one in reported["members"][0]["attempts"]]

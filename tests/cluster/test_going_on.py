@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.patience import until
 from tests.trainers.toys import lasting_lines
 
@@ -62,11 +62,11 @@ class Trainings:
     def __init__(self, desk: Desk):
         self.desk = desk
 
-    def folder(self, run: Run) -> Path | None:
+    def folder(self, run: RunDirectory) -> Path | None:
         """Where a training keeps what it has, once it has begun."""
         return next((self.desk.folder / "trained").glob(f"*_{run.id}"), None)
 
-    def until_step(self, run: Run, wanted: int) -> None:
+    def until_step(self, run: RunDirectory, wanted: int) -> None:
         """Wait until a training has made so many steps."""
 
         def reached() -> bool:
@@ -80,22 +80,22 @@ class Trainings:
 
         until(reached, f"step {wanted} of {run.id}")
 
-    def near_its_end(self, run: Run) -> None:
+    def near_its_end(self, run: RunDirectory) -> None:
         """Let Slurm find a training so near to its time limit that it asks it to stop."""
         started = self.desk.record(run, "start")["time"]
         self._limit(run, int(time.time() - started) // 60 + 29)
 
-    def has_time_again(self, run: Run) -> None:
+    def has_time_again(self, run: RunDirectory) -> None:
         """Once it has been asked, the limit is the old one, so that the machine's speed decides nothing."""
         stop = run.path / "attempts" / "0.0" / "stop"
         until(stop.exists, f"the stop file of {run.id}")
         self._limit(run, 60)
 
-    def _limit(self, run: Run, minutes: int) -> None:
+    def _limit(self, run: RunDirectory, minutes: int) -> None:
         job = self.desk.record(run, "start")["job"]
         self.desk.slurm("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
 
-    def weights(self, run: Run) -> str:
+    def weights(self, run: RunDirectory) -> str:
         """What a training says of its weights at its end."""
         pattern = re.compile(r"^weights (\w+ after \d+ steps)$", re.MULTILINE)
 
@@ -106,14 +106,14 @@ class Trainings:
         found: str = until(reported, f"the weights of {run.id}")
         return found
 
-    def end(self, run: Run) -> tuple[str, list[dict[str, Any]]]:
+    def end(self, run: RunDirectory) -> tuple[str, list[dict[str, Any]]]:
         """The weights of a training on causal sets at its end, and all that it has measured."""
         folder = self.folder(run)
         assert folder is not None
         weights = folder / "checkpoints" / "step-0000000048" / "model.pt"
         return hashlib.sha256(weights.read_bytes()).hexdigest(), lasting_lines(folder)
 
-    def endings(self, run: Run) -> list[str]:
+    def endings(self, run: RunDirectory) -> list[str]:
         """How each attempt ended, once the run is over."""
         answer = self.desk.castoff("wait", run.id, "--json")
         (member,) = json.loads(answer.output)["members"]
@@ -136,7 +136,7 @@ class Toys(Trainings):
         self.preempted = self._submit("preempted", "n3", *SLOW)
         self.lost = self._submit("lost", "n4", *SLOW)
 
-    def _submit(self, name: str, node: str, *words: str) -> Run:
+    def _submit(self, name: str, node: str, *words: str) -> RunDirectory:
         return self.desk.submit(
             *("--name", name, "--ranks-per-node", "2", "--walltime", "1h", "--set", "requeue.max=2"),
             *("--set", "grace=30m", "--set", f"directives.nodelist={node}"),
@@ -151,7 +151,7 @@ def trainings(desk: Desk) -> Toys:
 
 
 @pytest.fixture(scope="module")
-def others(desk: Desk) -> dict[str, Run]:
+def others(desk: Desk) -> dict[str, RunDirectory]:
     """Jobs that are not trainings."""
     again = ("--set", "requeue.max=1", "--walltime", "5m")
     return {
@@ -176,7 +176,7 @@ def interrupt_the_others(trainings: Toys, desk: Desk) -> str:
 
 
 def test_interrupted_trainings_end_with_the_same_weights(
-    trainings: Toys, others: dict[str, Run], desk: Desk
+    trainings: Toys, others: dict[str, RunDirectory], desk: Desk
 ) -> None:
     """Bit for bit: out of time, asked to stop, preempted, with its node gone."""
     # Each as soon as it has come so far: none waits for the others to begin, which may take a while.
@@ -219,7 +219,7 @@ def test_a_system_that_runs_out_of_time_ends_with_the_same_weights(desk: Desk) -
     assert trainings.end(late) == trainings.end(whole)
 
 
-def test_requeues_are_counted(others: dict[str, Run], desk: Desk) -> None:
+def test_requeues_are_counted(others: dict[str, RunDirectory], desk: Desk) -> None:
     run = others["used up"]
     assert [desk.record(run, "ending", f"0.{attempt}")["ending"] for attempt in (0, 1)] == [
         "resume",
@@ -229,14 +229,14 @@ def test_requeues_are_counted(others: dict[str, Run], desk: Desk) -> None:
     assert desk.over(run)[0].endswith(" FAILED")
 
 
-def test_a_failing_job_is_not_requeued(others: dict[str, Run], desk: Desk) -> None:
+def test_a_failing_job_is_not_requeued(others: dict[str, RunDirectory], desk: Desk) -> None:
     """Whatever it says of its outcome."""
     run = others["failing"]
     assert desk.over(run)[0].endswith(" FAILED")
     assert desk.record(run, "ending")["ending"] == "failed" and len(run.attempts()) == 1
 
 
-def test_one_member_is_requeued_alone(others: dict[str, Run], desk: Desk) -> None:
+def test_one_member_is_requeued_alone(others: dict[str, RunDirectory], desk: Desk) -> None:
     """Also of an array's second part, where Slurm's index is another."""
     run = others["of an array"]
     assert desk.record(run, "ending", "9.1")["ending"] == "done"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.status.watch import status
 from tests import patience
@@ -66,7 +66,7 @@ class Shell:
 
     def runs(self) -> list[RunStatus]:
         """What became of the runs here, oldest first."""
-        runs = [Run(path) for path in (self.folder / "castoff-runs").iterdir()]
+        runs = [RunDirectory(path) for path in (self.folder / "castoff-runs").iterdir()]
         return [status(run) for run in sorted(runs, key=lambda run: submission_of(run).time or 0)]
 
     def ranks(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.launcher.conftest import processes_of
 from tests.patience import until
 from tests.records import submission_of
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def out_of_time(slurm: SlurmCluster, folder: Path) -> tuple[Watched, Run]:
+def out_of_time(slurm: SlurmCluster, folder: Path) -> tuple[Watched, RunDirectory]:
     """A run that Slurm ends after its minute, whatever it does; submitted before all others."""
     desk = Watched(slurm, folder / "time")
     return desk, desk.submit("--walltime", "1m", "--set", "grace=5s", sh=STUBBORN)
@@ -147,7 +147,7 @@ class TestEnded:
         answer = desk.castoff("submit", *words, "--", sys.executable, "-c", program)
         assert answer.code == 0, answer.errors
         assert desk.castoff("wait", "raises").code == 1
-        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/*"))
         failed = json.loads((run.path / "attempts/0.0/failure.json").read_text())
         assert failed["rank"] == 1
         shown = desk.castoff("logs", "raises").output
@@ -204,7 +204,7 @@ def test_a_script_that_stood_alone(desk: Watched) -> None:
     (desk.folder / "mine.sh").write_text(answer.output)
     job = desk.slurm("sbatch", "--parsable", "mine.sh")
     desk.begun()
-    run = Run(desk.folder / f"castoff-{job}")
+    run = RunDirectory(desk.folder / f"castoff-{job}")
     assert desk.status(run)["state"] == "running"
     reported = (run.script).read_text()
     run.script.write_text(reported + "# changed\n")
@@ -293,7 +293,7 @@ class TestManyRuns:
 class TestUnclear:
     """A send without an answer, as a castoff submit leaves it that was killed."""
 
-    def forget(self, run: Run, **more: Any) -> None:
+    def forget(self, run: RunDirectory, **more: Any) -> None:
         record = json.loads((run.path / "submission.json").read_text())
         record["job"] = record["sends"][0]["job"] = None
         record["sends"][0].update(more)
@@ -319,7 +319,7 @@ class TestUnclear:
         (run.path / "attempts").mkdir()
         self.forget(run, unclear="Socket timed out")
         run.script.write_text(run.script.read_text().replace("--hold", "--comment=x"))
-        moved = Run(run.path.with_name(f"{run.id}x"))  # no job of Slurm's is called so
+        moved = RunDirectory(run.path.with_name(f"{run.id}x"))  # no job of Slurm's is called so
         run.path.rename(moved.path)
         unasked = (moved.path / "submission.json").read_text()
         now = desk.status(moved)
@@ -341,7 +341,7 @@ class TestUnclear:
         assert desk.castoff("wait", moved.path).output == f"{moved.id}: done\n"
 
 
-def test_out_of_time(out_of_time: tuple[Watched, Run]) -> None:
+def test_out_of_time(out_of_time: tuple[Watched, RunDirectory]) -> None:
     """Its script is killed before it can say so."""
     desk, run = out_of_time
     desk.begun()

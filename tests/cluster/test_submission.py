@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.launcher.scripts.harness import STALE
 from tests.patience import until
 from tests.records import submission_of
@@ -40,7 +40,7 @@ env_from: [TOKEN]
     )
     answer = desk.castoff("submit", job, "--site", "slurm", env={"TOKEN": "s3cret", "TERM": "xterm"})
     assert answer.code == 0, answer.errors
-    (run,) = map(Run, desk.folder.glob("castoff-runs/filed-*"))
+    (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/filed-*"))
     assert f"job         {run.job} (slurm)\n" in answer.output and str(run.job).isdecimal()
     kept = desk.slurm("scontrol", "write", "batch_script", str(run.job), "-")
     assert kept.strip() == desk.castoff("render", job, "--site", "slurm").output.strip()
@@ -100,7 +100,7 @@ def test_slurms_refusal_in_its_own_words(desk: Desk) -> None:
     answer = desk.castoff("submit", "--site", "slurm", "--queue", "none-such", "--", "true")
     assert answer.code == 1 and answer.output == ""
     assert "sbatch: error: Batch job submission failed: Invalid partition name specified\n" in answer.errors
-    (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+    (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/*"))
     assert f"nothing was started; the script is {run.script}\n" in answer.errors
     assert "Invalid partition name" in str(submission_of(run).error) and run.job is None
     assert desk.accounted(run) == []
@@ -117,7 +117,7 @@ exec {REAL_SBATCH} --hold "$@"
     words = ["--site", "slurm", "--set", "array.count=10", "--", "true"]
     answer = desk.castoff("submit", *words, env=refusing)
     assert answer.code == 1 and "sbatch: error: a limit\n" in answer.errors
-    (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+    (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/*"))
     queue = desk.slurm("squeue", "-h", "-t", "all", "-o", "%T %o").splitlines()
     assert {line.split()[0] for line in queue if str(run.script) in line} == {"CANCELLED"}
     assert submission_of(run).error == "sbatch: error: a limit"
@@ -235,7 +235,7 @@ class TestExactlyOnce:
         try:
             submitting = desk.start("castoff", "submit", "--site", "slurm", "--", "true", env=impatient)
             (path,) = until(lambda: [*desk.folder.glob("castoff-runs/true-*")], "a run directory")
-            run = Run(path)
+            run = RunDirectory(path)
             until(lambda: "unclear" in run.path.joinpath("submission.json").read_text(), "sbatch's end")
         finally:
             slurm.continue_controller()
@@ -249,7 +249,7 @@ class TestExactlyOnce:
         killing = desk.program("sbatch", f'{REAL_SBATCH} "$@" >/dev/null\nkill -KILL $PPID\n')
         answer = desk.castoff("submit", "--site", "slurm", "--", "true", env=killing)
         assert answer.code != 0
-        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/*"))
         assert run.job is None
         reported = json.loads(desk.castoff("status", run.id, "--json").output)
         assert reported["job"] == run.job is not None
@@ -260,7 +260,7 @@ class TestExactlyOnce:
         """Nothing is queued: so says the queue, asked twice, and then it may be sent."""
         killing = desk.program("sbatch", "kill -KILL $PPID\n")
         desk.castoff("submit", "--site", "slurm", "--", "true", env=killing)
-        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/*"))
         reported = json.loads(desk.castoff("status", run.id, "--json").output)
         assert (reported["state"], reported["job"]) == ("unknown", None)
         until(lambda: desk.castoff("resubmit", run.id).code == 0, "a resubmission")

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.local.control import is_alive
 from launcher.status import watch
 from tests import patience
@@ -47,13 +47,13 @@ class LocalJobs:
         self.castoff = castoff
         self.folder = folder
 
-    def submit(self, *args: str | Path, env: Mapping[str, str] | None = None, sh: str = "") -> Run:
+    def submit(self, *args: str | Path, env: Mapping[str, str] | None = None, sh: str = "") -> RunDirectory:
         """Submit a job file or program; `sh`: a line of shell as the program."""
         program = ["--", "sh", "-c", sh] if sh else []
         words = ["submit", "--site", "local", "--json", *args, *program]
         answer = self.castoff(*words, cwd=self.folder, env=env)
         assert answer.returncode == 0, answer.stderr
-        return Run(Path(json.loads(answer.stdout)["directory"]))
+        return RunDirectory(Path(json.loads(answer.stdout)["directory"]))
 
     def job(self, text: str, name: str = "job.yaml") -> Path:
         """A job file."""
@@ -61,36 +61,36 @@ class LocalJobs:
         path.write_text(text)
         return path
 
-    def wait(self, run: Run) -> dict[str, Any]:
+    def wait(self, run: RunDirectory) -> dict[str, Any]:
         """The run's status, once it is over; as `castoff wait --json` prints it, but sooner."""
         now = watch.wait(run, patience.SECONDS)
         assert now.over
         reported: dict[str, Any] = msgspec.to_builtins(now)
         return reported
 
-    def status(self, run: Run) -> dict[str, Any]:
+    def status(self, run: RunDirectory) -> dict[str, Any]:
         """As `castoff status --json` prints it."""
         reported: dict[str, Any] = msgspec.to_builtins(watch.status(run))
         return reported
 
-    def log(self, run: Run, member: int = 0) -> str:
+    def log(self, run: RunDirectory, member: int = 0) -> str:
         """What the ranks wrote, without castoff's own words."""
         lines = run.script_log(member).read_text(errors="replace").splitlines()
         return "\n".join(line for line in lines if not line.startswith("castoff:"))
 
-    def processes(self, run: Run) -> list[psutil.Process]:
+    def processes(self, run: RunDirectory) -> list[psutil.Process]:
         """Every living process that was started for the run, its scheduler included."""
         return processes_of(run)
 
-    def nothing_left(self, run: Run) -> bool:
+    def nothing_left(self, run: RunDirectory) -> bool:
         """Whether nothing that was started for the run lives."""
         return not self.processes(run)
 
-    def scheduler(self, run: Run) -> psutil.Process:
+    def scheduler(self, run: RunDirectory) -> psutil.Process:
         """The run's scheduler."""
         return psutil.Process(json.loads((run.path / "local.json").read_text())["pid"])
 
-    def kill_everything(self, run: Run) -> None:
+    def kill_everything(self, run: RunDirectory) -> None:
         """As a machine that loses its power; stopped first, so that nobody can write a last word."""
         # What is dead has no words; when it is buried does not matter. What was just born comes later.
         while family := self.processes(run):
@@ -100,10 +100,10 @@ class LocalJobs:
                         process.send_signal(number)
             time.sleep(0.01)
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunDirectory]:
         return local_runs(self.folder)
 
-    def until_tidy(self, run: Run) -> None:
+    def until_tidy(self, run: RunDirectory) -> None:
         """Wait until the scheduler of a run that is over has gone: until then, files come and go.
 
         `wait` does not, so that whatever is done next meets what users meet.
@@ -111,7 +111,7 @@ class LocalJobs:
         while is_alive(run):
             time.sleep(0.005)
 
-    def holders(self, run: Run, text: str) -> list[str]:
+    def holders(self, run: RunDirectory, text: str) -> list[str]:
         """The names of a run's files that hold a text, once it is over."""
         self.wait(run)
         self.until_tidy(run)
@@ -139,7 +139,7 @@ def everything(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def processes_of(run: Run) -> list[psutil.Process]:
+def processes_of(run: RunDirectory) -> list[psutil.Process]:
     """Every living process that was started for a run, its scheduler included."""
     found = []
     for process in psutil.process_iter():
@@ -152,9 +152,9 @@ def processes_of(run: Run) -> list[psutil.Process]:
     return found
 
 
-def local_runs(folder: Path) -> list[Run]:
+def local_runs(folder: Path) -> list[RunDirectory]:
     """The runs of the local scheduler in a folder and those in it, while they come and go there."""
-    return [Run(Path(path)) for path, _, files in os.walk(folder) if "local.lock" in files]
+    return [RunDirectory(Path(path)) for path, _, files in os.walk(folder) if "local.lock" in files]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 
 _QSTAT = """\
 cat {0}
@@ -51,7 +51,7 @@ class FakePbs:
         """qselect's answer: the ids of the user's jobs that wait or run."""
         self.program("qselect", f"printf '%s\\n' {' '.join(jobs)}" if jobs else "true")
 
-    def tells(self, jobs: dict[str, dict[str, Any]], run: Run | None = None) -> None:
+    def tells(self, jobs: dict[str, dict[str, Any]], run: RunDirectory | None = None) -> None:
         """qstat's answer: the attributes of jobs of a run's script. It knows no others."""
         tag = {"Submit_arguments": f"-v A {run.script}"} if run else {}
         text = ""
@@ -66,7 +66,7 @@ class OnPbs:
     """A run directory of a run on PBS, in some state."""
 
     def __init__(self, folder: Path, members: int = 1, chain: int = 0, id: str = "made-1", **submission: Any):
-        self.run = Run(folder / "runs" / id)
+        self.run = RunDirectory(folder / "runs" / id)
         (self.run.path / "attempts").mkdir(parents=True, mode=0o700)
         self.run.path.chmod(0o700)
         count = members if members > 1 else None

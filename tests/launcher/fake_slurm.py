@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 
 
 class FakeSlurm:
@@ -39,7 +39,7 @@ class FakeSlurm:
         self.asked.write_text("")
         return words
 
-    def tells(self, *jobs: tuple[str, str], run: Run, reason: str = "None") -> None:
+    def tells(self, *jobs: tuple[str, str], run: RunDirectory, reason: str = "None") -> None:
         """squeue's answer: id and state of jobs of a run's script."""
         lines = []
         for job, word in jobs:
@@ -47,7 +47,7 @@ class FakeSlurm:
             lines.append(f"{number}|{task or 'N/A'}|{word}|{reason}|900|N/A|N/A|{run.script}\n")
         self.queue.write_text("".join(lines))
 
-    def remembers(self, *starts: tuple[str, str, str, int, int], run: Run) -> None:
+    def remembers(self, *starts: tuple[str, str, str, int, int], run: RunDirectory) -> None:
         """sacct's answer: id, state, code, start and end of starts of a run's script."""
         lines = []
         for job, word, code, begin, end in starts:
@@ -60,7 +60,7 @@ class OnSlurm:
     """A run directory of a run on Slurm, in some state."""
 
     def __init__(self, folder: Path, members: int = 1, id: str = "made-1", **submission: Any):
-        self.run = Run(folder / "runs" / id)
+        self.run = RunDirectory(folder / "runs" / id)
         (self.run.path / "attempts").mkdir(parents=True, mode=0o700)
         self.run.path.chmod(0o700)
         count = members if members > 1 else None

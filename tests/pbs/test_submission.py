@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.cluster.desk import Desk
 from tests.patience import until
 from tests.records import submission_of
@@ -18,7 +18,7 @@ from .cluster import PbsCluster
 class PbsDesk(Desk):
     """A desk at a PBS."""
 
-    def endings(self, run: Run, member: int = 0) -> list[str]:
+    def endings(self, run: RunDirectory, member: int = 0) -> list[str]:
         """The endings of a member's attempts."""
         return [one["ending"] for one in self.status(run)["members"][member]["attempts"]]
 
@@ -47,7 +47,7 @@ env_from: [TOKEN]
         )
         answer = desk.castoff("submit", job, "--site", "pbs", env={"TOKEN": "s3cret", "THEIRS": "x"})
         assert answer.code == 0, answer.errors
-        (run,) = map(Run, desk.folder.glob("castoff-runs/filed-*"))
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/filed-*"))
         assert f"job         {run.job} (pbs)\n" in answer.output
         assert desk.castoff("wait", "filed").output == f"{run.id}: done\n"
         said = [(run.log_folder / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(2)]
@@ -59,7 +59,7 @@ env_from: [TOKEN]
         """In its own words; nothing was started, and the run says so."""
         answer = desk.castoff("submit", "--site", "pbs", "--queue", "none-such", "--", "true")
         assert answer.code == 1 and "Unknown queue" in answer.errors, answer.errors
-        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/*"))
         now = desk.status(run)
         assert (now["state"], now["ending"]) == ("ended", "failed") and "Unknown queue" in now["reason"]
 
@@ -93,7 +93,7 @@ env_from: [TOKEN]
         desk.castoff("render", "--site", "pbs", "-o", "job.sh", "--", "sleep", "600")
         answer = desk.run("qsub", "job.sh")
         assert answer.code == 0, answer.errors
-        run = Run(desk.folder / f"castoff-{answer.output.strip()}")
+        run = RunDirectory(desk.folder / f"castoff-{answer.output.strip()}")
         until((run.path / "attempts/0.0/rank.sh").exists, "its start")
         assert desk.status(run)["state"] == "running"
         assert desk.castoff("cancel", run.path).output == f"{run.id}: ended, cancelled\n"
@@ -115,7 +115,7 @@ class TestExactlyOnce:
         env = self.lossy_qsub(desk, '$real "$@" >/dev/null; echo "qsub: End of File" >&2; exit 1')
         answer = desk.castoff("submit", "--site", "pbs", "--name", "lost", "--", "true", env=env)
         assert answer.code == 0, answer.errors
-        (run,) = map(Run, desk.folder.glob("castoff-runs/lost-*"))
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/lost-*"))
         assert run.job and desk.castoff("wait", "lost").output == f"{run.id}: done\n"
 
     def test_a_job_that_never_was(self, desk: PbsDesk) -> None:
@@ -129,7 +129,7 @@ class TestExactlyOnce:
         env = self.lossy_qsub(desk, '$real "$@" >/dev/null; touch sent; kill -KILL $PPID')
         process = desk.start("castoff", "submit", "--site", "pbs", "--name", "killed", "--", "true", env=env)
         desk.end(process)
-        (run,) = map(Run, desk.folder.glob("castoff-runs/killed-*"))
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/killed-*"))
         assert (desk.folder / "sent").exists() and run.job is None
         desk.until(run, state="ended", ending="done")
         assert run.job is not None

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import ClassVar
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import Configuration, QueueByIds
 from launcher.schedulers.flux import TITLE
 from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
@@ -49,6 +49,6 @@ class FluxQueue(QueueByIds):
         theirs = {f58(job): job for job in jobs}
         return {theirs[job]: why for job, why in super().cancel(list(theirs)).items()}
 
-    def is_of(self, info: JobInfo, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
         return info.folder in (str(run.path.parent), str(run.path))

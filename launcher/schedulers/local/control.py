@@ -20,7 +20,7 @@ from launcher.errors import CastoffError
 from launcher.locks import is_locked
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Ending, read, write, write_file
-from launcher.runs.run import LOCK, SETTLED, Run
+from launcher.runs.run import LOCK, SETTLED, RunDirectory
 
 if TYPE_CHECKING:
     import psutil
@@ -61,7 +61,7 @@ class _Who(msgspec.Struct):
     mark: str | None = None
 
 
-def introduce(run: Run, submission: int, mark: str | None = None) -> None:
+def introduce(run: RunDirectory, submission: int, mark: str | None = None) -> None:
     """Write down that this process is the run's scheduler, and which of its submissions it takes.
 
     `mark`: what all that it starts has; None: a launch in the foreground, which has an orphan reaper.
@@ -72,27 +72,27 @@ def introduce(run: Run, submission: int, mark: str | None = None) -> None:
     write(run.path / _WHO, _Who(os.getpid(), socket.gethostname(), submission, mark))
 
 
-def _who(run: Run) -> _Who:
+def _who(run: RunDirectory) -> _Who:
     return read(run.path / _WHO, _Who) or _Who()
 
 
-def taken(run: Run) -> int | None:
+def taken(run: RunDirectory) -> int | None:
     """The newest submission that a scheduler took, counted from 0; None if none ever did."""
     return _who(run).submission
 
 
-def owns_latest_submission(run: Run) -> bool:
+def owns_latest_submission(run: RunDirectory) -> bool:
     """Whether the newest submission is castoff's own affair: the local scheduler's, or a launch's."""
     record = run.submission()
     return taken(run) == (len(record.earlier) if record else 0)
 
 
-def is_alive(run: Run) -> bool:
+def is_alive(run: RunDirectory) -> bool:
     """Whether anything still sees to the run: its submission, its scheduler, or a script of it."""
     return is_locked(run.path / LOCK)
 
 
-def other_host(run: Run) -> str | None:
+def other_host(run: RunDirectory) -> str | None:
     """The host where its scheduler runs, or ran, if that is not this one.
 
     Locks of another host cannot be seen on every file system that the two may share.
@@ -101,7 +101,7 @@ def other_host(run: Run) -> str | None:
     return None if host == socket.gethostname() else host
 
 
-def mark_of(run: Run) -> str | None:
+def mark_of(run: RunDirectory) -> str | None:
     """The mark of all that its newest scheduler has started; None if that is not to be found here."""
     return _who(run).mark if other_host(run) is None else None
 
@@ -119,7 +119,7 @@ def marked() -> dict[str, list[psutil.Process]]:
     return found
 
 
-def is_abandoned(run: Run) -> bool:
+def is_abandoned(run: RunDirectory) -> bool:
     """Whether a local scheduler took the newest submission on this host, and is gone."""
     if mark_of(run) is None or not owns_latest_submission(run):
         return False
@@ -130,7 +130,7 @@ def is_abandoned(run: Run) -> bool:
     return _PROGRAM.encode() not in words
 
 
-def cancel(run: Run, member: int | None = None) -> None:
+def cancel(run: RunDirectory, member: int | None = None) -> None:
     """Ask the scheduler to end the run, or one member of it alone.
 
     Its endings are recorded when all processes are gone. Where somebody killed the scheduler, this ends what
@@ -151,7 +151,7 @@ def cancel(run: Run, member: int | None = None) -> None:
         _end_abandoned(run, mark, member)
 
 
-def _end_abandoned(run: Run, mark: str, member: int | None) -> None:
+def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
     """End what lives of a run, or of one of its members; then what has no ending was cancelled."""
     import psutil
 
@@ -180,18 +180,18 @@ def _end_abandoned(run: Run, mark: str, member: int | None) -> None:
             (folder / SETTLED).touch(mode=0o600)
 
 
-def cancel_asked(run: Run) -> bool:
+def cancel_asked(run: RunDirectory) -> bool:
     """Whether somebody asked to end the run."""
     return (run.path / _CANCEL).exists()
 
 
-def cancelled_members(run: Run) -> set[int]:
+def cancelled_members(run: RunDirectory) -> set[int]:
     """The members that somebody asked to end alone."""
     asked = (path.name.removeprefix(f"{_CANCEL}-") for path in run.path.glob(f"{_CANCEL}-*"))
     return {int(member) for member in asked if member.isdecimal()}
 
 
-def forget_cancellation(run: Run) -> None:
+def forget_cancellation(run: RunDirectory) -> None:
     """Let a run that was cancelled start, once it is resubmitted.
 
     Raises:

@@ -37,11 +37,11 @@ from launcher.locks import take
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import SECRETS
 from launcher.runs.records import Ending, Submission, begins, encode, read, write
-from launcher.runs.run import LOCK, SETTLED, Run, stop_asked
+from launcher.runs.run import LOCK, SETTLED, RunDirectory, stop_asked
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.schedulers.local.member import Member, Start, attempt_folder
 
-Waits = Callable[[str, Run], Callable[[], bool | None]]
+Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
 """Given a condition and another run: what tells whether it holds; False where it never will, None not yet."""
 
 _POLL = 0.1
@@ -59,7 +59,7 @@ _DEFAULT = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signa
 class _Scheduler:
     """Runs all members of a run."""
 
-    def __init__(self, run: Run, submission: Submission, lock: int, mark: str, waits: Waits):
+    def __init__(self, run: RunDirectory, submission: Submission, lock: int, mark: str, waits: Waits):
         self.run = run
         self.waits = waits
         self.lock = lock
@@ -112,7 +112,7 @@ class _Scheduler:
         if here != self.run.path:
             # Members that run already know the old path only: they can write no records any more.
             _say(f"{self.run.path} was moved to {here} during the run")
-            self.run = Run(here)
+            self.run = RunDirectory(here)
             for member in self.running:
                 member.folder = attempt_folder(self.run, member.start)
         if self.cancelled is None and cancel_asked(self.run):
@@ -208,7 +208,7 @@ class _Scheduler:
     def _wait_for_others(self) -> None:
         for condition, paths in self.submission.after.items():
             for path in paths:
-                other = Run(Path(path))
+                other = RunDirectory(Path(path))
                 holds = self.waits(condition, other)
                 while not self._look() and not stop_asked(self.run):
                     now = holds()
@@ -221,14 +221,14 @@ class _Scheduler:
                         time.sleep(5 * _POLL)
 
 
-def _make_spare(run: Run) -> None:
+def _make_spare(run: RunDirectory) -> None:
     """Keep an attempt's folder with room for its ending, should the disk be full when there is one."""
     spare = run.path / "attempts" / _SPARE
     spare.mkdir(mode=0o700, exist_ok=True)
     (spare / "ending.json").write_text(" " * 1000)
 
 
-def _use_spare(run: Run, folder: Path, record: bytes) -> None:
+def _use_spare(run: RunDirectory, folder: Path, record: bytes) -> None:
     """Record an ending in the room that was kept for it."""
     spare = run.path / "attempts" / _SPARE
     with (spare / "ending.json").open("r+b") as file:
@@ -260,7 +260,7 @@ def main(waits: Waits) -> None:
         check_trusted(Path(sys.argv[1]))
     except CastoffError as error:
         sys.exit(f"castoff: {error}")
-    run = Run(Path(sys.argv[1]).resolve())
+    run = RunDirectory(Path(sys.argv[1]).resolve())
     lock = _take_lock(run)
     record = run.submission()
     number = len(record.earlier) if record else 0
@@ -300,7 +300,7 @@ def main(waits: Waits) -> None:
     os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running
 
 
-def _take_lock(run: Run) -> int:
+def _take_lock(run: RunDirectory) -> int:
     """The run's lock, handed down as standard input or taken here: a file descriptor."""
     path = run.path / LOCK
     handed_down = False

@@ -16,7 +16,7 @@ import psutil
 
 from launcher.launchers.local.processes import on_cores
 from launcher.runs.records import Facts
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.command import SETTINGS
 from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
 
@@ -38,7 +38,7 @@ class Member:
 
     def __init__(
         self,
-        run: Run,
+        run: RunDirectory,
         plan: Facts,
         directory: str | None,
         start: Start,
@@ -127,12 +127,14 @@ class Member:
         return self.process.returncode == 0 and outcome.strip() == "done"
 
 
-def attempt_folder(run: Run, start: Start) -> Path:
+def attempt_folder(run: RunDirectory, start: Start) -> Path:
     """Where an attempt's records are, or will be."""
     return run.path / "attempts" / f"{start.member}.{start.attempt}"
 
 
-def _environment(run: Run, plan: Facts, directory: str | None, start: Start, mark: str) -> dict[str, str]:
+def _environment(
+    run: RunDirectory, plan: Facts, directory: str | None, start: Start, mark: str
+) -> dict[str, str]:
     environment = {
         name: value
         for name, value in _inherited(plan).items()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import QueueByIds
 from launcher.schedulers.command import SchedulerUnreachable, failure_of
 from launcher.schedulers.job_info import JobInfo
@@ -43,7 +43,7 @@ class PbsQueue(QueueByIds):
         """What qselect finds by any name: qalter changes names."""
         return self._selected(self.run(["qselect", "-u", self.user_name]))
 
-    def is_of(self, info: JobInfo, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
         return info.folder == str(run.path.parent)
 

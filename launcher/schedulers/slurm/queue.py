@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import ClassVar
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import Configuration, Queue, user_name
 from launcher.schedulers.command import SchedulerUnreachable, answer_of
 from launcher.schedulers.job_info import JobInfo, whole
@@ -86,7 +86,7 @@ class SlurmQueue(Queue):
             self._history_rests = time.monotonic() + _HISTORY_PAUSE
             return None
 
-    def is_of(self, info: JobInfo, run: Run) -> bool:
+    def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
         """Whether a job has the script of a run: another cluster's may have the same id."""
         try:
             script = self.answer(["scontrol", "write", "batch_script", info.job, "-"])

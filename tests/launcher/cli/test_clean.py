@@ -15,7 +15,7 @@ import pytest
 
 from bench.many_runs import make_runs
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 
@@ -31,7 +31,7 @@ def index() -> Index:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, index: Index) -> list[Run]:
+def runs(tmp_path: Path, index: Index) -> list[RunDirectory]:
     return make_runs(tmp_path / "runs", index, 20)
 
 
@@ -61,7 +61,7 @@ class TestWhatGoes:
         assert listed(castoff) == [two.id]
         assert "one: no such run; " in castoff("status", "one").stderr
 
-    def test_by_age_and_ending(self, castoff: Castoff, runs: list[Run], made: Made) -> None:
+    def test_by_age_and_ending(self, castoff: Castoff, runs: list[RunDirectory], made: Made) -> None:
         now = int(time.time())
         made.attempt("0.0", "done")
         made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0, "time": now - 3600})
@@ -78,13 +78,13 @@ class TestWhatGoes:
         assert castoff("clean", "--older-than", "59m", "--ending", "done", "--yes").returncode == 0
         assert listed(castoff) == []
 
-    def test_filters_hold_for_what_is_named_too(self, castoff: Castoff, runs: list[Run]) -> None:
+    def test_filters_hold_for_what_is_named_too(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
         answer = castoff("clean", runs[8].id, runs[9].id, "--ending", "failed", "--yes")
         assert (answer.returncode, answer.stderr) == (0, "castoff: removed 1 run\n")
         assert not runs[9].path.exists() and runs[8].path.exists()
 
     def test_what_goes_on_stays(
-        self, castoff: Castoff, jobs: LocalJobs, until: Until, runs: list[Run]
+        self, castoff: Castoff, jobs: LocalJobs, until: Until, runs: list[RunDirectory]
     ) -> None:
         going = jobs.submit("--name", "going", sh="touch here; sleep 600")
         waiting = jobs.submit("--name", "waiting", "--set", "after.afterok=[going]", sh="true")
@@ -140,7 +140,7 @@ class TestWhatGoes:
         assert castoff("clean", "made", "--yes").returncode == 0
         assert not made.run.path.exists()
 
-    def test_what_the_index_remembers_wrongly(self, castoff: Castoff, runs: list[Run]) -> None:
+    def test_what_the_index_remembers_wrongly(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
         """It chooses by the index and decides by the run's own records."""
         listed(castoff)
         (runs[0].path / "attempts" / "0.0" / "ending.json").unlink()
@@ -148,7 +148,7 @@ class TestWhatGoes:
         assert f"castoff: {runs[0].id}: its scheduler is gone and no ending was recorded" in answer.stderr
         assert [run.path.exists() for run in runs] == [True] + [False] * 19
 
-    def test_an_interrupt_leaves_no_half_run(self, castoff: Castoff, runs: list[Run]) -> None:
+    def test_an_interrupt_leaves_no_half_run(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
         """Killed in the middle of removing, again and again: what is listed is whole."""
         folder = runs[0].path.parent
         for run in runs[8:]:
@@ -168,7 +168,7 @@ class TestWhatGoes:
         castoff("clean", "--older-than", "1d", "--yes")
         assert list(folder.iterdir()) == []
 
-    def test_what_cannot_be_removed(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+    def test_what_cannot_be_removed(self, castoff: Castoff, runs: list[RunDirectory], tmp_path: Path) -> None:
         wrapper = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,bind,ro {tmp_path} && "
         words = ["unshare", "--mount", "sh", "-c", f"{wrapper} castoff clean --ending failed --yes"]
         answer = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -200,13 +200,15 @@ class TestAsking:
             (["nothing", "--yes"], "nothing: no such run"),
         ],
     )
-    def test_what_is_not_clear(self, castoff: Castoff, runs: list[Run], words: list[str], said: str) -> None:
+    def test_what_is_not_clear(
+        self, castoff: Castoff, runs: list[RunDirectory], words: list[str], said: str
+    ) -> None:
         answer = castoff("clean", *words)
         assert answer.returncode != 0 and answer.stdout == "" and answer.stderr.count("\n") == 1
         assert said in answer.stderr
         assert len(listed(castoff)) == 20
 
-    def test_on_a_terminal_it_asks(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+    def test_on_a_terminal_it_asks(self, castoff: Castoff, runs: list[RunDirectory], tmp_path: Path) -> None:
         words = ("castoff", "clean", "--ending", "failed")
         answer = on_terminal(*words, cwd=tmp_path, columns=200, typed="n\n")
         assert answer.code == 1
@@ -217,7 +219,7 @@ class TestAsking:
         assert len(listed(castoff)) == 18
 
     def test_without_an_index_that_can_be_written(
-        self, castoff: Castoff, runs: list[Run], index: Index
+        self, castoff: Castoff, runs: list[RunDirectory], index: Index
     ) -> None:
         """A disk may be full, and that is why somebody cleans up."""
         castoff("list")
@@ -229,7 +231,9 @@ class TestAsking:
         assert len(listed(castoff)) == 18
 
 
-def test_a_directory_that_was_replaced_meanwhile(castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+def test_a_directory_that_was_replaced_meanwhile(
+    castoff: Castoff, runs: list[RunDirectory], tmp_path: Path
+) -> None:
     listed(castoff)
     outside = tmp_path / "outside"
     shutil.move(runs[9].path, outside)
@@ -239,7 +243,7 @@ def test_a_directory_that_was_replaced_meanwhile(castoff: Castoff, runs: list[Ru
     assert (outside / "job.sh").exists() and not runs[19].path.exists()
 
 
-def test_the_python_that_runs_it_does_not_matter(castoff: Castoff, runs: list[Run]) -> None:
+def test_the_python_that_runs_it_does_not_matter(castoff: Castoff, runs: list[RunDirectory]) -> None:
     code = "from launcher.cli.main import main; main(['clean', '--ending', 'failed', '--yes'])"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
     assert len(listed(castoff)) == 18

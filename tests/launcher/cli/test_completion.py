@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests import patience
 
 from ..conftest import Castoff
@@ -70,7 +70,7 @@ def quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def index(folder: Path, *names: str) -> list[Run]:
+def index(folder: Path, *names: str) -> list[RunDirectory]:
     """Runs that are in the index, as far as that needs them to be there."""
     known = Index.of(os.environ)
     runs = []
@@ -78,7 +78,7 @@ def index(folder: Path, *names: str) -> list[Run]:
         path = folder / f"run{number}-20261121-120000-{number:04x}"
         (path / "attempts").mkdir(parents=True)
         (path / "job.sh").touch()
-        runs.append(Run(path))
+        runs.append(RunDirectory(path))
         known.add(runs[-1], name)
     return runs
 

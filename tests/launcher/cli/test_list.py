@@ -16,7 +16,7 @@ import pytest
 
 from bench.many_runs import make_runs
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 
@@ -36,7 +36,7 @@ def index() -> Index:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, index: Index) -> list[Run]:
+def runs(tmp_path: Path, index: Index) -> list[RunDirectory]:
     return make_runs(tmp_path / "runs", index, 100)
 
 
@@ -44,7 +44,7 @@ def columns(output: str) -> list[list[str]]:
     return [re.split(r"  +", line) for line in output.splitlines()]
 
 
-def alone(castoff: Castoff, folder: Path, name: str) -> Run:
+def alone(castoff: Castoff, folder: Path, name: str) -> RunDirectory:
     """A run whose script was not submitted: somebody handed it to a shell."""
     folder.mkdir(exist_ok=True)
     script = castoff("render", "--site", "local", "--name", name, "--", "true").stdout
@@ -54,7 +54,7 @@ def alone(castoff: Castoff, folder: Path, name: str) -> Run:
         ["bash", f"{name}.sh"], cwd=folder, env={**os.environ, "CASTOFF_COMMAND": COMMAND}, check=True
     )
     (made,) = {*folder.glob("castoff-*")} - before
-    return Run(made)
+    return RunDirectory(made)
 
 
 @pytest.mark.usefixtures("for_real")
@@ -126,7 +126,7 @@ class TestList:
         jobs.wait(run)
         assert columns(castoff("list").stdout)[1][2:5] == ["done", "0", "3"]
 
-    def test_what_fits_a_glance(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+    def test_what_fits_a_glance(self, castoff: Castoff, runs: list[RunDirectory], tmp_path: Path) -> None:
         made = Made(tmp_path)
         (made.run.path / "job.sh").touch()
         made.write("submission.json", {"job": "local-1", "time": 1_780_000_000})
@@ -141,7 +141,7 @@ class TestList:
             assert (len(answer.stdout.splitlines()), answer.stderr) == (102, "")
             assert len(objects(castoff("list", "--json").stdout)) == 101
 
-    def test_filters(self, castoff: Castoff, runs: list[Run], index: Index, tmp_path: Path) -> None:
+    def test_filters(self, castoff: Castoff, runs: list[RunDirectory], index: Index, tmp_path: Path) -> None:
         def listed(*words: str) -> list[str]:
             return [one["id"] for one in objects(castoff("list", "--json", *words).stdout)]
 
@@ -186,7 +186,7 @@ class TestList:
         assert reported[0]["site"] == "\x1b]0;mine\x07"  # programs get what is there
 
     def test_with_an_index_that_may_only_be_read(
-        self, castoff: Castoff, runs: list[Run], index: Index
+        self, castoff: Castoff, runs: list[RunDirectory], index: Index
     ) -> None:
         """By a mount, for root may write anywhere else."""
         folder = index.path.parent
@@ -200,7 +200,7 @@ class TestList:
         assert unwritten.startswith(f"castoff: {index.path}: the index of runs cannot be written: Read-only")
         assert older.startswith("castoff: 80 older runs")
 
-    def test_with_a_full_disk(self, runs: list[Run], tmp_path: Path) -> None:
+    def test_with_a_full_disk(self, runs: list[RunDirectory], tmp_path: Path) -> None:
         """No file may grow beyond what the index has: what is known is listed, and why it stays slow."""
         limit = Index.of(os.environ).path.stat().st_size // 512  # which ulimit counts in
         words = [
@@ -212,7 +212,7 @@ class TestList:
         assert answer.returncode == 0 and len(answer.stdout.splitlines()) == 21
         assert "the index of runs cannot be written: File too large" in answer.stderr
 
-    def test_no_output_at_all(self, runs: list[Run], tmp_path: Path) -> None:
+    def test_no_output_at_all(self, runs: list[RunDirectory], tmp_path: Path) -> None:
         answer = subprocess.run(
             ["sh", "-c", "castoff list >&-"], cwd=tmp_path, capture_output=True, text=True, check=False
         )
@@ -238,7 +238,9 @@ class TestScan:
         reported = objects(castoff("list", "--scan", tmp_path / "castoff-runs", "--json").stdout)
         assert len(reported) == 3
 
-    def test_what_is_refused_is_reported(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+    def test_what_is_refused_is_reported(
+        self, castoff: Castoff, runs: list[RunDirectory], tmp_path: Path
+    ) -> None:
         runs[0].path.chmod(0o777)
         answer = castoff("list", "--scan", tmp_path)
         assert f"castoff: {runs[0].path}: others may write to it (mode 0777)" in answer.stderr
@@ -247,7 +249,9 @@ class TestScan:
 
 class TestTrust:
     @pytest.mark.parametrize("verb", ["status", "logs", "wait", "cancel", "clean"])
-    def test_every_verb_refuses(self, castoff: Castoff, runs: list[Run], verb: str, tmp_path: Path) -> None:
+    def test_every_verb_refuses(
+        self, castoff: Castoff, runs: list[RunDirectory], verb: str, tmp_path: Path
+    ) -> None:
         flags = ["--yes"] if verb == "clean" else []
         link = tmp_path / "link"
         link.symlink_to(runs[0].path)
@@ -262,7 +266,7 @@ class TestTrust:
         assert runs[0].script.exists()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
-    def test_somebody_else_s(self, castoff: Castoff, runs: list[Run]) -> None:
+    def test_somebody_else_s(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
         os.chown(runs[0].path, 4000, 4000)
         answer = castoff("status", runs[0].id)
         assert answer.stderr.startswith(f"castoff: {runs[0].path}: belongs to user 4000 and you are root: ")
@@ -284,7 +288,7 @@ class TestTrust:
 
 class TestTerminal:
     def test_colours_there_and_none_elsewhere(
-        self, castoff: Castoff, runs: list[Run], tmp_path: Path
+        self, castoff: Castoff, runs: list[RunDirectory], tmp_path: Path
     ) -> None:
         answer = on_terminal("castoff", "list", cwd=tmp_path, columns=120)
         assert answer.code == 0 and COLOUR.search(answer.output)
@@ -298,7 +302,7 @@ class TestTerminal:
         piped = castoff("list", env={"FORCE_COLOR": "1"})
         assert "\x1b" not in piped.stdout + piped.stderr
 
-    def test_ids_are_whole_in_a_narrow_one(self, runs: list[Run], tmp_path: Path) -> None:
+    def test_ids_are_whole_in_a_narrow_one(self, runs: list[RunDirectory], tmp_path: Path) -> None:
         """Columns go one after the other, and colours stay."""
         wide = 20 + max(len(run.id) for run in runs)
         for columns, left in ((80, 6), (wide, 3), (20, 2)):
@@ -396,7 +400,7 @@ class TestStatusInWords:
         ]
         assert castoff("wait", made.run.path).returncode == 75
 
-    def test_of_a_run_whose_directory_goes(self, castoff: Castoff, runs: list[Run]) -> None:
+    def test_of_a_run_whose_directory_goes(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
         shutil.rmtree(runs[3].path / "attempts")
         answer = castoff("status", runs[3].id)
         assert answer.returncode == 0 and "state      unknown" in answer.stdout

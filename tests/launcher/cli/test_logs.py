@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from launcher.cli import main as cli
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests import patience
 from tests.launcher.logs.conftest import MadeRun
 from tests.launcher.scripts.harness import CASTOFF, Bench
@@ -45,10 +45,10 @@ class Logs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self._monkeypatch = monkeypatch
 
-    def __call__(self, run: Run | str, *words: str) -> Answer:
+    def __call__(self, run: RunDirectory | str, *words: str) -> Answer:
         out, err = io.BytesIO(), io.StringIO()
         code: object = None
-        reference = str(run.path) if isinstance(run, Run) else run
+        reference = str(run.path) if isinstance(run, RunDirectory) else run
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
             with contextlib.redirect_stderr(err):
@@ -68,8 +68,8 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
 class Following:
     """`castoff logs -f` as a process of its own, read line by line."""
 
-    def __init__(self, run: Run | str, *words: str, env: dict[str, str] | None = None):
-        reference = str(run.path) if isinstance(run, Run) else run
+    def __init__(self, run: RunDirectory | str, *words: str, env: dict[str, str] | None = None):
+        reference = str(run.path) if isinstance(run, RunDirectory) else run
         self.process = subprocess.Popen(
             [CASTOFF, "logs", "-f", reference, *words],
             stdout=subprocess.PIPE,
@@ -92,7 +92,7 @@ class Following:
 def follow() -> Iterator[Callable[..., Following]]:
     started = []
 
-    def start(run: Run | str, *words: str, **more: dict[str, str]) -> Following:
+    def start(run: RunDirectory | str, *words: str, **more: dict[str, str]) -> Following:
         started.append(Following(run, *words, **more))
         return started[-1]
 
@@ -208,7 +208,7 @@ class TestPrint:
 
 
 class TestOnATerminal:
-    def shown(self, run: Run, *words: str, **env: str) -> bytes:
+    def shown(self, run: RunDirectory, *words: str, **env: str) -> bytes:
         main, other = pty.openpty()
         with subprocess.Popen(
             [CASTOFF, "logs", str(run.path), *words],
@@ -335,7 +335,7 @@ class TestOnACluster:
         try:
             while not list(here.folder.glob("castoff-*/job.sh")):
                 time.sleep(0.05)
-            run = Run(here.run_dir())
+            run = RunDirectory(here.run_dir())
             followed = follow(run)
             assert {followed.line() for _ in range(3)} == {f"[{rank}] one {rank}" for rank in range(3)}
         finally:
@@ -360,7 +360,7 @@ class TestOnACluster:
         )
         ended = here.run(ranks_per_node=2, command=["sh", "-c", program], setup=["echo loading modules"])
         assert ended.output.count("one 0") == ended.output.count("one 1") == 1
-        run = Run(ended.run_dir)
+        run = RunDirectory(ended.run_dir)
         run.script_log().write_text(ended.output)  # where `castoff submit` has the scheduler put it
         for words in ([], ["-f"]):
             lines = logs(run, *words).lines
@@ -381,11 +381,11 @@ class TestOnACluster:
         """Above 256 ranks: one log a node, and that of the rank that failed."""
         monkeypatch.setattr("launcher.planning.planner.PER_RANK_LOGS", 2)
         ended = bench("hydra").run(ranks_per_node=3, env={"PROBE": "fail 1 3"})
-        answer = logs(Run(ended.run_dir))
+        answer = logs(RunDirectory(ended.run_dir))
         assert answer.lines[1:] == [
             *("rank 1 was here", "--- all ranks ---", "[node 0] rank 0 was here", "[1] rank 1 was here")
         ]
-        missing = logs(Run(ended.run_dir), "--rank", "2")
+        missing = logs(RunDirectory(ended.run_dir), "--rank", "2")
         assert "rank-00002.log: no such log; without --rank all" in missing.err
 
 

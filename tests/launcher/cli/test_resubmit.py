@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.records import submission_of
 
 from ..conftest import Castoff, LocalJobs
@@ -27,7 +27,7 @@ def endings(reported: dict[str, Any]) -> list[list[str]]:
     return [[one["ending"] for one in member["attempts"]] for member in reported["members"]]
 
 
-def again(jobs: LocalJobs, run: Run, *words: str, code: int = 0, **env: str | None) -> str:
+def again(jobs: LocalJobs, run: RunDirectory, *words: str, code: int = 0, **env: str | None) -> str:
     """What `castoff resubmit` says."""
     answer = jobs.castoff("resubmit", run.path, *words, env=env)
     assert answer.returncode == code, answer.stderr

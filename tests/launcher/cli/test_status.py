@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.local.control import is_alive
 from tests import patience
 from tests.cases import others_long
@@ -129,10 +129,10 @@ class TestStatus:
         )
 
 
-def _indexed() -> list[Run]:
+def _indexed() -> list[RunDirectory]:
     path = Path(os.environ["XDG_STATE_HOME"]) / "castoff" / "runs.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    return [Run(Path(json.loads(line)["path"])) for line in lines]
+    return [RunDirectory(Path(json.loads(line)["path"])) for line in lines]
 
 
 class TestWait:
@@ -159,7 +159,7 @@ class TestDamage:
             f"{run.id}: its directory {run.path} is gone; if it was moved, name its new path, or let "
             "`castoff list --scan FOLDER` find it"
         )
-        moved = Run(run.path.rename(tmp_path / "moved elsewhere"))
+        moved = RunDirectory(run.path.rename(tmp_path / "moved elsewhere"))
         reported = json.loads(castoff("status", moved.path, "--json").stdout)
         assert (reported["id"], reported["name"], reported["code"]) == ("moved elsewhere", "mine", 3)
         assert "hello" in castoff("logs", moved.path).stdout
@@ -245,7 +245,7 @@ class TestDamage:
         assert reported["state"] == "unknown" and "castoff did not submit it" in reported["reason"]
 
 
-def _over(jobs: LocalJobs, run: Run) -> Run:
+def _over(jobs: LocalJobs, run: RunDirectory) -> RunDirectory:
     jobs.wait(run)
     patience.until(lambda: not is_alive(run))
     return run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs.run import Run, ask_to_stop
+from launcher.runs.run import RunDirectory, ask_to_stop
 
 from ..conftest import Castoff, LocalJobs
 
@@ -127,7 +127,7 @@ def test_under_other_schedulers(
     castoff: Castoff, jobs: LocalJobs, scheduler: str, ending: str | None, asked: bool
 ) -> None:
     """Only files say so. One that asked to be started again may be waiting to be."""
-    run = Run(jobs.folder / "castoff-12")
+    run = RunDirectory(jobs.folder / "castoff-12")
     attempt = run.path / "attempts" / "0.0"
     attempt.mkdir(parents=True)
     run.script.write_text("#!/bin/bash\n")
@@ -142,4 +142,4 @@ def test_under_other_schedulers(
 
 def test_it_cannot_be_said(jobs: LocalJobs) -> None:
     with pytest.raises(CastoffError, match="gone: cannot be looked at: No such file"):
-        ask_to_stop(Run(jobs.folder / "gone"))
+        ask_to_stop(RunDirectory(jobs.folder / "gone"))

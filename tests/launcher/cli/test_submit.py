@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.planning.render import template_folder
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.cases import others_long
 from tests.command_line import NO_BYTECODE
 
@@ -39,7 +39,7 @@ class TestRunDirectory:
         answer = castoff("submit", path, "--site", "local")
         assert (answer.returncode, answer.stderr) == (0, "")
         reported = dict(line.split(maxsplit=1) for line in answer.stdout.splitlines())
-        run = Run(Path(reported["directory"]))
+        run = RunDirectory(Path(reported["directory"]))
         assert reported["run"] == run.id and re.fullmatch(r"mine-\d{8}-\d{6}-[0-9a-f]{4}", run.id)
         assert reported["job"] == f"{run.job} (local)" and reported["node-hours"] == "at most 1.00"
         assert run.path.parent == tmp_path / "castoff-runs"
@@ -125,7 +125,7 @@ class TestRunDirectory:
         words = ["submit", "--site", "local", "--json", "--name", "many", "--set", "after.afterok=[first]"]
         with ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(lambda _: castoff_command(*words, "--", "true"), range(10)))
-        runs = [Run(Path(json.loads(answer.stdout)["directory"])) for answer in answers]
+        runs = [RunDirectory(Path(json.loads(answer.stdout)["directory"])) for answer in answers]
         assert len({run.id for run in runs}) == len({run.job for run in runs}) == 10
         reported = objects(castoff("list", "--json").stdout)
         assert reported[0]["id"] == first.id
@@ -289,7 +289,7 @@ class TestRefusals:
         environment = {"XDG_STATE_HOME": str(tmp_path / "file")}
         answer = castoff("submit", "--json", "--site", "local", "--", "true", env=environment)
         assert answer.returncode == 0
-        run = Run(Path(json.loads(answer.stdout)["directory"]))
+        run = RunDirectory(Path(json.loads(answer.stdout)["directory"]))
         (note,) = answer.stderr.splitlines()
         assert "the index of runs cannot be written" in note and "XDG_STATE_HOME" in note
         assert note.endswith(f"castoff status {run.path}")
@@ -322,7 +322,7 @@ class TestRefusals:
         answer = castoff("submit", "--site", "local", "--name", "x", "--", "true", env=environment)
         assert (answer.returncode, answer.stdout) == (1, "")
         assert "failed with exit code 1: " in answer.stderr and "broken here" in answer.stderr
-        (run,) = [Run(path) for path in (tmp_path / "castoff-runs").iterdir()]
+        (run,) = [RunDirectory(path) for path in (tmp_path / "castoff-runs").iterdir()]
         assert answer.stderr.endswith(f"castoff: nothing was started; the script is {run.script}\n")
         reported = jobs.status(run)
         assert (reported["state"], reported["ending"], reported["code"]) == ("ended", "failed", 1)

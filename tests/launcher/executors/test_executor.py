@@ -37,7 +37,7 @@ from launcher.errors import CastoffError, InvalidInput
 from launcher.executors.executor import CastoffExecutor, PbsExecutor, SubmissionError
 from launcher.executors.function_job import FunctionJob, JobEndedError
 from launcher.executors.watcher import RunWatcher
-from launcher.runs.run import Run, ask_to_stop
+from launcher.runs.run import RunDirectory, ask_to_stop
 from launcher.schedulers.local.control import is_alive
 from launcher.status import watch
 from launcher.status.survey import RunRecords
@@ -574,7 +574,7 @@ def test_once_a_job_is_done_its_state_is_the_last(
     still = iter(["running", "running"])
     look = RunWatcher._look
 
-    def late(watcher: RunWatcher, runs: list[Run]) -> list[Any]:
+    def late(watcher: RunWatcher, runs: list[RunDirectory]) -> list[Any]:
         found = look(watcher, runs)
         if (state := next(still, None)) is None:
             return found
@@ -1038,7 +1038,7 @@ def test_one_run_that_cannot_be_read_hides_no_other(
     settle(good)
     settle(bad)
 
-    def broken(run: Run, **options: Any) -> RunRecords:
+    def broken(run: RunDirectory, **options: Any) -> RunRecords:
         if run.path == bad.run.path:
             raise CastoffError("its disk is on fire")
         return RunRecords(run, **options)

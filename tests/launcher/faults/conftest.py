@@ -19,7 +19,7 @@ from launcher.cli import main as cli
 from launcher.locks import is_locked
 from launcher.runs.directory import is_draft
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local import control as local
 from launcher.status.watch import status, wait
@@ -105,9 +105,9 @@ class Workplace:
     def drafts(self) -> list[Path]:
         return [path for path in self.entries() if is_draft(path)]
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunDirectory]:
         """What looks like a run; each of them has to be one."""
-        found = [Run(path) for path in self.entries() if not is_draft(path)]
+        found = [RunDirectory(path) for path in self.entries() if not is_draft(path)]
         for run in found:
             for name in ("job.yaml", "plan.json", "job.sh", "submission.json", "attempts", "logs", LOCK):
                 assert (run.path / name).exists(), f"{run.id} has no {name}"
@@ -119,16 +119,16 @@ class Workplace:
         path = self.folder / "ran"
         return path.read_text().split() if path.exists() else []
 
-    def settled(self, run: Run) -> RunStatus:
+    def settled(self, run: RunDirectory) -> RunStatus:
         """A run's status when nobody sees to it any more."""
         now = wait(run, patience.SECONDS)
         assert now.over, now
         patience.until(lambda: not is_locked(run.path / LOCK) and not processes_of(run), run.id)
         return status(run)
 
-    def copy_of(self, run: Run) -> Run:
+    def copy_of(self, run: RunDirectory) -> RunDirectory:
         """A run that was submitted elsewhere, as if it had been here."""
-        copy = Run(self.folder / "castoff-runs" / run.id)
+        copy = RunDirectory(self.folder / "castoff-runs" / run.id)
         shutil.copytree(run.path, copy.path)
         record = submission_of(run)
         record.directory = str(self.folder)
@@ -153,7 +153,7 @@ class Workplace:
         swept = "its submission was interrupted before anything was sent; removed"
         assert {line.split(": ")[1] for line in answer.errors.splitlines() if swept in line} == before
         assert self.drafts() == []
-        made = Run(Path(json.loads(answer.output)["directory"]))
+        made = RunDirectory(Path(json.loads(answer.output)["directory"]))
         assert made.path in [entry.run.path for entry in Index.of(os.environ).entries()]
         assert not is_locked(made.path / LOCK)
 

@@ -12,7 +12,7 @@ import pytest
 from launcher.cli import main as cli
 from launcher.locks import locked
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run, ask_to_stop, stop_asked
+from launcher.runs.run import LOCK, RunDirectory, ask_to_stop, stop_asked
 from launcher.schedulers.local.control import cancel
 from launcher.submission import resubmit as resubmission
 from launcher.submission.resubmit import resubmit
@@ -58,7 +58,7 @@ def test_submit(workplace: Workplaces) -> None:
     assert count > 20 and never_began
 
 
-def goes_on(here: Workplace, run: Run, words: str) -> None:
+def goes_on(here: Workplace, run: RunDirectory, words: str) -> None:
     """A run that never began says so, and does when it is resubmitted."""
     assert run.attempts() == [] and here.ran() == []
     reported = here.castoff("status", run.id)
@@ -138,7 +138,7 @@ def test_no_second_scheduler_while_the_first_comes_up(
 
 
 @pytest.fixture
-def failed(workplace: Workplaces) -> Run:
+def failed(workplace: Workplaces) -> RunDirectory:
     """A run that has failed, to be copied."""
     here = workplace("failed")
     (here.folder / "fail").touch()
@@ -148,7 +148,7 @@ def failed(workplace: Workplaces) -> Run:
     return run
 
 
-def test_resubmit(workplace: Workplaces, failed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resubmit(workplace: Workplaces, failed: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     here = workplace("count")
     run = here.copy_of(failed)
     (run.path / "stop").touch()
@@ -169,7 +169,7 @@ def test_resubmit(workplace: Workplaces, failed: Run, monkeypatch: pytest.Monkey
             assert len(now.members[0].attempts) == 2 and len(submission_of(run).earlier) == 1
             return
         assert here.ran() == [] and now.ending == "failed" and len(now.members[0].attempts) == 1
-        sent: list[Run] = []
+        sent: list[RunDirectory] = []
         with monkeypatch.context() as patch:
             patch.setattr(resubmission, "send", lambda run, *_: sent.append(run))
             assert here.castoff("resubmit", run.id).code == 0
@@ -185,7 +185,7 @@ def test_resubmit(workplace: Workplaces, failed: Run, monkeypatch: pytest.Monkey
     ("wish", "asked"), [(ask_to_stop, ["stop", "attempts/0.0/stop"]), (cancel, ["cancel"])]
 )
 def test_stop_and_cancel(
-    workplace: Workplaces, failed: Run, wish: Callable[[Run], None], asked: list[str]
+    workplace: Workplaces, failed: RunDirectory, wish: Callable[[RunDirectory], None], asked: list[str]
 ) -> None:
     """Of a run that goes on, as its lock says; asked a second time, it is asked."""
 

@@ -13,7 +13,7 @@ import pytest
 
 from launcher.locks import is_locked
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 from tests.records import submission_of
 
 from ..conftest import LocalJobs
@@ -24,7 +24,7 @@ WAIT = (
 )
 
 
-def scheduler_log(run: Run) -> str:
+def scheduler_log(run: RunDirectory) -> str:
     return (run.log_folder / "scheduler.log").read_text()
 
 
@@ -33,7 +33,7 @@ def test_moved_while_it_runs(jobs: LocalJobs, until: Until, code: int, ending: s
     """What runs was told the old place and can write nothing there; what comes after is told the new."""
     run = jobs.submit("--set", "array={count: 2, max_concurrent: 1}", sh=f"{WAIT}exit {code}")
     until((jobs.folder / "here.0").exists)
-    moved = Run(run.path.rename(jobs.folder / "moved"))
+    moved = RunDirectory(run.path.rename(jobs.folder / "moved"))
     until(lambda: f"{run.path} was moved to {moved.path}" in scheduler_log(moved))
     assert jobs.status(moved)["state"] == "running"
     (jobs.folder / "go").touch()

@@ -21,7 +21,7 @@ from launcher.executors import environment as job_environment
 from launcher.runs.directory import is_draft
 from launcher.runs.drafts import new_run
 from launcher.runs.records import Submission
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.local.control import is_alive
 from launcher.submission.resubmit import resubmit
 from launcher.submission.submit import submit
@@ -73,21 +73,21 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     return fake
 
 
-def submitted(runs_dir: Path) -> Run:
+def submitted(runs_dir: Path) -> RunDirectory:
     return submit(JobSpec.of({"command": ["true"]}), Site.load("slurm"), runs_dir=runs_dir)
 
 
-def before_sending(monkeypatch: pytest.MonkeyPatch, act: Callable[[Run], object]) -> None:
+def before_sending(monkeypatch: pytest.MonkeyPatch, act: Callable[[RunDirectory], object]) -> None:
     """Do something once a run has its name, and before its script is sent."""
 
-    real = Run.write_submission
+    real = RunDirectory.write_submission
 
-    def write(run: Run, record: Submission) -> None:
+    def write(run: RunDirectory, record: Submission) -> None:
         real(run, record)
         if not is_draft(run.path):
             act(run)
 
-    monkeypatch.setattr(Run, "write_submission", write)
+    monkeypatch.setattr(RunDirectory, "write_submission", write)
 
 
 def swap(folder: Path, script: str) -> str:
@@ -206,7 +206,7 @@ class TestARunningJob:
             f"echo {his} >castoff-runs/{run.id}/secrets.sh && touch swapped"
         )
         assert code == 0
-        moved = Run(shared / "gone" / run.id)
+        moved = RunDirectory(shared / "gone" / run.id)
         patience.until(lambda: not is_alive(moved), "its end")
         assert not (shared / "stolen").exists() and not (shared / "ran").exists()
         assert "another user's, so nothing is written there" in moved.script_log().read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs.run import Run, ask_to_stop
+from launcher.runs.run import RunDirectory, ask_to_stop
 from launcher.schedulers.local.control import cancel, is_alive
 from launcher.submission.resubmit import resubmit
 
@@ -19,7 +19,7 @@ from ..conftest import LocalJobs, everything
 
 
 @pytest.fixture
-def taken(jobs: LocalJobs, tmp_path: Path) -> Run:
+def taken(jobs: LocalJobs, tmp_path: Path) -> RunDirectory:
     """A run in whose place there is a link to it now."""
     run = jobs.submit("--name", "mine", sh="exit 3")
     jobs.wait(run)
@@ -31,14 +31,14 @@ def taken(jobs: LocalJobs, tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize("verb", [ask_to_stop, cancel, resubmit])
-def test_a_link(taken: Run, tmp_path: Path, verb: Callable[[Run], object]) -> None:
+def test_a_link(taken: RunDirectory, tmp_path: Path, verb: Callable[[RunDirectory], object]) -> None:
     before = everything(tmp_path / "moved")
     with pytest.raises(CastoffError, match="is a link to"):
         verb(taken)
     assert everything(tmp_path / "moved") == before
 
 
-def test_the_scheduler(taken: Run) -> None:
+def test_the_scheduler(taken: RunDirectory) -> None:
     words = [sys.executable, "-m", "launcher.cli.local_scheduler", str(taken.path)]
     answer = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
     assert answer.returncode == 1 and answer.stdout == ""

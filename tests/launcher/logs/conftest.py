@@ -12,10 +12,10 @@ import pytest
 from launcher.logs.following import Follower
 from launcher.logs.show import End, Show, Text
 from launcher.logs.sources import Selection
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 
 
-class MadeRun(Run):
+class MadeRun(RunDirectory):
     """A run of a PBS script: where no qstat is, nobody but its records tells what became of it."""
 
     def __init__(self, path: Path, members: int = 1):
@@ -76,7 +76,7 @@ class Time:
 class Followed:
     """What following a run has shown and said, in a time of its own."""
 
-    def __init__(self, run: Run, time: Time, selection: Selection, show: Show):
+    def __init__(self, run: RunDirectory, time: Time, selection: Selection, show: Show):
         self.shown = b""
         self.said: list[str] = []
         follower = Follower(
@@ -112,7 +112,7 @@ def follow(time: Time, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Followe
     """`follow(run, show, members=…, …)`: follow it to its end on a host without a qstat."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    def start(run: Run, show: Show | None = None, **selection: Any) -> Followed:
+    def start(run: RunDirectory, show: Show | None = None, **selection: Any) -> Followed:
         return Followed(run, time, Selection(**selection), show or plain())
 
     return start

@@ -11,10 +11,10 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory, opened
 from launcher.runs.drafts import new_run
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 
 
-def make_run(folder: Path, name: str = "job") -> Run:
+def make_run(folder: Path, name: str = "job") -> RunDirectory:
     with new_run(name, folder) as draft:
         draft.run.script.touch()
         return draft.publish()

@@ -19,14 +19,14 @@ from launcher.errors import CastoffError
 from launcher.runs import journal
 from launcher.runs.drafts import new_run
 from launcher.runs.index import Entry, Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunSummary, summary
 from launcher.status.watch import status
 from tests import patience
 from tests.launcher.status.test_watch import Made
 
 
-def make_run(folder: Path, name: str = "job") -> Run:
+def make_run(folder: Path, name: str = "job") -> RunDirectory:
     with new_run(name, folder) as draft:
         draft.run.script.touch()
         return draft.publish()
@@ -35,7 +35,7 @@ def make_run(folder: Path, name: str = "job") -> Run:
 def add_many(index: Index, folder: Path, first: int) -> None:
     journal._PATIENCE = patience.SECONDS  # in a process of its own
     for number in range(first, first + 50):
-        run = Run(folder / str(number))
+        run = RunDirectory(folder / str(number))
         run.path.mkdir()
         run.script.touch()
         index.add(run, "x" * 500)
@@ -150,7 +150,7 @@ def only(index: Index) -> Entry:
     return entry
 
 
-def reported(run: Run) -> RunSummary:
+def reported(run: RunDirectory) -> RunSummary:
     return summary(status(run))
 
 
@@ -241,7 +241,7 @@ class TestOrder:
         newer = make_run(tmp_path, "made")
         index.add(newer, "made")
         (tmp_path / "moved").mkdir()
-        moved = Run(made.run.path.rename(tmp_path / "moved" / "run"))
+        moved = RunDirectory(made.run.path.rename(tmp_path / "moved" / "run"))
         index.adopt([(moved, "made", 0.0)])
         assert [entry.run.path for entry in index.entries() if entry.is_there] == [moved.path, newer.path]
         assert index.find("made").path == newer.path
@@ -282,7 +282,7 @@ class TestFind:
 
     def test_the_job_of_a_script_that_stood_alone(self, index: Index, made: Made, tmp_path: Path) -> None:
         (made.run.path / "submission.json").unlink()
-        index.add(Run(made.run.path.rename(tmp_path / "castoff-815.head")), "alone")
+        index.add(RunDirectory(made.run.path.rename(tmp_path / "castoff-815.head")), "alone")
         assert index.find("815").id == index.find("815.head").id == "castoff-815.head"
 
     def test_one_that_cannot_be_read_hides_no_other(self, index: Index, made: Made, tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ class TestFind:
     ) -> None:
         words = {"path": f"{made.run.path}", "id": "run", "name": "made", "beginning": "ru", "job": "local-1"}
 
-        def look() -> Run:
+        def look() -> RunDirectory:
             return index.newest() if way == "newest" else index.find(words[way])
 
         made.write("submission.json", {"job": "local-1"})

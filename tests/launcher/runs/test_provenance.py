@@ -16,7 +16,7 @@ import pytest
 
 from launcher.runs import provenance
 from launcher.runs.provenance import Code, read, record, words
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests import patience
 from tests.hostile import FILES_OF_A_PROJECT
 
@@ -39,7 +39,7 @@ def recorded(folder: Path, run_dir: Path | None = None, secrets: Iterable[str] =
     run = run_dir or folder.parent / f"run-{time.monotonic_ns()}"
     run.mkdir(parents=True, exist_ok=True)
     record(run, folder, os.environ, secrets=secrets)
-    code = read(Run(run))
+    code = read(RunDirectory(run))
     assert code is not None
     diff = run / "code.diff"
     text = diff.read_bytes() if diff.exists() else b""
@@ -321,7 +321,7 @@ class TestWhereGitDoesNotTell:
         code, diff = recorded(tmp_path, tmp_path / "run")
         assert code.repository is None and diff == b""
         assert (code.incomplete or "").startswith("not a git repository")
-        assert words(Run(tmp_path / "run")) is None
+        assert words(RunDirectory(tmp_path / "run")) is None
 
     def test_no_git(self, repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -401,7 +401,7 @@ class TestWords:
         def reported() -> str | None:
             run = tmp_path / f"run-{time.monotonic_ns()}"
             recorded(repository.folder, run)
-            return words(Run(run))
+            return words(RunDirectory(run))
 
         commit = repository.git("rev-parse", "HEAD")[:7]
         assert reported() == f"{commit} (branch main, unchanged)"
@@ -416,7 +416,7 @@ class TestWords:
     def test_a_record_that_is_none(self, text: str | None, tmp_path: Path) -> None:
         if text is not None:
             (tmp_path / "code.json").write_text(text)
-        assert words(Run(tmp_path)) is None
+        assert words(RunDirectory(tmp_path)) is None
 
 
 class TestSubmission:

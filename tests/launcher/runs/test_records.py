@@ -21,7 +21,7 @@ from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.runs.index import Index
 from launcher.runs.records import Ending, Facts, Failure, Start, read
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.status.watch import status
 from tests.hostile import SCALARS, json_values
 from tests.launcher.status.test_watch import Made
@@ -172,7 +172,7 @@ def test_what_a_script_tells_where_it_stood_alone(
     array = {"array": {"count": count}} if count else {}
     name = "my-job" if scheduler == "pbs" else "train on gpu: fast"  # PBS takes no name with a space
     job = JobSpec.of({"command": ["true"], "name": name, "walltime": "1h", **array})
-    run = Run(tmp_path)
+    run = RunDirectory(tmp_path)
     run.script.write_text(render(plan(job, Site.load(site))))
     reported = run.facts()
     assert reported == Facts(name, site, scheduler, array_count=count, by_script=True)

@@ -16,7 +16,7 @@ from launcher.errors import CastoffError
 from launcher.locks import locked
 from launcher.runs import removal
 from launcher.runs.removal import remove, size, sweep
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 from tests.launcher.status.test_watch import Made
 
 
@@ -66,7 +66,7 @@ def test_folders_that_were_protected(made: Made) -> None:
     protected.chmod(0o500)
     protected.parent.chmod(0o000)
     code = "import sys; from pathlib import Path; from launcher.runs.removal import *; "
-    code += "remove(Run(Path(sys.argv[1])))"
+    code += "remove(RunDirectory(Path(sys.argv[1])))"
     drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--"]
     words = [*(drop if os.geteuid() == 0 else []), sys.executable, "-c", code, str(made.run.path)]
     answer = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -175,5 +175,5 @@ def test_a_folder_that_may_not_be_written(made: Made, monkeypatch: pytest.Monkey
 
 
 def test_a_name_as_long_as_names_can_be(made: Made) -> None:
-    remove(Run(made.run.path.rename(made.run.path.with_name("x" * 255))))
+    remove(RunDirectory(made.run.path.rename(made.run.path.with_name("x" * 255))))
     assert left(made) == []

@@ -17,7 +17,7 @@ from launcher.config.job_fields import Snapshot
 from launcher.errors import CastoffError, InvalidInput
 from launcher.runs import snapshot
 from launcher.runs.provenance import read
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.snapshot import Names, Taken, take
 from tests.command_line import NO_BYTECODE
 from tests.hostile import FILES_OF_A_PROJECT
@@ -310,7 +310,7 @@ class TestRefusals:
 class TestRuns:
     """Submitted, edited while they wait, and run."""
 
-    def waiting(self, jobs: LocalJobs) -> Run:
+    def waiting(self, jobs: LocalJobs) -> RunDirectory:
         return jobs.submit("--name", "blocker", sh="until [ -e go ]; do sleep 0.05; done")
 
     @pytest.mark.parametrize("in_git", [True, False])

@@ -14,7 +14,7 @@ from launcher.cli import list as list_verb
 from launcher.cli import main as cli
 from launcher.cli import status as status_verb
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers import command
 from launcher.schedulers.command import PATIENCE, SchedulerUnreachable
 from launcher.status.asking import AT_A_GLANCE
@@ -24,7 +24,7 @@ from ..fake_slurm import FakeSlurm, OnSlurm
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     """A run that goes on, as far as its records tell."""
     FakeSlurm(tmp_path, monkeypatch)
     one = OnSlurm(tmp_path)
@@ -56,11 +56,11 @@ class Asked:
 
 
 @pytest.fixture
-def asked(made: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
+def asked(made: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
     return Asked(monkeypatch, capsys)
 
 
-def test_status(asked: Asked, made: Run) -> None:
+def test_status(asked: Asked, made: RunDirectory) -> None:
     output, _ = asked.run("status", made.path)
     assert output.splitlines()[0] == f"run        {made.id}" and f"directory  {made.path}\n" in output
     assert "state      unknown\n" in output
@@ -69,7 +69,7 @@ def test_status(asked: Asked, made: Run) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
-def test_list(asked: Asked, made: Run, tmp_path: Path, words: list[str]) -> None:
+def test_list(asked: Asked, made: RunDirectory, tmp_path: Path, words: list[str]) -> None:
     over = OnSlurm(tmp_path / "over", id="over-1", time=800.0)
     over.attempt("0.0", "done")
     index = Index.of(os.environ)
@@ -82,14 +82,18 @@ def test_list(asked: Asked, made: Run, tmp_path: Path, words: list[str]) -> None
     assert set(asked.patience) == {AT_A_GLANCE}
 
 
-def test_who_waits_has_more_patience(asked: Asked, made: Run) -> None:
+def test_who_waits_has_more_patience(asked: Asked, made: RunDirectory) -> None:
     wait(made, timeout=0)
     assert asked.patience[0] == PATIENCE > AT_A_GLANCE
 
 
 @pytest.mark.parametrize("verb", ["status", "list"])
 def test_a_command_that_never_ends(
-    made: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
+    made: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    verb: str,
 ) -> None:
     """It is given up for real."""
     os.mkfifo(tmp_path / "never")

@@ -17,7 +17,7 @@ from launcher.errors import CastoffError
 from launcher.runs.drafts import new_run
 from launcher.runs.env_from import secrets
 from launcher.runs.records import write_file
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.local import control as local
 from launcher.submission import submit as submission
 from tests import patience
@@ -58,7 +58,7 @@ class Trial:
     """The program of the job."""
     rank_folder: Path
     """Where the ranks have to run."""
-    run: Run | None = None
+    run: RunDirectory | None = None
     """The run directory that a submission made; None where the script stands alone."""
     before: set[str]
     """Every file and folder before the script began."""
@@ -296,7 +296,7 @@ class Trial:
             "CASTOFF_COMMAND": f"{self.here}/bin/castoff",
         }
 
-    def _submitted(self, environ: dict[bytes, bytes]) -> Run | None:
+    def _submitted(self, environ: dict[bytes, bytes]) -> RunDirectory | None:
         """The run directory of a submission that asks no scheduler."""
         if not self.case.submitted:
             return None

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.status.watch import status
 from tests import patience
@@ -48,7 +48,7 @@ def launch(
 def the_run(here: Bench) -> RunStatus:
     """What became of the one run."""
     (path,) = (here.folder / "castoff-runs").iterdir()
-    return status(Run(path))
+    return status(RunDirectory(path))
 
 
 def profile(here: Bench, name: str, text: str) -> None:
@@ -104,7 +104,7 @@ def test_a_terminal_shows_text_in_colours_and_nothing_else(bench: Benches) -> No
     shown = on_terminal(CASTOFF, *words, cwd=here.folder, env=env).output
     assert "a\x1b[31mbc\x1b[0m\n" in shown and "\x1b[2J" not in shown and "\x1b]" not in shown
     (path,) = (here.folder / "castoff-runs").iterdir()
-    assert b"\x1b[2Ja\x1b[31mb\x1b]52;c;aGk=\x07c" in Run(path).script_log().read_bytes()
+    assert b"\x1b[2Ja\x1b[31mb\x1b]52;c;aGk=\x07c" in RunDirectory(path).script_log().read_bytes()
 
 
 def test_which_site(bench: Benches) -> None:
@@ -172,7 +172,7 @@ def test_output_goes_where_it_belongs_and_into_the_log(bench: Benches) -> None:
     assert answer.stdout == "out of 0\nerr of 0\n"  # of one rank, both are in its log
     last = answer.stderr.splitlines()[-1]
     assert last.startswith("castoff: rank 0 on ") and "was the first to fail, with code 3" in last
-    log = Run(Path(the_run(here).directory)).script_log().read_text()
+    log = RunDirectory(Path(the_run(here).directory)).script_log().read_text()
     assert log == f"out of 0\nerr of 0\n{last}\n"
 
 
@@ -189,7 +189,7 @@ def test_nobody_reads_any_more(bench: Benches) -> None:
         check=True,
     )
     assert answer.stdout.endswith("code 0\n")
-    run = Run(Path(the_run(here).directory))
+    run = RunDirectory(Path(the_run(here).directory))
     lost = "castoff: cannot write the ranks' output here (Broken pipe): all of it is in the logs in"
     assert f"{lost} {run.log_folder}\n" in answer.stderr
     assert run.script_log().read_text().endswith("y\nover\n")

@@ -15,7 +15,7 @@ from bench.many_runs import make_runs
 from launcher.errors import CastoffError
 from launcher.runs import journal
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.status import overview
 from launcher.status.overview import Overview, rebuild
 from launcher.status.survey import RunRecords
@@ -28,7 +28,7 @@ def index(tmp_path: Path) -> Index:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, index: Index) -> list[Run]:
+def runs(tmp_path: Path, index: Index) -> list[RunDirectory]:
     return make_runs(tmp_path / "runs", index, 12)
 
 
@@ -49,7 +49,7 @@ print(*(f"{event} {path}" for event, path in touched if path.startswith(sys.argv
 """
 
 
-def accesses(index: Index, runs: list[Run]) -> tuple[int, list[str]]:
+def accesses(index: Index, runs: list[RunDirectory]) -> tuple[int, list[str]]:
     """How many runs a list shows, and what it opens or lists in doing so."""
     words = [sys.executable, "-c", COUNT, str(index.path), str(runs[0].path.parent)]
     shown, *touched = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\n")
@@ -57,7 +57,9 @@ def accesses(index: Index, runs: list[Run]) -> tuple[int, list[str]]:
 
 
 class TestRemembering:
-    def test_a_run_that_is_known_to_be_over_costs_no_file_access(self, index: Index, runs: list[Run]) -> None:
+    def test_a_run_that_is_known_to_be_over_costs_no_file_access(
+        self, index: Index, runs: list[RunDirectory]
+    ) -> None:
         shown, first = accesses(index, runs)
         assert shown == 12 and len(first) > 12 * 5
         assert accesses(index, runs) == (12, [])
@@ -88,7 +90,7 @@ class TestRemembering:
         made.attempt("0.0", "failed", 3)
         index.add(made.run, "made")
 
-        def slow_survey(run: Run) -> RunRecords:
+        def slow_survey(run: RunDirectory) -> RunRecords:
             seen = RunRecords(run)
             index.reopen(run)
             return seen
@@ -102,7 +104,7 @@ class TestRemembering:
             assert [row.summary.state for row in Overview(index).rows] == ["running"]
 
     def test_an_index_that_cannot_be_written(
-        self, index: Index, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+        self, index: Index, runs: list[RunDirectory], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
@@ -113,7 +115,7 @@ class TestRemembering:
         (note,) = seen.notes
         assert note.startswith(f"{index.path}: the index of runs cannot be written: No space left")
 
-    def test_several_lists_at_once(self, index: Index, runs: list[Run]) -> None:
+    def test_several_lists_at_once(self, index: Index, runs: list[RunDirectory]) -> None:
         seen: list[Overview] = []
         threads = [threading.Thread(target=lambda: seen.append(Overview(index))) for _ in range(4)]
         for thread in threads:
@@ -137,7 +139,7 @@ class TestChoosing:
         assert (ids(rows), left_out) == ([runs[0].id, runs[4].id], 0)
         assert len(seen.choose()[0]) == 7
 
-    def test_those_that_are_gone(self, index: Index, runs: list[Run]) -> None:
+    def test_those_that_are_gone(self, index: Index, runs: list[RunDirectory]) -> None:
         Overview(index)  # remembers all
         for run in runs[-3:]:
             shutil.rmtree(run.path)
@@ -147,7 +149,9 @@ class TestChoosing:
         seen = Overview(index)
         assert (seen.choose(newest=2), seen.known) == (([], 0), 12)
 
-    def test_those_that_may_not_be_trusted(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
+    def test_those_that_may_not_be_trusted(
+        self, index: Index, runs: list[RunDirectory], tmp_path: Path
+    ) -> None:
         real = runs[0].path.rename(tmp_path / "elsewhere")
         runs[0].path.symlink_to(real)
         runs[1].path.chmod(0o777)
@@ -156,7 +160,7 @@ class TestChoosing:
         assert len(seen.notes) == 2
         assert "is a link to" in seen.notes[0] and "others may write to it" in seen.notes[1]
 
-    def test_one_that_cannot_be_read_hides_no_other(self, index: Index, runs: list[Run]) -> None:
+    def test_one_that_cannot_be_read_hides_no_other(self, index: Index, runs: list[RunDirectory]) -> None:
         ending = runs[3].path / "attempts" / "0.0" / "ending.json"
         ending.unlink()
         ending.mkdir()
@@ -167,7 +171,7 @@ class TestChoosing:
 
 
 class TestRebuilding:
-    def test_from_nothing(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
+    def test_from_nothing(self, index: Index, runs: list[RunDirectory], tmp_path: Path) -> None:
         Overview(index)
         before = {entry.path: entry.ended for entry in index.entries()}
         for damage in (b"", b"\x00" * 1000, index.path.read_bytes()[: index.path.stat().st_size // 3]):
@@ -179,7 +183,7 @@ class TestRebuilding:
             assert {entry.path: entry.ended for entry in index.entries()} == before
         assert rebuild(index, tmp_path)[:2] == (12, 0)
 
-    def test_what_was_remembered_wrongly_is_put_right(self, index: Index, runs: list[Run]) -> None:
+    def test_what_was_remembered_wrongly_is_put_right(self, index: Index, runs: list[RunDirectory]) -> None:
         Overview(index)
         path = runs[0].path / "attempts" / "0.0" / "ending.json"
         path.write_text(json.dumps({"ending": "walltime", "code": 75, "time": 1_800_000_000}))
@@ -190,7 +194,9 @@ class TestRebuilding:
         rebuild(index, runs[0].path)
         assert Overview(index).rows[0].summary.state == "unknown"
 
-    def test_one_that_cannot_be_read_is_found_all_the_same(self, index: Index, runs: list[Run]) -> None:
+    def test_one_that_cannot_be_read_is_found_all_the_same(
+        self, index: Index, runs: list[RunDirectory]
+    ) -> None:
         (runs[0].path / "plan.json").unlink()
         (runs[0].path / "plan.json").mkdir()
         index.path.unlink()
@@ -198,7 +204,9 @@ class TestRebuilding:
         (row,) = Overview(index).rows
         assert row.summary.reason == f"{runs[0].path}/plan.json: cannot be read: Is a directory"
 
-    def test_what_it_could_not_see_is_reported(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
+    def test_what_it_could_not_see_is_reported(
+        self, index: Index, runs: list[RunDirectory], tmp_path: Path
+    ) -> None:
         runs[1].path.chmod(0o722)
         rebuilt = rebuild(index, tmp_path)
         assert rebuilt.found == 11

@@ -16,7 +16,7 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.locks import locked
 from launcher.runs.records import Failure
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 from launcher.runs.states import failure_words, members_words, summary
 from launcher.status.watch import poll, status, wait
 from launcher.submission.dependencies import condition_holds
@@ -26,7 +26,7 @@ class Made:
     """A run directory in some state."""
 
     def __init__(self, folder: Path, members: int = 1, **submission: Any):
-        self.run = Run(folder / "run")
+        self.run = RunDirectory(folder / "run")
         (self.run.path / "attempts").mkdir(parents=True)
         plan = {"name": "made", "site": "local", "scheduler": "local"}
         self.write("plan.json", {**plan, "array_count": members if members > 1 else None})
@@ -334,7 +334,7 @@ def test_the_first_failure(made: Made, record: dict[str, Any], words: str) -> No
 
 
 def test_a_dependency_on_what_is_gone(tmp_path: Path) -> None:
-    gone = Run(tmp_path / "gone")
+    gone = RunDirectory(tmp_path / "gone")
     assert condition_holds("afterok", gone) is False
     assert condition_holds("afterany", gone) is True
 
@@ -344,8 +344,8 @@ def test_a_dependency_on_what_may_not_be_trusted(made: Made, tmp_path: Path) -> 
     link = tmp_path / "link"
     link.symlink_to(made.run.path)
     assert condition_holds("afterok", made.run) is True
-    assert condition_holds("afterok", Run(link)) is False
-    assert condition_holds("afterany", Run(link)) is False
+    assert condition_holds("afterok", RunDirectory(link)) is False
+    assert condition_holds("afterany", RunDirectory(link)) is False
 
 
 def test_looks_until_all_are_over(made: Made, tmp_path: Path) -> None:

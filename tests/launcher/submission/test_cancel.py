@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from launcher.runs.index import Index
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers import base_queue
 from launcher.schedulers.registry import queued_of
 
@@ -24,7 +24,7 @@ COUNT = 23
 class Cluster(Protocol):
     """A fake scheduler with runs that are running."""
 
-    runs: list[Run]
+    runs: list[RunDirectory]
 
     def counted(self) -> dict[str, int]:
         """How often each program was called since the last time."""
@@ -53,7 +53,7 @@ class Slurm:
         ]
         self.fake.history.write_text("\n".join(starts) + "\n")
 
-    def _tell(self, path: Path, jobs: dict[int, Run]) -> None:
+    def _tell(self, path: Path, jobs: dict[int, RunDirectory]) -> None:
         path.write_text(
             "".join(f"{job}|N/A|RUNNING|None|900|N/A|N/A|{run.script}\n" for job, run in jobs.items())
         )

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from launcher import JobSpec, Site
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.status.watch import status
 from launcher.submission import send
 from launcher.submission.send import NotSent, Unclear
@@ -22,12 +22,12 @@ from ..fake_slurm import FakeSlurm
 QUEUES = 'for script; do :; done; echo "{job}|N/A|PENDING|Priority|900|N/A|N/A|$script" >>{queue}; '
 REFUSES = "echo 'sbatch: error: Batch job submission failed: Invalid partition name' >&2; exit 1"
 
-Submit = Callable[..., Run]
+Submit = Callable[..., RunDirectory]
 
 
 @pytest.fixture
 def submitted(tmp_path: Path) -> Submit:
-    def made(site: str, **fields: object) -> Run:
+    def made(site: str, **fields: object) -> RunDirectory:
         changed = msgspec.structs.replace(Site.load(site), **fields)
         return submit(JobSpec.of({"name": "made", "command": ["true"]}), changed, runs_dir=tmp_path / "runs")
 
@@ -35,9 +35,9 @@ def submitted(tmp_path: Path) -> Submit:
 
 
 @pytest.fixture
-def only(tmp_path: Path) -> Callable[[], Run]:
+def only(tmp_path: Path) -> Callable[[], RunDirectory]:
     """The run whose submission raised."""
-    return lambda: Run(next((tmp_path / "runs").iterdir()))
+    return lambda: RunDirectory(next((tmp_path / "runs").iterdir()))
 
 
 class TestSlurm:
@@ -78,7 +78,7 @@ class TestSlurm:
 
     @pytest.mark.parametrize("before", ["", "echo 42; "])
     def test_a_refusal_is_confirmed(
-        self, slurm: FakeSlurm, submitted: Submit, only: Callable[[], Run], before: str
+        self, slurm: FakeSlurm, submitted: Submit, only: Callable[[], RunDirectory], before: str
     ) -> None:
         slurm.program("sbatch", before + REFUSES)
         with pytest.raises(NotSent, match="Invalid partition name\nnothing was started; the script is"):
@@ -87,7 +87,11 @@ class TestSlurm:
         assert only().job is None and status(only()).ending == "failed"
 
     def test_a_refusal_that_nobody_confirms(
-        self, slurm: FakeSlurm, submitted: Submit, only: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+        self,
+        slurm: FakeSlurm,
+        submitted: Submit,
+        only: Callable[[], RunDirectory],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(send, "_UNCLEAR_PATIENCE", 0.0)
         slurm.program("sbatch", REFUSES)
@@ -111,7 +115,7 @@ class TestSlurm:
         self,
         slurm: FakeSlurm,
         submitted: Submit,
-        only: Callable[[], Run],
+        only: Callable[[], RunDirectory],
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:

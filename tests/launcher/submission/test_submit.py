@@ -14,7 +14,7 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput
 from launcher.runs.index import Index
 from launcher.runs.records import Submission
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.local import control as local
 from launcher.status.watch import wait
 from launcher.submission import send as sending
@@ -90,7 +90,7 @@ def test_a_failure_on_the_way_leaves_nothing(
     def fail(*_: Any) -> None:
         raise problem
 
-    monkeypatch.setattr(Run, "write_submission", fail)
+    monkeypatch.setattr(RunDirectory, "write_submission", fail)
     with pytest.raises((CastoffError, KeyboardInterrupt)):
         submit(job(), Site.load("local"), runs_dir=tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []
@@ -101,14 +101,14 @@ def test_a_disk_that_is_full_once_the_job_is_sent(tmp_path: Path, monkeypatch: p
     (tmp_path / "sbatch").write_text("#!/bin/sh\necho 21\n")
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    write = Run.write_submission
+    write = RunDirectory.write_submission
 
-    def full(run: Run, record: Submission) -> None:
+    def full(run: RunDirectory, record: Submission) -> None:
         if record.job:
             raise OSError(28, "No space left on device")
         write(run, record)
 
-    monkeypatch.setattr(Run, "write_submission", full)
+    monkeypatch.setattr(RunDirectory, "write_submission", full)
     said = "No space left on device; job 21 was submitted, so do not submit it again: `castoff status "
     with pytest.raises(CastoffError, match=said):
         submit(job(walltime="5m"), Site.load("slurm"), runs_dir=tmp_path / "runs")
@@ -137,7 +137,7 @@ def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(CastoffError, match=said):
         submit(job(), Site.load("local"), runs_dir=tmp_path)
     (script,) = tmp_path.glob("*/job.sh")
-    assert wait(Run(script.parent), patience.SECONDS).ending == ("done" if starts else "failed")
+    assert wait(RunDirectory(script.parent), patience.SECONDS).ending == ("done" if starts else "failed")
 
 
 def test_a_scheduler_that_hangs_is_not_waited_for_for_ever(

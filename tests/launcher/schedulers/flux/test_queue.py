@@ -10,7 +10,7 @@ import pytest
 
 from launcher import JobSpec, Site, submit
 from launcher.errors import CastoffError
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import Queue
 from launcher.schedulers.flux.jobs import f58
 from launcher.schedulers.flux.scheduler import SCHEDULER
@@ -74,7 +74,7 @@ def queue(flux: FakeFlux) -> Queue:
     return SCHEDULER.queue()
 
 
-def submitted(folder: Path, **fields: Any) -> Run:
+def submitted(folder: Path, **fields: Any) -> RunDirectory:
     job = JobSpec.of({"command": ["true"], "walltime": "5m", **fields})
     return submit(job, Site.load("flux"), runs_dir=folder / "runs")
 

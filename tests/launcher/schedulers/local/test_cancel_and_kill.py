@@ -16,7 +16,7 @@ import pytest
 
 from launcher.errors import CastoffError
 from launcher.launchers.local import processes
-from launcher.runs.run import LOCK, Run
+from launcher.runs.run import LOCK, RunDirectory
 from launcher.schedulers.local import control
 from launcher.schedulers.local.control import cancel, is_alive
 from launcher.submission.cancel import end
@@ -34,7 +34,9 @@ time.sleep(600)
 """
 
 
-def abandon(jobs: LocalJobs, run: Run, spared: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
+def abandon(
+    jobs: LocalJobs, run: RunDirectory, spared: Sequence[psutil.Process] = ()
+) -> list[psutil.Process]:
     """Kill all that was started for a run but its ranks, which are returned, and those `spared`.
 
     A rank is known by its parent: what it runs may just be changing, and has no words and no variables then.
@@ -122,7 +124,7 @@ class TestCancel:
 
 
 class TestKilled:
-    def script(self, jobs: LocalJobs, run: Run) -> psutil.Process:
+    def script(self, jobs: LocalJobs, run: RunDirectory) -> psutil.Process:
         (script,) = [one for one in jobs.scheduler(run).children() if str(run.script) in one.cmdline()]
         return script
 

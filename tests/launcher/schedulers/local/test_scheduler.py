@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from launcher.launchers.local.processes import allowed_cores, shares
-from launcher.runs.run import Run
+from launcher.runs.run import RunDirectory
 from tests.cases import others_long
 
 from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs
@@ -358,7 +358,7 @@ class TestStart:
         )
         words = ["--site", "local", "--json", "--set", "after.afterok=[first]", "--runs-dir", str(runs)]
         answer = castoff("submit", *words, "--", "true", cwd=tmp_path / "work")
-        run = Run(Path(json.loads(answer.stdout)["directory"]))
+        run = RunDirectory(Path(json.loads(answer.stdout)["directory"]))
         (tmp_path / "work").rmdir()
         (tmp_path / "go").touch()
         jobs.wait(first)
