@@ -7,12 +7,13 @@ imports, as torch_geometric, which takes seconds too, is imported before the fir
 
 from __future__ import annotations
 
-import atexit
+import fcntl
 import gc
 import importlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import socket
 import socketserver
@@ -96,24 +97,38 @@ class ForkedRank:
         self.send_signal(signal.SIGKILL)
 
 
+TEST_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
+"""What all test processes of a test run have in common."""
+
+
 @cache
-def _server() -> str:
-    """The address of this test run's server, which ends with it."""
-    folder = tempfile.TemporaryDirectory(prefix="castoff-ranks-")
-    address = Path(folder.name) / "socket"
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen([sys.executable, "-m", __name__, str(address)], env=environ)
+def _server(test_run: str = TEST_RUN) -> str:
+    """The address of this test run's server: its first user starts it, and it ends with its last."""
+    folder = Path(tempfile.gettempdir(), f"castoff-ranks-{test_run}")
+    while True:
+        with suppress(FileNotFoundError):  # the last user of a server has just ended, and the folder with it
+            return _join(folder)
 
-    def end() -> None:
-        process.kill()
-        process.wait()
-        folder.cleanup()
 
-    atexit.register(end)
-    while not address.exists():
-        assert process.poll() is None, "the server of warm ranks did not start"
-        time.sleep(0.01)
+def _join(folder: Path) -> str:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    address = folder / "socket"
+    users = os.open(folder / "users", os.O_WRONLY | os.O_CREAT)  # open, thus locked, until this process ends
+    fcntl.flock(users, fcntl.LOCK_SH)
+    with (folder / "starting").open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        if not address.exists():
+            _start_server(address)
     return str(address)
+
+
+def _start_server(address: Path) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    words = [sys.executable, "-m", __name__, str(address)]
+    pid = os.posix_spawn(sys.executable, words, environ)  # a Popen would be missed when it outlives this
+    while not address.exists():
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0), "the server of warm ranks did not start"
+        time.sleep(0.01)
 
 
 class _Launcher(socketserver.StreamRequestHandler):
@@ -143,10 +158,6 @@ class _Server(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
     job: Job
     """The last that was asked for."""
 
-    def __init__(self, address: Any, handler: Any):
-        self._started_by = os.getppid()
-        super().__init__(address, handler)
-
     def process_request(self, request: Any, client_address: Any) -> None:
         """Import what the ranks of a test module all need, before the fork."""
         with request.makefile("rb") as asked:
@@ -158,10 +169,13 @@ class _Server(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """End with the test run, however that ends."""
+        """End with the last test process that uses it, however that ends."""
         super().service_actions()
-        if os.getppid() != self._started_by:
-            raise SystemExit(1)
+        folder = Path(str(self.server_address)).parent
+        with (folder / "users").open() as users, suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+            raise SystemExit
 
 
 if __name__ == "__main__":
