@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher import Site
-from tests.launcher.scripts.examples import EXAMPLES
+from tests.launcher.scripts.examples import EXAMPLES, site_of
 from tests.launcher.scripts.test_rendering import KEPT
 
 from .slurm import HEAD, NODES, SlurmCluster
 
 GOLDEN = Path(__file__).parents[1] / "launcher" / "golden"
-SCRIPTS = [name for name in KEPT if Site.load(EXAMPLES[name].site).scheduler == "slurm"]
+SCRIPTS = [name for name in KEPT if site_of(EXAMPLES[name].site).scheduler == "slurm"]
 
 FURTHER = """
 FirstJobId=101

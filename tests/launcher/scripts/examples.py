@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,6 +78,11 @@ STAGE: list[dict[str, Any]] = [
 ]
 
 
+@cache  # each test process reads them all as it collects the tests
+def site_of(name: str) -> Site:
+    return Site.load(name)
+
+
 class Example(NamedTuple):
     """A job on a site."""
 
@@ -94,7 +100,7 @@ class Example(NamedTuple):
         return JobSpec.of({**TRAINING, **NEEDED[self.site], **self.fields})
 
     def on(self) -> Site:
-        return msgspec.structs.replace(Site.load(self.site), **(self.changes or {}))
+        return msgspec.structs.replace(site_of(self.site), **(self.changes or {}))
 
     def plan(self) -> Plan:
         return plan(self.spec(), self.on(), function=self.function)
@@ -115,7 +121,7 @@ def of_every_site() -> dict[str, Example]:
         if site != "local":
             examples[f"{site}-2-nodes"] = Example(site, {"nodes": 2})
         queue, count = ARRAYS.get(site, ({}, 8))
-        scheduler = scheduler_of(Site.load(site).scheduler)
+        scheduler = scheduler_of(site_of(site).scheduler)
         if "array.count" in scheduler.handles:
             examples[f"{site}-array"] = Example(
                 site, {"array": {"count": count, "max_concurrent": 2}, **queue}
