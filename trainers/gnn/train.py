@@ -13,12 +13,12 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.gnn.defaults import with_defaults
 from trainers.gnn.evaluate import Evaluator, Tester, Validator
-from trainers.gnn.train_ddp import GraphTrainer
+from trainers.gnn.train_ddp import QuantumGravTrainer
 from trainers.task import Task
 from trainers.task.configured_task import is_custom
 
 
-class Trainer(GraphTrainer):
+class Trainer(QuantumGravTrainer):
     """`TrainerDDP` for one process: a `Validator` and a `Tester` judge, and their tables are the results.
 
     Raises:

@@ -1,40 +1,27 @@
-"""The trainer of configurations that describe a network on graphs; QuantumGrav calls it TrainerDDP."""
+"""The trainer as QuantumGrav's scripts use it, which call it TrainerDDP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from trainers import ddp
 from trainers.configuration.config import Config
 from trainers.data.loaders import TrainingLoader
 from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.gnn.dataloaders import joined_rank
-from trainers.gnn.defaults import with_defaults
 from trainers.gnn.task import GraphTask
-from trainers.task import Task
-from trainers.task.custom_evaluator import CustomEvaluator
+from trainers.gnn.trainer import GraphTrainer
 
-Kind = TypeVar("Kind", bound="GraphTrainer")
+Kind = TypeVar("Kind", bound="QuantumGravTrainer")
 
-__all__ = ["GraphTrainer", "TrainerDDP", "cleanup_ddp", "initialize_ddp"]
+__all__ = ["QuantumGravTrainer", "TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 
 
-class GraphTrainer(ddp.TrainerDDP):
-    """The trainer, with `GraphTask` for what a configuration describes without a task.
-
-    Where causal sets are generated, what it leaves out is filled in, and stands in the run's config.yaml.
-    """
-
-    describes = GraphTask
-
-    def __init__(self, rank: int, config: Mapping[str, Any] | Config, task: Task | None = None, **more: Any):
-        described = Config.of(config)
-        super().__init__(rank, described if task is not None else with_defaults(described), task, **more)
+class QuantumGravTrainer(GraphTrainer):
+    """`GraphTrainer` with the methods and argument names of QuantumGrav's TrainerDDP."""
 
     @classmethod
     def from_config(cls: type[Kind], config: Mapping[str, Any] | Config) -> Kind:
@@ -60,43 +47,6 @@ class GraphTrainer(ddp.TrainerDDP):
         """The optimizer, which is there from the beginning."""
         return self.optimizer
 
-    # --- What QuantumGrav's scripts and criteria ask a trainer for -------------------------------------
 
-    @property
-    def device(self) -> torch.device:
-        """Where this rank computes."""
-        return self.context.device
-
-    @property
-    def world_size(self) -> int:
-        """How many ranks there are."""
-        return self.context.world_size
-
-    @property
-    def data_path(self) -> Path:
-        """The run's folder."""
-        return self.folder
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """What steps the weights."""
-        return self.engine.optimizer
-
-    @property
-    def validator(self) -> Any:
-        """The validation's evaluator, if it is the user's own."""
-        return _made(self.task)
-
-    @property
-    def tester(self) -> Any:
-        """The same of the test."""
-        return _made(self.task.test_task())
-
-
-TrainerDDP = GraphTrainer
+TrainerDDP = QuantumGravTrainer
 """The name in QuantumGrav's scripts."""
-
-
-def _made(task: Task) -> Any:
-    own = task.whole_set_evaluator
-    return own.evaluator if isinstance(own, CustomEvaluator) else None

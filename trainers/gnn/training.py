@@ -6,7 +6,7 @@ from trainers.configuration.config import Config
 from trainers.gnn.defaults import CRITERION
 from trainers.gnn.report import Report, report
 from trainers.gnn.task import GraphTask
-from trainers.gnn.train_ddp import GraphTrainer
+from trainers.gnn.trainer import GraphTrainer
 from trainers.program import training as program
 from trainers.reporting.curves import draw_curves
 from trainers.reporting.table import aligned
