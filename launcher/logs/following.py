@@ -17,9 +17,9 @@ from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
 from launcher.logs.show import End, Show
 from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
+from launcher.runs.owner import other_host
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
-from launcher.schedulers.local.control import other_host
 from launcher.schedulers.registry import is_own, queued
 from launcher.status.asking import Asking
 from launcher.status.watch import status

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.runs.owner import is_alive, owns_latest_submission
 from launcher.runs.records import Cancelled, Ending, Failure, LastWord, Next, Send, Start, begins, read
 from launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory, names_in
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.base_queue import Key
 from launcher.schedulers.job_info import JobInfo
-from launcher.schedulers.local.control import is_alive, owns_latest_submission
 from launcher.schedulers.registry import queued
 
 LAST_WORD = "scheduler.json"

@@ -12,9 +12,10 @@ from collections.abc import Callable, Container, Iterable, Iterator
 
 from launcher.errors import StillRunning
 from launcher.runs.env_from import remove_secrets
+from launcher.runs.owner import mark_of, other_host
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
-from launcher.schedulers.local.control import mark_of, marked, other_host
+from launcher.schedulers.local.control import marked
 from launcher.status import local
 from launcher.status.asking import Asking
 from launcher.status.survey import RunRecords

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from launcher.errors import CastoffError, printable
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import remove_secrets
+from launcher.runs.owner import is_alive, other_host, owns_latest_submission
 from launcher.runs.records import Cancelled, write
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.schedulers.base_queue import Answer, Queue
-from launcher.schedulers.local.control import cancel, is_alive, other_host, owns_latest_submission
+from launcher.schedulers.local.control import cancel
 from launcher.schedulers.registry import is_own, queued, queued_of
 from launcher.status.survey import CANCELLED, RunRecords
 from launcher.status.watch import status, statuses

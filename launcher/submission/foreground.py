@@ -23,10 +23,11 @@ from launcher.launchers.local.processes import GRACE, send
 from launcher.launchers.local.streams import RankLines, RankLog
 from launcher.launchers.local.supervision import Rank, Report, Supervision
 from launcher.planning.render import FILTERS, render
+from launcher.runs.owner import record_owner
 from launcher.runs.records import Ending, Submission, read, write
 from launcher.runs.run import RESUME, SETTLED, RunDirectory, asked_to_resume
 from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.local.control import cancel_asked, introduce
+from launcher.schedulers.local.control import cancel_asked
 from launcher.submission.in_allocation import plan_in
 from launcher.submission.submit import recorded, working_directory
 from launcher.submission.syntax import check_syntax
@@ -65,7 +66,7 @@ def run_in_foreground(
     with contextlib.ExitStack() as stack:
         made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ)
         run = stack.enter_context(made).final
-        introduce(run, 0)
+        record_owner(run, 0)
         environment = allocation.environment(decided.nodes, environ, run.path, directory)
         attempt = _Attempt(run, stack, output, messages)
         attempt.say(f"{allocation}: {FILTERS['layout_words'](decided)}, started by {decided.launcher}")

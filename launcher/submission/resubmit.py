@@ -14,11 +14,12 @@ from launcher.locks import locked
 from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.index import record_runs
+from launcher.runs.owner import mark_of, other_host
 from launcher.runs.records import Ending, Facts, Submission, read, write_file
 from launcher.runs.run import LOCK, STOP, RunDirectory
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import SchedulerUnreachable
-from launcher.schedulers.local.control import forget_cancellation, mark_of, marked, other_host
+from launcher.schedulers.local.control import forget_cancellation, marked
 from launcher.schedulers.registry import queued
 from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 from launcher.status.settle import settle

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from launcher.runs.owner import other_host
 from launcher.runs.run import RunDirectory, ask_to_stop
 from launcher.runs.states import RunStatus
-from launcher.schedulers.local.control import other_host
 from launcher.schedulers.registry import is_own
 from launcher.status.watch import statuses
 

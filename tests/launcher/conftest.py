@@ -16,8 +16,8 @@ import msgspec
 import psutil
 import pytest
 
+from launcher.runs.owner import is_alive
 from launcher.runs.run import RunDirectory
-from launcher.schedulers.local.control import is_alive
 from launcher.status import watch
 from tests import patience
 from tests.command_line import Castoff as Castoff

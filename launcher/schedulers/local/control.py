@@ -1,4 +1,4 @@
-"""A run's local scheduler seen from outside: how it is started, whether it lives, how it is asked to end it.
+"""A run's local scheduler seen from outside: how it is started, and how it is asked to end the run.
 
 What it has started outlives it where somebody kills it. All of that has the scheduler's mark, a word that
 nothing else has, in its environment; that is how it is found then, and ended.
@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from launcher.errors import CastoffError
-from launcher.locks import is_locked
 from launcher.runs.directory import check_trusted
+from launcher.runs.owner import mark_of, owns_latest_submission, pid_of
 from launcher.runs.records import Ending, read, write, write_file
-from launcher.runs.run import LOCK, SETTLED, RunDirectory
+from launcher.runs.run import SETTLED, RunDirectory
 
 if TYPE_CHECKING:
     import psutil
@@ -35,7 +32,6 @@ KILL_AFTER = 10.0
 """Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
 
 _PROGRAM = "launcher.cli.local_scheduler"
-_WHO = "local.json"
 _CANCEL = "cancel"
 
 
@@ -49,61 +45,6 @@ def parse_submit(answer: str) -> str | None:
     """The id that it prints, as `local-4711`; None if there is none."""
     first = answer.strip().partition("\n")[0]
     return first if first.startswith("local-") else None
-
-
-class _Who(msgspec.Struct):
-    """A local.json: the scheduler that takes, or took, the newest submission."""
-
-    pid: int | None = None
-    host: str | None = None
-    submission: int | None = None
-    """Which one it took, counted from 0; None: none was ever taken."""
-    mark: str | None = None
-
-
-def introduce(run: RunDirectory, submission: int, mark: str | None = None) -> None:
-    """Write down that this process is the run's scheduler, and which of its submissions it takes.
-
-    `mark`: what all that it starts has; None: a launch in the foreground, which has an orphan reaper.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    write(run.path / _WHO, _Who(os.getpid(), socket.gethostname(), submission, mark))
-
-
-def _who(run: RunDirectory) -> _Who:
-    return read(run.path / _WHO, _Who) or _Who()
-
-
-def taken(run: RunDirectory) -> int | None:
-    """The newest submission that a scheduler took, counted from 0; None if none ever did."""
-    return _who(run).submission
-
-
-def owns_latest_submission(run: RunDirectory) -> bool:
-    """Whether the newest submission is castoff's own affair: the local scheduler's, or a launch's."""
-    record = run.submission()
-    return taken(run) == (len(record.earlier) if record else 0)
-
-
-def is_alive(run: RunDirectory) -> bool:
-    """Whether anything still sees to the run: its submission, its scheduler, or a script of it."""
-    return is_locked(run.path / LOCK)
-
-
-def other_host(run: RunDirectory) -> str | None:
-    """The host where its scheduler runs, or ran, if that is not this one.
-
-    Locks of another host cannot be seen on every file system that the two may share.
-    """
-    host = _who(run).host
-    return None if host == socket.gethostname() else host
-
-
-def mark_of(run: RunDirectory) -> str | None:
-    """The mark of all that its newest scheduler has started; None if that is not to be found here."""
-    return _who(run).mark if other_host(run) is None else None
 
 
 def marked() -> dict[str, list[psutil.Process]]:
@@ -124,7 +65,7 @@ def is_abandoned(run: RunDirectory) -> bool:
     if mark_of(run) is None or not owns_latest_submission(run):
         return False
     try:
-        words = Path(f"/proc/{_who(run).pid}/cmdline").read_bytes().split(b"\0")
+        words = Path(f"/proc/{pid_of(run)}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return True
     return _PROGRAM.encode() not in words

@@ -36,9 +36,10 @@ from launcher.launchers.local.processes import (
 from launcher.locks import take
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import SECRETS
+from launcher.runs.owner import record_owner, taken_submission
 from launcher.runs.records import Ending, Submission, begins, encode, read, write
 from launcher.runs.run import LOCK, SETTLED, RunDirectory, stop_asked
-from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
+from launcher.schedulers.local.control import cancel_asked, cancelled_members
 from launcher.schedulers.local.member import Member, Start, attempt_folder
 
 Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
@@ -264,7 +265,7 @@ def main(waits: Waits) -> None:
     lock = _take_lock(run)
     record = run.submission()
     number = len(record.earlier) if record else 0
-    if record is None or record.error is not None or taken(run) == number:
+    if record is None or record.error is not None or taken_submission(run) == number:
         # To begin again would start twice what was submitted once.
         sys.exit(f"castoff: {run.path}: no submission is left to take; `castoff resubmit` makes a new one")
     os.chdir(run.path)  # which tells later where it was moved to
@@ -282,7 +283,7 @@ def main(waits: Waits) -> None:
     try:
         log = os.open(run.log_folder / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         _make_spare(run)
-        introduce(run, number, mark)
+        record_owner(run, number, mark)
         # Here, and last: who submitted may be killed, or may not hear us, but this is found.
         record.job = job
         run.write_submission(record)

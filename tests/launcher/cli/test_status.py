@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.runs.owner import is_alive
 from launcher.runs.run import RunDirectory
-from launcher.schedulers.local.control import is_alive
 from tests import patience
 from tests.cases import others_long
 

@@ -37,8 +37,8 @@ from launcher.errors import CastoffError, InvalidInput
 from launcher.executors.executor import CastoffExecutor, PbsExecutor, SubmissionError
 from launcher.executors.function_job import FunctionJob, JobEndedError
 from launcher.executors.watcher import RunWatcher
+from launcher.runs.owner import is_alive
 from launcher.runs.run import RunDirectory, ask_to_stop
-from launcher.schedulers.local.control import is_alive
 from launcher.status import watch
 from launcher.status.survey import RunRecords
 from launcher.submission.resubmit import resubmit

@@ -20,9 +20,9 @@ from launcher.errors import CastoffError
 from launcher.executors import environment as job_environment
 from launcher.runs.directory import is_draft
 from launcher.runs.drafts import new_run
+from launcher.runs.owner import is_alive
 from launcher.runs.records import Submission
 from launcher.runs.run import RunDirectory
-from launcher.schedulers.local.control import is_alive
 from launcher.submission.resubmit import resubmit
 from launcher.submission.submit import submit
 from launcher.trust.granted import grant

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.runs.owner import is_alive
 from launcher.runs.run import RunDirectory, ask_to_stop
-from launcher.schedulers.local.control import cancel, is_alive
+from launcher.schedulers.local.control import cancel
 from launcher.submission.resubmit import resubmit
 
 from ..conftest import LocalJobs, everything

@@ -16,9 +16,10 @@ import pytest
 
 from launcher.errors import CastoffError
 from launcher.launchers.local import processes
+from launcher.runs.owner import is_alive
 from launcher.runs.run import LOCK, RunDirectory
 from launcher.schedulers.local import control
-from launcher.schedulers.local.control import cancel, is_alive
+from launcher.schedulers.local.control import cancel
 from launcher.submission.cancel import end
 from launcher.submission.resubmit import resubmit
 
