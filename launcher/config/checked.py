@@ -118,11 +118,6 @@ def _plain(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _sentence(text: str) -> str:
-    """The first sentence of a text, without its full stop."""
-    return text.partition(". ")[0].rstrip(".")
-
-
 def _parameter(field: Any) -> inspect.Parameter:
     default = inspect.Parameter.empty if field.required else field.default
     if field.default_factory is not msgspec.NODEFAULT:

@@ -1,4 +1,4 @@
-"""What castoff asks of a launcher: one class for each, in `registry`.
+"""What castoff asks of a launcher: one class for each, in `commands`.
 
 All that differs between launchers before a job runs is in their classes: whoever needs it asks the `Launcher`
 of that name, and never compares the name. Under torchrun the launcher starts one process per node.
@@ -84,9 +84,7 @@ class Request(NamedTuple):
 class Launcher(ABC):
     """The command line of a launcher, and what the job script must do around it."""
 
-    tells: ClassVar[str] = ""
-    """Which part of the machinery reads who a rank is: `nodes/launchers/…`."""
-    tells_node: ClassVar[bool] = False
+    reports_node: ClassVar[bool] = False
     """Whether a rank gets its node's number; else node after node is filled."""
     survives_rank_failure: ClassVar[bool] = False
     """Whether it lets the other ranks run on when one exits non-zero."""

@@ -18,8 +18,7 @@ from launcher.launchers.base import Launcher, Request, value_of
 class Srun(Launcher):
     """https://slurm.schedmd.com/srun.html."""
 
-    tells = "srun"
-    tells_node = True
+    reports_node = True
     ends_by_usr1 = True
     bind_flags = ("--cpu-bind", "--cpu_bind")
     takes_lists = True
@@ -115,8 +114,7 @@ class _Mpiexec(Launcher):
 class Pals(_Mpiexec):
     """HPE's PALS mpiexec: https://docs.alcf.anl.gov/aurora/running-jobs-aurora/."""
 
-    tells = "pals"
-    tells_node = True
+    reports_node = True
     survives_rank_failure = True
     bind_flags = ("--cpu-bind",)
     takes_lists = True
@@ -139,7 +137,6 @@ class Pals(_Mpiexec):
 class Hydra(_Mpiexec):
     """MPICH's mpiexec; the host file holds the processes of each host."""
 
-    tells = "pmi"
     survives_rank_failure = True
     bind_flags = ("-bind-to", "--bind-to")
     takes_lists = True
@@ -164,7 +161,6 @@ class Hydra(_Mpiexec):
 class IntelMpi(_Mpiexec):
     """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
 
-    tells = "pmi"
     survives_rank_failure = True
     takes_lists = True
 
@@ -180,7 +176,6 @@ class IntelMpi(_Mpiexec):
 class OpenMpi(_Mpiexec):
     """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
 
-    tells = "openmpi"
     ends_by_usr1 = True
     bind_flags = ("--bind-to", "-bind-to")
 
@@ -192,7 +187,6 @@ class OpenMpi(_Mpiexec):
 class FluxRun(Launcher):
     """flux run in the instance that a batch job is: https://flux-framework.readthedocs.io, flux-run(1)."""
 
-    tells = "flux"
     fills_in = True
 
     def argv(self, request: Request) -> list[str]:
@@ -214,7 +208,7 @@ class FluxRun(Launcher):
 class Here(Launcher):
     """castoff's own launcher, on one host, also where that host is part of an allocation."""
 
-    tells_node = True
+    reports_node = True
     here = True
 
     def argv(self, request: Request) -> list[str]:

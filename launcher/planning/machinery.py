@@ -164,13 +164,13 @@ def _of_launcher(name: str) -> dict[str, object]:
         "survives": launcher.survives_rank_failure,
         "usr1": launcher.ends_by_usr1,
         "mpiexec": launcher.is_mpiexec,
-        "fills_nodes": not launcher.tells_node,
+        "fills_nodes": not launcher.reports_node,
     }
 
 
 def _of_scheduler(plan: Plan) -> dict[str, object]:
     scheduler = scheduler_of(plan.scheduler)
-    deadline = bool(plan.walltime) or scheduler.tells_end_time
+    deadline = bool(plan.walltime) or scheduler.reports_end_time
     return {"deadline": deadline, "timer": deadline and not scheduler.signals_before_walltime}
 
 

@@ -52,8 +52,8 @@ class Scheduler(ABC):
     """Whether it requeues the same job; otherwise further jobs, with their own ids, resume the run."""
     signals_before_walltime: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
-    tells_end_time: ClassVar[bool] = False
-    """Whether it says in the job when that will be ended, also where the job asks for no walltime."""
+    reports_end_time: ClassVar[bool] = False
+    """Whether it reports in the job when that will be ended, also where the job asks for no walltime."""
     counts_cpus: ClassVar[bool] = False
     """Whether it counts hardware threads, and not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()

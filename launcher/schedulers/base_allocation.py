@@ -34,7 +34,7 @@ class Allocation(ABC):
     """Its name."""
     title: ClassVar[str]
     """Its name, as people call it."""
-    tells_end: ClassVar[bool] = False
+    reports_end_time: ClassVar[bool] = False
     """Whether the scheduler reports when it ends, so that no walltime is needed."""
 
     def __str__(self) -> str:

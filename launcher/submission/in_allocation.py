@@ -97,7 +97,7 @@ def _job_in(
     nodes = _nodes(allocation, spec)
     blank = {name: getattr(JobSpec(), name) for name in _SUBMISSION_ONLY}
     own = {**blank, "nodes": nodes, "inherit": "all"}
-    if allocation.tells_end:
+    if allocation.reports_end_time:
         own["walltime"] = None
     threads = allocation.threads(environ)
     if threads and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:

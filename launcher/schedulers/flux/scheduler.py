@@ -32,7 +32,7 @@ class Flux(QueuedScheduler):
     launchers = ("flux",)
     dialect = directives.DIALECT
     requeues_in_place = False
-    tells_end_time = True
+    reports_end_time = True
     interactive = "flux alloc"
     submit_command = ("flux", "batch")
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {

@@ -24,7 +24,7 @@ class SlurmAllocation(Allocation):
 
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
-    tells_end: ClassVar[bool] = True
+    reports_end_time: ClassVar[bool] = True
 
     def end(self, environ: Mapping[str, str]) -> float | None:
         """By its variable; from before Slurm 23.02 by squeue."""

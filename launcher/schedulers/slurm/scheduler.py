@@ -56,7 +56,7 @@ class Slurm(QueuedScheduler):
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     signals_before_walltime = True
-    tells_end_time = True
+    reports_end_time = True
     counts_cpus = True
     plain_ids = True
     unreached = re.compile(r"connect failure|connection refused", re.IGNORECASE)

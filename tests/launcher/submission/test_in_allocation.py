@@ -200,7 +200,7 @@ class TestJob:
 
 class TestEnvironment:
     def environment(self, allocation: Allocation, given: dict[str, str], nodes: int = 3) -> dict[str, str]:
-        end = {"SLURM_JOB_END_TIME": "1"} if allocation.tells_end else {}  # nothing is asked then
+        end = {"SLURM_JOB_END_TIME": "1"} if allocation.reports_end_time else {}  # nothing is asked then
         made = allocation.environment(nodes, {**given, **end}, Path("/runs/r"), "/work")
         return {name: text for name, text in made.items() if name not in end}
 
