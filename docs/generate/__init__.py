@@ -1,4 +1,4 @@
-"""Writes the references in docs/: tables of fields from their types, of modules from their docstrings.
+"""Writes the references in docs/: fields from their types, flags from their parsers, modules from docstrings.
 
 A page says in a comment what stands below it, up to the next END:
 
@@ -9,6 +9,8 @@ A page says in a comment what stands below it, up to the next END:
     -->
 
 The fields of a struct, all of them or those that are listed: a part's by its path, or all of a part's as
-`start.*`. What stands behind `see` is a link for that row. `<!-- modules launcher -->` stands for all
-modules of a package, room by room.
+`start.*`. What stands behind `see` is a link for that row.
+
+    <!-- flags trainers.dpo.start.flags:COMMAND_LINE -->    all flags of a command line
+    <!-- modules launcher -->                               all modules of a package, room by room
 """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from docs.generate.fields import table
+from docs.generate.flags import flags
 from docs.generate.modules import rooms
 
 PAGES = sorted(Path(__file__).resolve().parents[1].glob("*.md"))
@@ -16,7 +17,7 @@ PAGES = sorted(Path(__file__).resolve().parents[1].glob("*.md"))
 END = "<!-- end of what `make docs` writes -->"
 
 _WANTED = re.compile(
-    rf"(<!-- (fields|modules) ([^\n]*?)(?:\n(.*?)\n)? ?-->\n)(?:.*?{re.escape(END)}\n)", re.S
+    rf"(<!-- (fields|flags|modules) ([^\n]*?)(?:\n(.*?)\n)? ?-->\n)(?:.*?{re.escape(END)}\n)", re.S
 )
 
 
@@ -24,9 +25,9 @@ class Wanted(NamedTuple):
     """What a comment of a page asks for."""
 
     what: str
-    """fields or modules."""
+    """fields, flags or modules."""
     of: str
-    """The struct, as `module:Class`, or the package."""
+    """The struct or the command line, as `module:name`, or the package."""
     links: dict[str, str]
     """The fields to show, each with a link; none: all of them."""
 
@@ -51,4 +52,5 @@ def _made(what: Wanted) -> str:
     if what.what == "modules":
         return rooms(what.of)
     module, _, name = what.of.partition(":")
-    return table(getattr(import_module(module), name), what.links)
+    named = getattr(import_module(module), name)
+    return flags(named) if what.what == "flags" else table(named, what.links)

@@ -61,10 +61,16 @@ WANDB: Table = (
         "wandb_project",
         "logging.wandb.project",
         "NAME",
-        "tell Weights & Biases; offline unless CONFIG says otherwise",
+        "log to this project of Weights & Biases; offline unless CONFIG says otherwise",
     ),
     Flag("wandb_name", "logging.wandb.name", "NAME", "the run's name there; default: that of CONFIG"),
-    Switch("no_wandb", "logging.wandb", None, "tell it nothing", against=("wandb_project", "wandb_name")),
+    Switch(
+        "no_wandb",
+        "logging.wandb",
+        None,
+        "do not log to Weights & Biases, whatever CONFIG says",
+        against=("wandb_project", "wandb_name"),
+    ),
 )
 
 
@@ -86,7 +92,7 @@ class CommandLine(NamedTuple):
         made = new_parser(self.system, self.description)
         made.description = self.own_words(made.description or "")
         made.add_argument("file", nargs="?", metavar="CONFIG", help=f"YAML of the training; {self.without}")
-        made.add_argument("--config", metavar="CONFIG", help="the same")
+        made.add_argument("--config", metavar="CONFIG", help="as CONFIG")
         add_overrides(made, self.example)
         add_members(made)
         for row in self.table:

@@ -99,7 +99,7 @@ TABLE: Table = (
     ),
     Flag("weight_decay", _DECAY, "PART", "default: 0", _number),
     Flag("loss", "preference.loss", None, "default: sigmoid", choices=LOSSES),
-    Flag("beta", "preference.beta", "BETA", "how dear it is to leave the base model; default: 0.1", _number),
+    Flag("beta", "preference.beta", "BETA", "penalty for leaving the base model; default: 0.1", _number),
     Flag("temperature", "preference.temperature", "T", "what logits are divided by; default: 0.1", _number),
     Flag(
         *("label_smoothing", "preference.label_smoothing", "SHARE"),

@@ -53,8 +53,14 @@ TABLE: Table = (
         *("resume_checkpoint", "training.resume_checkpoint", "DIR"),
         "begin with the checkpoint of another run, as long as this one has none of its own",
     ),
-    Flag("master_addr", "parallel.master_addr", "HOST", "where ranks meet that no launcher tells: host 0"),
-    Flag("master_port", "parallel.master_port", "PORT", "a free port there; default: 20000", _port),
+    Flag("master_addr", "parallel.master_addr", "HOST", "rendezvous host, where no launcher sets it: host 0"),
+    Flag(
+        "master_port",
+        "parallel.master_port",
+        "PORT",
+        "a free port there, from 1024 on; default: 20000",
+        _port,
+    ),
     *WANDB,
     Group(
         "ranks",
