@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         dest="overrides",
         metavar="FIELD=VALUE",
-        help="set a field of CONFIG, as in data.n_processes=8; may stand several times",
+        help="set a field of CONFIG, as in data.n_processes=8; repeatable",
     )
     return parser
 

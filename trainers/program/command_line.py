@@ -62,7 +62,7 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
         default=[],
         dest="overrides",
         metavar="FIELD=VALUE",
-        help=f"set a field of CONFIG, as in {example}; may stand several times",
+        help=f"set a field of CONFIG, as in {example}; repeatable",
     )
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument(

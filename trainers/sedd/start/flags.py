@@ -58,7 +58,7 @@ TABLE: Table = (
         "master_port",
         "parallel.master_port",
         "PORT",
-        "a free port there, from 1024 on; default: 20000",
+        "a port there, from 1024 on; default: 20000",
         _port,
     ),
     *WANDB,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.dpo.start.configuration import read
-from trainers.dpo.start.flags import COMMAND_LINE, NAMES, parted, with_flags
+from trainers.dpo.start.flags import COMMAND_LINE, parted, with_flags
 
 parser, parsed, from_flags = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.from_flags
 
@@ -237,17 +236,3 @@ def test_flags_that_make_no_sense(words: str, says: str, capsys: pytest.CaptureF
         parsed(words.split())
     assert ended.value.code == 2
     assert says in capsys.readouterr().err
-
-
-def test_the_document_tells_of_each() -> None:
-    """Each with the field that it sets."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    rows = re.findall(r"^\|([^|]*`--[^|]*)\|([^|]*)\|", text, re.MULTILINE)
-    described = {
-        flag.replace("_", "-"): fields for flags, fields in rows for flag in re.findall(r"--[\w-]+", flags)
-    }
-    there = {option for action in parser()._actions for option in action.option_strings}
-    assert {each.replace("_", "-") for each in there} - described.keys() == {"-h", "--help", "--set"}
-    assert described.keys() - there == set()
-    for path, flag in NAMES.items():
-        assert f"`{path}`" in described[flag.replace("_", "-")], flag

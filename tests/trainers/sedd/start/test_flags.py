@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +132,3 @@ def test_help_speaks_of_the_files_fields(capsys: pytest.CaptureFixture[str]) -> 
         parsed(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "<training.work_dir>/<name>" in shown and "training.path" not in shown
-
-
-def test_the_document_tells_of_each() -> None:
-    rows = re.findall(r"^\| (.*?`--.*?) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
-    described = {each.replace("_", "-") for each in re.findall(r"--[\w-]+", " ".join(rows))}
-    there = {option for action in parser()._actions for option in action.option_strings}
-    assert {each.replace("_", "-") for each in there} - described == {"-h", "--help", "--set"}
-    assert described - there == set()
