@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 import pytest
 
+import tests.geometric  # noqa: F401  # before what loads it
 from docs.generate import fields
 from docs.generate.fields import parts, selected, table, takes
 from docs.generate.pages import END, PAGES, wanted, written
@@ -21,6 +23,7 @@ from trainers.configuration.config import Config
 from trainers.dpo import settings as dpo
 from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES
 from trainers.evaluation.early_stopping import DefaultEarlyStopping
+from trainers.gnn import models
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.graphs.settings import Files, Generated
 from trainers.sedd.start.configuration import Settings
@@ -108,6 +111,38 @@ def test_tables_that_no_struct_is_behind() -> None:
         ", ".join(f"`{name}`" for name in OBJECTIVES),
         f"`{DEFAULT_OBJECTIVE}`",
     ]
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("## GNNModel", models.GNNModel),
+        ("`Encoder`: ", models.Encoder),
+        ("`GNNBlock`: ", models.GNNBlock),
+        ("`LinearSequential`: ", models.LinearSequential),
+        ("`Sequential`: ", models.Sequential),
+        ("`GPSModel`, ", models.GPSModel),
+    ],
+)
+def test_a_table_of_a_models_arguments(heading: str, kind: type) -> None:
+    """All of them, in any order, and the default of the first in each row."""
+    text = (PAGES[0].parent / "gnn-models.md").read_text(encoding="utf-8")
+    table = text.partition(f"\n{heading}")[2].partition("\n|")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    parameters = inspect.signature(kind).parameters
+    shown = {name: cells for cells in rows for name in _names(cells[0])}
+    assert shown.keys() == parameters.keys()
+    for names, default, *_ in rows if "| default |" in table else []:
+        first = parameters[_names(names)[0]].default
+        needs_none = first is None or first is inspect.Parameter.empty
+        assert default.strip("`") == ("" if needs_none else fields.written(first).strip('`"')), names
+
+
+def _names(cell: str) -> list[str]:
+    """The arguments of a cell: `act_type`, `_args` means act_args too."""
+    first, *others = re.findall(r"`(\w+)`", cell)
+    stem = first.rpartition("_")[0]
+    return [first, *(f"{stem}{name}" if name.startswith("_") else name for name in others)]
 
 
 def _rows(page: str, heading: str) -> dict[str, list[str]]:
