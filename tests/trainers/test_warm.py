@@ -49,7 +49,7 @@ def test_the_server_ends_with_its_last_user(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     folder = Path("ranks")
     folder.mkdir()
-    with warm._Server(str(folder / "socket"), warm._Launcher) as server:
+    with warm._Server(str(folder / "socket")) as server:
         with (folder / "users").open("w") as user:
             fcntl.flock(user, fcntl.LOCK_SH)
             server.service_actions()

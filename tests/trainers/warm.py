@@ -131,19 +131,8 @@ def _start_server(address: Path) -> None:
         time.sleep(0.01)
 
 
-class _Launcher(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        """Start what is asked for, and wait for it: this is a fork of the server already."""
-        assert isinstance(self.server, _Server)
-        job = self.server.job
-        rank = multiprocessing.get_context("fork").Process(target=_become, args=(job,))
-        rank.start()
-        self.wfile.write(f"{rank.pid}\n".encode())
-        rank.join()
-        self.wfile.write(f"{rank.exitcode}\n".encode())
-
-
 def _become(job: Job) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
@@ -154,19 +143,34 @@ def _become(job: Job) -> None:
     perform(job.function, job.answer)
 
 
-class _Server(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
-    job: Job
-    """The last that was asked for."""
+class _Server(socketserver.UnixStreamServer):
+    def __init__(self, address: str):
+        super().__init__(address, socketserver.BaseRequestHandler)
+        self._ranks: list[tuple[multiprocessing.process.BaseProcess, Any]] = []
+        """Those that run, each with the connection of whoever asked for it."""
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Import what the ranks of a test module all need, before the fork."""
+        """Fork the rank that is asked for, with what the ranks of a test module all need imported before."""
         with request.makefile("rb") as asked:
-            self.job = pickle.loads(asked.read())
-        if self.job.module not in sys.modules:
+            job: Job = pickle.loads(asked.read())
+        if job.module not in sys.modules:
             with suppress(BaseException):  # the rank says what is wrong with it
-                importlib.import_module(self.job.module)
+                importlib.import_module(job.module)
             gc.freeze()
-        super().process_request(request, client_address)
+        rank = multiprocessing.get_context("fork").Process(target=_become, args=(job,))
+        rank.start()
+        request.sendall(f"{rank.pid}\n".encode())
+        self._ranks.append((rank, request))
+        self.report()  # its end, if that came too soon for its signal to find it
+
+    def report(self, *_: object) -> None:
+        """Tell who asked for them the exit codes of ranks that have ended."""
+        for entry in [*self._ranks]:
+            rank, connection = entry
+            if rank.exitcode is not None and entry in self._ranks:
+                self._ranks.remove(entry)
+                with suppress(OSError), connection:  # nobody may be left who waits
+                    connection.sendall(f"{rank.exitcode}\n".encode())
 
     def service_actions(self) -> None:
         """End with the last test process that uses it, however that ends."""
@@ -183,6 +187,7 @@ if __name__ == "__main__":
         importlib.import_module(name)
     gc.freeze()  # else the first collection of each rank copies all pages that these lie on
     draft = f"{sys.argv[1]}.draft"
-    with _Server(draft, _Launcher) as server:
+    with _Server(draft) as server:
+        signal.signal(signal.SIGCHLD, server.report)
         Path(draft).rename(sys.argv[1])  # whoever sees it may connect
         server.serve_forever()
