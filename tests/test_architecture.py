@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -108,22 +109,28 @@ def modules(package: str) -> dict[str, Path]:
 LAUNCHER, TRAINERS = modules("launcher"), modules("trainers")
 
 
-def imports(path: Path, *, everywhere: bool) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A module's syntax tree, which several tests walk."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path, *, everywhere: bool) -> list[str]:
     """Dotted names that a module imports; without `everywhere`, only those of its own loading.
 
     `if TYPE_CHECKING:` and `if __name__ == "__main__":` are uses but no part of its loading.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes: list[ast.AST] = [tree]
+    found: list[str] = []
+    nodes: list[ast.AST] = [parsed(path)]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: write the whole name"
             assert node.module is not None
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         late = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         if isinstance(node, ast.If) and re.search("TYPE_CHECKING|__main__", ast.unparse(node.test)):
             late = True
@@ -131,6 +138,7 @@ def imports(path: Path, *, everywhere: bool) -> Iterator[str]:
             nodes.extend(ast.iter_child_nodes(node))
         elif isinstance(node, ast.If):
             nodes.extend(node.orelse)
+    return found
 
 
 def uses(name: str, *, everywhere: bool = True) -> set[str]:
@@ -299,7 +307,7 @@ def test_a_launcher_is_known_in_its_room_alone() -> None:
 
 def says(path: Path, names: set[str]) -> Iterator[str]:
     """Where a module holds one of these names as a text, except where it lists launchers."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     wanted = names | {one.encode() for one in names}
     lists = (one for one in ast.walk(tree) if isinstance(one, ast.Assign))
     listing = [one for one in lists if ast.unparse(one.targets[0]) in ("LauncherName", "launchers")]
