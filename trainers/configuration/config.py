@@ -18,6 +18,7 @@ from launcher.typed.structure import convert
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import Rate, one_training
 from trainers.configuration.sweep import Choose, by_array
+from trainers.configuration.synonyms import hint_from
 from trainers.configuration.yaml_text import read_yaml_file
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -404,7 +405,7 @@ class Config(Section, frozen=True, kw_only=True):
             return fields
         problems: list[Problem] = []
         document = one_training(fields, {}, overrides, choose, RATE, origin, problems)
-        config = convert(document, cls, problems)
+        config = convert(document, cls, problems, hint=hint_from(document, cls))
         problems += [document.problem(*wrong) for wrong in contradictions(document.data)]
         if problems or config is None:
             raise ConfigError(problems)

@@ -17,6 +17,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import one_training
 from trainers.configuration.pyobject import PyObject
 from trainers.configuration.sweep import Choose, by_array
+from trainers.configuration.synonyms import hint_from
 from trainers.configuration.yaml_text import plain
 from trainers.dpo import settings
 
@@ -131,7 +132,7 @@ def read(
     data, wrong = _without_others({**document.data, "objective": name}, name)
     document.data = data = _with_defaults(data, _defaults(objective, data.get("training")))
     problems += [document.problem(*each) for each in wrong]
-    read = convert(document, objective.settings, problems)
+    read = convert(document, objective.settings, problems, hint=hint_from(document, objective.settings))
     wrong = core.contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
     problems += [document.problem(*each) for each in wrong]
     if problems or read is None:
