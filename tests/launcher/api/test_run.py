@@ -40,7 +40,7 @@ def test_from_submission_to_logs(local: Callable[..., Run], capfd: pytest.Captur
     assert capfd.readouterr() == ("", ""), "a program's output is its own"
 
 
-def test_what_it_says_of_logs_is_what_the_verb_prints(local: Callable[..., Run], castoff: Castoff) -> None:
+def test_logs_returns_what_castoff_logs_prints(local: Callable[..., Run], castoff: Castoff) -> None:
     run = local("echo member $CASTOFF_ARRAY_INDEX", array={"count": 2})
     run.wait(patience.SECONDS)
     assert run.logs() == castoff("logs", run.path).stdout

@@ -140,6 +140,6 @@ def test_under_other_schedulers(
     assert (attempt / "stop").exists() == (ending is None)
 
 
-def test_it_cannot_be_said(jobs: LocalJobs) -> None:
+def test_a_stop_that_cannot_be_recorded_is_reported(jobs: LocalJobs) -> None:
     with pytest.raises(CastoffError, match="gone: cannot be looked at: No such file"):
         ask_to_stop(RunDirectory(jobs.folder / "gone"))

@@ -60,7 +60,7 @@ def is_refused(slurm: FakeSlurm, made: OnSlurm, why: str = ELSEWHERE) -> None:
 
 class TestFromTheOtherOne:
     @pytest.mark.parametrize("ending", [None, "cancelled", "resume"])
-    def test_it_may_go_on(self, slurm: FakeSlurm, made: OnSlurm, ending: str | None) -> None:
+    def test_it_may_still_be_active(self, slurm: FakeSlurm, made: OnSlurm, ending: str | None) -> None:
         """Also what ended by a signal, or is to go on, which its own cluster may have queued again."""
         made.attempt("0.0", ending, 143 if ending == "cancelled" else 0)
         now = status(made.run)
@@ -203,7 +203,7 @@ class TestThisOne:
             (None, "scontrol is not on PATH here"),
         ],
     )
-    def test_does_not_say_its_name(
+    def test_a_cluster_that_does_not_give_its_name(
         self, slurm: FakeSlurm, tmp_path: Path, program: str | None, why: str
     ) -> None:
         runs = []

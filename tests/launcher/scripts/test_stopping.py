@@ -182,7 +182,7 @@ def test_a_disk_that_fills_up(kind: str, code: int, ending: str, bench: Benches,
 
 
 @pytest.mark.parametrize("kind", ["srun", "local"])
-def test_a_script_that_stood_alone_is_not_submitted_again(kind: str, bench: Benches) -> None:
+def test_a_script_submitted_without_castoff_is_not_resubmitted(kind: str, bench: Benches) -> None:
     ended = bench(kind).run(env={"PROBE": "fail 0 3"})
     with pytest.raises(CastoffError, match="castoff did not submit it"):
         resubmit(RunDirectory(ended.run_dir))
