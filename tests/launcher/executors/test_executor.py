@@ -38,7 +38,7 @@ from launcher.executors.executor import CastoffExecutor, PbsExecutor, Submission
 from launcher.executors.function_job import FunctionJob, JobEndedError
 from launcher.executors.watcher import RunWatcher
 from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory, ask_to_stop
+from launcher.runs.run import RunDirectory, request_stop
 from launcher.status import watch
 from launcher.status.survey import RunRecords
 from launcher.submission.resubmit import resubmit
@@ -895,7 +895,7 @@ def test_a_function_whose_checkpoint_returns_none_fails(executors: Executors) ->
 def test_a_stopped_job_resumes_after_resubmit(executors: Executors, until: Callable[..., None]) -> None:
     job = executors().submit(Count())
     until(lambda: "begins" in (job.stdout() or ""))
-    ask_to_stop(job.run)
+    request_stop(job.run)
     with pytest.raises(JobEndedError, match="ended without a result: resume"):
         job.result()
     assert job.state == "CANCELLED"

@@ -17,7 +17,7 @@ from launcher.executors.function_job import FunctionJob
 from launcher.runs.index import Index
 from launcher.runs.records import Send, Submission
 from launcher.schedulers.registry import queued
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.status.settle import settle
 from launcher.status.watch import status, statuses
 from launcher.submission import resubmit as resubmission
@@ -188,12 +188,12 @@ class TestThisOne:
         slurm.queue.write_text(
             "".join(f"7|N/A|RUNNING|None|900|N/A|N/A|{run.script}\n" for run in runs[:2] + runs[3:])
         )
-        asking = Asking()
+        poller = Poller()
         for _ in range(2):
-            now = statuses(runs, asking)
+            now = statuses(runs, poller)
             assert [one.state for one in now] == ["running", "running", "unknown", "running"]
         assert slurm.questions()[:2] == ["scontrol", "squeue"]
-        assert [asking.silence_on(run) for run in runs] == [None, None, ELSEWHERE, None]
+        assert [poller.silence_on(run) for run in runs] == [None, None, ELSEWHERE, None]
 
     @pytest.mark.parametrize(
         ("program", "why"),

@@ -184,12 +184,12 @@ def test_a_run_that_stopped_early_can_be_resumed(made: Made, code: int) -> None:
 
 def test_asked_to_stop(made: Made) -> None:
     with made.alive():
-        assert not status(made.run).stop_asked
+        assert not status(made.run).stop_requested
         (made.run.path / "stop").touch()
         now = status(made.run)
-        assert (now.state, now.stop_asked, summary(now).stop_asked) == ("pending", True, True)
+        assert (now.state, now.stop_requested, summary(now).stop_requested) == ("pending", True, True)
     now = status(made.run)
-    assert now.stop_asked and not summary(now).stop_asked
+    assert now.stop_requested and not summary(now).stop_requested
 
 
 class TestFinal:

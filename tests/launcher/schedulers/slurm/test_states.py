@@ -17,8 +17,8 @@ from launcher.runs.records import Send
 from launcher.runs.run import LOCK
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers import base_queue as questions
-from launcher.status import asking
-from launcher.status.asking import Asking
+from launcher.status import poller
+from launcher.status.poller import Poller
 from launcher.status.watch import poll, status, statuses, wait
 from launcher.submission import resubmit as resubmission
 from launcher.submission.dependencies import condition_holds
@@ -385,12 +385,12 @@ class TestStartedAgain:
         start = json.dumps({"job": "7", "host": "n1", "time": 1000})
         folder = made.run.path / "attempts/0.0"
         slurm.tells(("7", "PENDING"), run=made.run)
-        asking = Asking()
-        assert status(made.run, asking).state == "pending"
+        poller = Poller()
+        assert status(made.run, poller).state == "pending"
         slurm.program("squeue", f"mkdir {folder}; echo '{start}' >{folder}/start.json; cat {slurm.queue}")
         folder.mkdir()
         (folder / "start.json").write_text(start)
-        assert status(made.run, asking).state == "running"
+        assert status(made.run, poller).state == "running"
 
     def test_submitted_again(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         """What was cancelled then stays so, whatever the new job does."""
@@ -497,8 +497,8 @@ class TestSilence:
     def test_a_wait_outlasts_it(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "_ASK", 0.0)
-        monkeypatch.setattr(asking, "_SLOWEST_ASK", 0.0)
+        monkeypatch.setattr(poller, "_SHORTEST_PAUSE", 0.0)
+        monkeypatch.setattr(poller, "_LONGEST_PAUSE", 0.0)
         self.failing(slurm)
         looked = poll([made.run])
         assert [next(looked)[0].state for _ in range(2)] == 2 * ["unknown"]
@@ -568,7 +568,7 @@ class TestLookingAgain:
     def test_its_own_record_is_seen_between(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "_ASK", 1000.0)
+        monkeypatch.setattr(poller, "_SHORTEST_PAUSE", 1000.0)
         made.attempt()
         slurm.tells(("7", "RUNNING"), run=made.run)
         looked = poll([made.run])
