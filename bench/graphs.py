@@ -39,11 +39,11 @@ def main(number: int) -> None:
     graphs = [sample(settings, 0, index) for index in range(number)]
     print(f"made: {number / (time.process_time() - begin):,.0f} graphs a second")
     with tempfile.TemporaryDirectory() as folder:
-        _tell("written", number, _writers(graphs, Path(folder)))
-        _tell("read in random order", number, _readers(number, Path(folder)))
+        _report("written", number, _writers(graphs, Path(folder)))
+        _report("read in random order", number, _readers(number, Path(folder)))
 
 
-def _tell(what: str, number: int, ways: dict[str, Callable[[], Any]]) -> None:
+def _report(what: str, number: int, ways: dict[str, Callable[[], Any]]) -> None:
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(_ROUNDS):
         for name, way in ways.items():

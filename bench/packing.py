@@ -105,7 +105,7 @@ def deduplicate(folder: Path, number: int) -> Taken:
     """Find the repeated ones of so many hashes."""
     repeated = write_hashes(folder / "hashes", number)
     taken = Taken()
-    found = mark_repeated(folder / "hashes", folder / "marks", tell=taken.look)
+    found = mark_repeated(folder / "hashes", folder / "marks", report=taken.look)
     assert found == repeated
     return taken
 
@@ -121,7 +121,7 @@ def pack_short(folder: Path, number: int, length: int = 8) -> Taken:
     with (folder / TOKENS).open("wb") as file:
         file.truncate(number * length)
     taken = Taken()
-    pack(*(folder / name for name in (TOKENS, "lengths", "marks", OFFSETS)), tell=taken.look)
+    pack(*(folder / name for name in (TOKENS, "lengths", "marks", OFFSETS)), report=taken.look)
     return taken
 
 

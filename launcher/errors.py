@@ -11,7 +11,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     """Say something on standard error, for the person at the keyboard, and return.
 
     It may hold anybody's text, a file's name or a scheduler's answer: what would move a terminal's

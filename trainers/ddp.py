@@ -203,7 +203,7 @@ class TrainerDDP(Assembly):
                 self._judge(val)
         self.run_folder.write_config(self.config)
         if resumed is not None and self._over() and not self.search.pruned:
-            self.run_folder.say_it_is_over(self.step, stopped=self.state.ended)
+            self.run_folder.record_end(self.step, stopped=self.state.ended)
 
     def _over(self) -> bool:
         state, training = self.state, self.config.training
@@ -220,7 +220,7 @@ class TrainerDDP(Assembly):
             self.export(better=self.state.judged is None)
         self._save()
         self._barrier("the end of training")
-        self.stopping.say("done")
+        self.stopping.record_outcome("done")
 
     def _save(self) -> None:
         """Keep where training stands; rank 0 writes while training continues."""
@@ -238,7 +238,7 @@ class TrainerDDP(Assembly):
         self._save()
         self._barrier("the checkpoint of an early stop")
         why = self.stopping.asked() or "another rank"
-        self.stopping.say("resume")
+        self.stopping.record_outcome("resume")
         self.logger.warning("Stopped early at step %d (%s); it can be resumed from there", self.step, why)
         raise StoppedEarly(f"stopped early at step {self.step}: {why}")
 

@@ -14,7 +14,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.status import watch
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.submission import cancel, resubmit, stop
 
 
@@ -26,7 +26,7 @@ class Run(RunDirectory):
 
     def __init__(self, path: Path):
         super().__init__(path)
-        self._asking = Asking()
+        self._poller = Poller()
 
     def __reduce__(self) -> tuple[type[Run], tuple[Path]]:
         return Run, (self.path,)  # in another process it asks its scheduler anew
@@ -49,7 +49,7 @@ class Run(RunDirectory):
         Raises:
             CastoffError: something in its directory cannot be read.
         """
-        return watch.status(self, self._asking)
+        return watch.status(self, self._poller)
 
     def wait(self, timeout: float | None = None) -> RunStatus:
         """Wait until it is over, and return how it ended: `.ending` and `.code`, whatever they are.
@@ -95,7 +95,7 @@ class Run(RunDirectory):
             CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
         """
         begun = resubmit.resubmit(self, members=members, include_done=include_done)
-        self._asking = Asking()
+        self._poller = Poller()
         return begun
 
     def logs(
@@ -127,5 +127,5 @@ class Run(RunDirectory):
 
     def _anew(self) -> RunStatus:
         """Its status, whatever its scheduler has said before."""
-        self._asking = Asking()
+        self._poller = Poller()
         return self.status()

@@ -19,7 +19,7 @@ from launcher.cli.output import (
     json_option,
     print_json,
     print_table,
-    say,
+    report,
     several,
 )
 from launcher.config.quantities import size_words
@@ -100,7 +100,7 @@ def command(
             place = {"id": run.id, "directory": str(run.path)}
             print_json({**place, "ending": summary.ending, "bytes": bytes, "removed": run in removed})
     elif removed:
-        say(f"removed {several(len(removed), 'run')}")
+        report(f"removed {several(len(removed), 'run')}")
     if problems:
         raise CastoffError("\n".join(problems))
 
@@ -130,7 +130,7 @@ def _candidates(
     if named and problems:
         raise CastoffError("\n".join(problems))
     for problem in problems:
-        say(problem)
+        report(problem)
     return candidates
 
 
@@ -159,7 +159,7 @@ def _examine(run: RunDirectory, needed: dict[str, str], *, named: bool) -> _Cand
 
 def _show(candidates: list[_Candidate]) -> None:
     if not candidates:
-        say("there is nothing to remove")
+        report("there is nothing to remove")
         return
     now = time.time()
     rows = [

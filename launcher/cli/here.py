@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from launcher.launchers.local.start import StartRequest, start_ranks
-from launcher.runs.run import RESUME, asked_to_resume, inherited_lock
+from launcher.runs.run import RESUME, inherited_lock, wants_resume
 
 TYPE_CHECKING = False  # `typing` is not needed otherwise
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ def run(request: StartRequest) -> int:
         return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
     import tempfile  # late: it loads a dozen modules, and most ranks are a job's
 
-    from launcher.errors import say
+    from launcher.errors import report
 
     with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
         ours = Path(folder, "outcome")
         request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": str(ours)})
         code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
-        if code == 0 and asked_to_resume(ours):
-            say("the program has stopped early and can be resumed: run the same command again")
+        if code == 0 and wants_resume(ours):
+            report("the program has stopped early and can be resumed: run the same command again")
             return RESUME
     return code

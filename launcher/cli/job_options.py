@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from launcher.cli.offers import F, set_option, site_option
-from launcher.cli.output import say
+from launcher.cli.output import report
 from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from launcher.errors import printable
@@ -86,7 +86,7 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
     site, why = choose_site()
     if spec is not None and why == NO_SCHEDULER:
         _refuse_a_clusters_job(spec)
-    say(f"site {site.name}: {why}")
+    report(f"site {site.name}: {why}")
     return site
 
 

@@ -12,7 +12,7 @@ import click
 
 from launcher.cli.here import run
 from launcher.cli.offers import set_option, site_option
-from launcher.cli.output import say
+from launcher.cli.output import report
 from launcher.errors import CastoffError
 from launcher.launchers.local.start import Hosts, StartRequest
 from launcher.ranks.rendezvous import derived_port
@@ -103,7 +103,7 @@ def command(
         from launcher.submission.foreground import run_in_foreground
 
         spec = load_job(job, overrides, flags)
-        _say_left_out(spec, _LEFT_OUT_IN_ALLOCATION)
+        _report_ignored(spec, _LEFT_OUT_IN_ALLOCATION)
         return run_in_foreground(
             spec,
             site,
@@ -183,7 +183,7 @@ def _with_job(
             f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
             f"castoff submit --site local heeds that, or clear it: --set {needed[0]}=null"
         )
-    _say_left_out(spec, _LEFT_OUT_HERE)
+    _report_ignored(spec, _LEFT_OUT_HERE)
     decided = plan(spec, site_named(site_name))
     environment = {**request.environment, **decided.env}
     if decided.python:
@@ -205,9 +205,9 @@ def _asked(spec: JobSpec, fields: tuple[str, ...]) -> list[str]:
     return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
 
 
-def _say_left_out(spec: JobSpec, fields: tuple[str, ...]) -> None:
+def _report_ignored(spec: JobSpec, fields: tuple[str, ...]) -> None:
     if unused := _asked(spec, fields):
-        say(f"launch leaves out {', '.join(unused)}, which castoff submit heeds")
+        report(f"launch leaves out {', '.join(unused)}, which castoff submit heeds")
 
 
 def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
@@ -225,7 +225,7 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
         if not found:
             return None
         site, why = choose_site(inside=found[0].scheduler)
-        say(f"site {site.name}: {why}")
+        report(f"site {site.name}: {why}")
         if is_own(site.scheduler):
             return None
     allocation = next((one for one in found if one.scheduler == site.scheduler), None)

@@ -10,11 +10,11 @@ from typing import Any
 import click
 import msgspec
 
-from launcher.cli.output import brief, duration, json_option, print_json, print_table, say, several
+from launcher.cli.output import brief, duration, json_option, print_json, print_table, report, several
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, members_words
-from launcher.status.asking import AT_A_GLANCE
 from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
+from launcher.status.poller import AT_A_GLANCE
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""
@@ -79,22 +79,22 @@ def command(
     elif rows:
         print_table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE)
     elif states or name is not None or since is not None:
-        say("no such runs")
+        report("no such runs")
     elif overview.known:
-        say("the directories of all runs are gone; --scan FOLDER finds those that were moved there")
+        report("the directories of all runs are gone; --scan FOLDER finds those that were moved there")
     else:
-        say("no runs yet; --scan FOLDER finds those in a folder")
+        report("no runs yet; --scan FOLDER finds those in a folder")
     for one in overview.notes:
-        say(one)
+        report(one)
     if left_out:
-        say(f"{left_out} older runs are over and not shown; --all shows them")
+        report(f"{left_out} older runs are over and not shown; --all shows them")
 
 
 def _scan(index: Index, folder: Path) -> None:
     rebuilt = rebuild(index, folder)
     for one in rebuilt.notes:
-        say(one)
-    say(f"{folder}: {several(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
+        report(one)
+    report(f"{folder}: {several(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
     return (
         row.entry.id,
         summary.site,
-        "stopping" if summary.stop_asked else word,
+        "stopping" if summary.stop_requested else word,
         "" if summary.code is None else str(summary.code),
         str(summary.attempts) if summary.attempts > summary.members else "",
         brief(now - row.submitted),

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 from launcher.schedulers.local.daemon import main
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.submission.dependencies import condition_holds
 
 if __name__ == "__main__":
-    main(lambda condition, run: partial(condition_holds, condition, run, Asking()))
+    main(lambda condition, run: partial(condition_holds, condition, run, Poller()))

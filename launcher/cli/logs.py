@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from launcher.cli.offers import complete_runs
-from launcher.cli.output import has_colours, json_option, print_json, say
+from launcher.cli.output import has_colours, json_option, print_json, report
 from launcher.logs.chosen import attempts_of, check_ranks, members_of
 from launcher.logs.failures import failed_rank
 from launcher.logs.following import Follower
@@ -21,7 +21,7 @@ from launcher.logs.sources import Selection, rank_logs
 from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, failure_words
-from launcher.status.asking import AT_A_GLANCE, Asking
+from launcher.status.poller import AT_A_GLANCE, Poller
 from launcher.status.watch import status
 
 _NUMBER = click.IntRange(min=0)
@@ -53,10 +53,10 @@ def command(
     found = Index.of(os.environ).find(run)
     selection = Selection(frozenset(members), attempt, frozenset(ranks), tail)
     if note := check_ranks(found, selection):
-        say(note)
+        report(note)
     if follow:
         return _follow(found, selection, as_json)
-    chosen = attempts_of(found, status(found, Asking(AT_A_GLANCE)), selection)
+    chosen = attempts_of(found, status(found, Poller(AT_A_GLANCE)), selection)
     if as_json:
         print_json(_places(found, chosen))
     else:
@@ -66,15 +66,15 @@ def command(
 
 def _follow(run: RunDirectory, selection: Selection, as_json: bool) -> int:
     """Follow a run to its end; its code, or that of what was selected."""
-    members = members_of(run, status(run, Asking(AT_A_GLANCE)), selection)
+    members = members_of(run, status(run, Poller(AT_A_GLANCE)), selection)
     show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
-    follower = Follower(run, selection, show, write=_write, say=say, pause=_pause)
+    follower = Follower(run, selection, show, write=_write, report=report, pause=_pause)
     try:
         end = follower.follow()
     except KeyboardInterrupt:
         return 130
     _write(show.end(end))
-    say(_last_word(end))
+    report(_last_word(end))
     return 1 if end.code is None else end.code
 
 
@@ -87,11 +87,11 @@ def _last_word(end: End) -> str:
 
 def _places(run: RunDirectory, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
     """Where the logs of attempts are, and what they say of failures."""
-    report = []
+    rows = []
     for member, attempt in attempts:
         logs = rank_logs(run, member, attempt.attempt)
         failed = failed_rank(run, member, attempt)
-        report.append(
+        rows.append(
             {
                 "member": member,
                 "attempt": attempt.attempt,
@@ -103,7 +103,7 @@ def _places(run: RunDirectory, attempts: list[tuple[int, AttemptStatus]]) -> dic
                 "failure": None if failed is None else failure_facts(failed, failed.excerpt()),
             }
         )
-    return {"id": run.id, "attempts": report}
+    return {"id": run.id, "attempts": rows}
 
 
 def _text(*, several: bool, labels: bool) -> Text:

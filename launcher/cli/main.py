@@ -12,7 +12,7 @@ import os
 import sys
 from importlib import import_module
 
-from launcher.errors import CastoffError, Problem, say
+from launcher.errors import CastoffError, Problem, report
 
 TYPE_CHECKING = False  # `typing` would cost as much as all that is here
 if TYPE_CHECKING:
@@ -92,17 +92,17 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
     """
     if "--json" not in words:
         for line in message.split("\n"):
-            say(line)
+            report(line)
         return code
     import json
 
-    report: dict[str, object] = {"error": message, "exit_code": code}
+    answer: dict[str, object] = {"error": message, "exit_code": code}
     if problems:
-        report["problems"] = [
+        answer["problems"] = [
             {"where": one.where, "field": one.path, "message": one.message} for one in problems
         ]
     if sys.stderr is not None:
-        print(json.dumps(report), file=sys.stderr)
+        print(json.dumps(answer), file=sys.stderr)
     return code
 
 

@@ -13,7 +13,7 @@ import click
 
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
 from launcher.errors import printable
-from launcher.errors import say as say
+from launcher.errors import report as report
 
 if TYPE_CHECKING:
     from launcher.runs.states import RunStatus

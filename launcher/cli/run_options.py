@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from launcher.cli.offers import F, complete_runs
-from launcher.errors import CastoffError, say
+from launcher.errors import CastoffError, report
 from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
 from launcher.status.overview import Overview
@@ -42,7 +42,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
     if names:
         overview = Overview(index, names=names)
         for note in overview.notes:
-            say(note)
+            report(note)
         rows, _ = overview.choose()
         if not rows:
             raise CastoffError(f"there are no runs of such a name: {', '.join(names)}")
@@ -51,5 +51,5 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
             if row.summary.state != "ended" or newest.get(row.summary.name) is row:
                 found[row.run.path] = row.run
         if not found:
-            say(f"no active run has such a name: {', '.join(names)}")
+            report(f"no active run has such a name: {', '.join(names)}")
     return list(found.values())

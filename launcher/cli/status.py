@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from launcher.cli.output import brief, json_option, moment, print_json, print_table, say
+from launcher.cli.output import brief, json_option, moment, print_json, print_table, report
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.config.quantities import cpulist
 from launcher.errors import printable
@@ -19,8 +19,8 @@ from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
-from launcher.status.asking import AT_A_GLANCE, Asking
 from launcher.status.overview import adopt_unlisted
+from launcher.status.poller import AT_A_GLANCE, Poller
 from launcher.status.watch import statuses
 
 _ROWS = 20
@@ -41,7 +41,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> Non
     """
     index = Index.of(os.environ)
     meant = runs_meant(runs, names, newest_too=True) if runs or names else [index.newest()]
-    found = statuses(meant, Asking(AT_A_GLANCE))
+    found = statuses(meant, Poller(AT_A_GLANCE))
     adopt_unlisted(os.environ, meant)
     if as_json:
         print_json(*map(_facts, found))
@@ -80,7 +80,7 @@ def _print_run(one: RunStatus, now: float) -> None:
     _line("code", words(RunDirectory(Path(one.directory))))
     ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
     code = f" (code {one.code})" if one.code else ""
-    stop = ", asked to stop" if one.stop_asked and not one.over else ""
+    stop = ", asked to stop" if one.stop_requested and not one.over else ""
     _line("state", f"{one.state}{ending}{code}{stop}")
     _line("", one.reason)
 
@@ -125,7 +125,7 @@ def _print_members(one: RunStatus, now: float) -> None:
     for member, attempt in bad[:_DETAILS]:
         _print_attempt(one, member, attempt, now)
     if len(bad) > _DETAILS:
-        say(f"{len(bad) - _DETAILS} more failures are not shown; --json lists all of them")
+        report(f"{len(bad) - _DETAILS} more failures are not shown; --json lists all of them")
 
 
 def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:

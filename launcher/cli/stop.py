@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from launcher.cli.output import ending_words, json_option, print_json, say
+from launcher.cli.output import ending_words, json_option, print_json, report
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import StillRunning
 from launcher.runs.states import RunStatus
@@ -39,11 +39,11 @@ def command(
     else:
         states = statuses(found)
     for now in states:
-        was_asked = now.directory in asked
+        was_requested = now.directory in asked
         if as_json:
-            print_json({"id": now.id, "asked": was_asked, "state": now.state, "ending": now.ending})
+            print_json({"id": now.id, "asked": was_requested, "state": now.state, "ending": now.ending})
         else:
-            words = f"asked to stop; {ending_words(now)}" if was_asked else ending_words(now, " already")
+            words = f"asked to stop; {ending_words(now)}" if was_requested else ending_words(now, " already")
             click.echo(f"{now.id}: {words}")
     going = [now.id for now in states if now.state in ("pending", "running")]
     queued = [now.id for now in states if now.state == "pending" and not is_own(now.scheduler)]
@@ -54,7 +54,7 @@ def command(
         )
     if queued and not as_json:
         ids = " ".join(queued)
-        say(f"what waits ends when it is started; `castoff cancel {ids}` takes it out of the queue now")
+        report(f"what waits ends when it is started; `castoff cancel {ids}` takes it out of the queue now")
     if len(going) > len(queued) and not as_json:
-        say("a program that does not check CASTOFF_STOP_FILE keeps running; `castoff cancel` ends it")
+        report("a program that does not check CASTOFF_STOP_FILE keeps running; `castoff cancel` ends it")
     return 0

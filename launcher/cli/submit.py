@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import json_option, print_facts, print_json, say
+from launcher.cli.output import json_option, print_facts, print_json, report
 
 
 @click.command("submit")
@@ -43,7 +43,7 @@ def command(
             print_json({"plan": plan, "script": would.script, "command": would.command})
         else:
             click.echo(would.script.encode(), nl=False)  # UTF-8, whatever the locale
-            say("would make a run directory, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
+            report("would make a run directory, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
             click.echo(would.command, err=True)
         return
     run = submit(spec, site, runs_dir=runs_dir)

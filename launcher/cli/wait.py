@@ -7,7 +7,7 @@ import sys
 import click
 import msgspec
 
-from launcher.cli.output import is_terminal, json_option, print_json, say
+from launcher.cli.output import is_terminal, json_option, print_json, report
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.runs.states import RunStatus
 from launcher.status.watch import check_over, poll
@@ -34,7 +34,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
             shown_last[one.directory] = words
             if not (one.over or one.never_begins):
                 if is_terminal(sys.stderr):
-                    say(words)
+                    report(words)
             elif as_json:
                 print_json(msgspec.to_builtins(one))
             else:

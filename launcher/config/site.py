@@ -126,7 +126,7 @@ class Site(Checked, frozen=True, kw_only=True):
         per_task = "per_task" if self.gpu_request == "gpus-per-task" else "none"  # srun's own choice
         return (self.gpu_bind or per_task) != "none"
 
-    def gpus_asked(self, count: int) -> str:
+    def requested_gpus(self, count: int) -> str:
         """So many devices as Slurm is asked for them: of the site's type, if it has one."""
         return f"{self.gpu_type}:{count}" if self.gpu_type else str(count)
 
@@ -206,15 +206,15 @@ def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
     """The profile's documents, the profile itself first, then what each extends; where each is, and whose."""
     seen: set[Path] = set()
     profiles = search.profiles()
-    asked_by = ""
+    requested_by = ""
     while True:
         kind, found = next((one for one in profiles.get(name, []) if one[1] not in seen), ("", None))
         if found is None and name in profiles:
-            raise CastoffError(f"{asked_by}site {name}: extends itself in a circle; drop one `extends:`")
+            raise CastoffError(f"{requested_by}site {name}: extends itself in a circle; drop one `extends:`")
         if found is None:
             others = [other for other in profiles if profiles[other][0][1] not in seen]
             raise CastoffError(
-                f"{asked_by}site {name}: there is no such profile{did_you_mean(name, others)}\n"
+                f"{requested_by}site {name}: there is no such profile{did_you_mean(name, others)}\n"
                 f"there are: {', '.join(profiles)} (`castoff sites`)"
             )
         seen.add(found)
@@ -228,7 +228,7 @@ def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
         if parent is None:
             return
         name = str(parent)
-        asked_by = f"{document.where(('extends',))}: extends: "
+        requested_by = f"{document.where(('extends',))}: extends: "
 
 
 class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ from submitit.core import job_environment, utils
 from submitit.core.utils import DelayedSubmission, JobPaths
 
 from launcher.errors import CastoffError, PlacementError
-from launcher.executors.stopping import Stopping, say_again
+from launcher.executors.stopping import Stopping, request_resume
 from launcher.ranks import RankEnv
 from launcher.runs.directory import opened
 from launcher.schedulers.job_info import member_job_id
@@ -164,7 +164,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     def _requeue(self, countdown: int) -> None:
         """Say that the job wants to be resumed; its script counts how often, and restarts it."""
-        say_again(Path(os.environ["CASTOFF_OUTCOME_FILE"]))
+        request_resume(Path(os.environ["CASTOFF_OUTCOME_FILE"]))
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
         """See to it that the function is asked to stop; who starts it again is the script alone."""

@@ -19,8 +19,8 @@ from launcher.executors.watcher import RunWatcher, key_of
 from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
-from launcher.runs.run import RunDirectory, asked_to_resume
-from launcher.schedulers.base_queue import NOT_ASKED
+from launcher.runs.run import RunDirectory, wants_resume
+from launcher.schedulers.base_queue import NOT_QUERIED
 from launcher.schedulers.job_info import member_job_id
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.registry import is_own, queued_of
@@ -149,7 +149,7 @@ class FunctionJob(core.Job[R]):
             return all(job.done(force_check) for job in self._sub_jobs)
         paths = self.paths
         _look_anew(paths.attempt_folder)
-        if paths.result_pickle.exists() and not _says_again(paths):
+        if paths.result_pickle.exists() and not _wants_resume(paths):
             return True
         ended = (paths.attempt_folder / "ending.json").exists()
         mode = "force" if force_check else "soon" if ended else "standard"
@@ -189,7 +189,7 @@ class FunctionJob(core.Job[R]):
     def _get_outcome_and_result(self) -> tuple[str, Any]:
         while True:
             paths = self.paths
-            if not self._has_result(paths) or _says_again(paths):
+            if not self._has_result(paths) or _wants_resume(paths):
                 raise self._ended(paths)
             outcome, result = self._unpickled(paths.result_pickle)
             if outcome != "success":  # after a preemption or a node failure it resumes
@@ -210,7 +210,7 @@ class FunctionJob(core.Job[R]):
         lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) {came}"]
         lines += [info[name] for name in ("Failure", "Reason") if name in info]
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
-        if _says_again(paths):
+        if _wants_resume(paths):
             lines.append(f"it stopped early and is not restarted automatically: `{again}` resumes it")
         elif never_begins:
             lines.append(f"`castoff cancel {run.id}` takes it out of the queue")
@@ -294,7 +294,7 @@ def _cancel(run: RunDirectory, member: int) -> None:
         return cancel(run, member if records.plan.array_count else None)
     queue = queued_of(records.plan.scheduler).queue()
     elsewhere = queue.elsewhere(records.clusters)
-    answer = NOT_ASKED if elsewhere else queue.ask(records.jobs)
+    answer = NOT_QUERIED if elsewhere else queue.ask(records.jobs)
     if silence := elsewhere or answer.silence_on(sorted(records.jobs)):
         raise CastoffError(
             f"{run.id}: {queue.title} could not be reached; the job is still active: {silence}"
@@ -310,9 +310,9 @@ def _cancel(run: RunDirectory, member: int) -> None:
     return None
 
 
-def _says_again(paths: FunctionPaths) -> bool:
+def _wants_resume(paths: FunctionPaths) -> bool:
     """Whether an attempt wants to be resumed later, whatever its ranks returned."""
-    return asked_to_resume(paths.attempt_folder / "outcome")
+    return wants_resume(paths.attempt_folder / "outcome")
 
 
 def _look_anew(folder: Path) -> None:

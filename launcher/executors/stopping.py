@@ -46,7 +46,7 @@ def can_resume(function: Callable[..., Any]) -> bool:
     return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
 
 
-def say_again(outcome: Path) -> None:
+def request_resume(outcome: Path) -> None:
     """Say that the job wants to be resumed; its script decides whether and when."""
     _replace(outcome, lambda draft: draft.write_text("resume\n", encoding="utf-8"))
 
@@ -72,14 +72,14 @@ class Stopping:
 
     def begin(self) -> None:
         """From here on what asks for a stop is seen. In the main thread."""
-        asking = [self._signal]
+        signals = [self._signal]
         if can_resume(self._submission.function):
-            asking.append(signal.SIGTERM)  # it may save what it has; others end, as programs do
+            signals.append(signal.SIGTERM)  # it may save what it has; others end, as programs do
             call = self._submission.result
             self._submission.result = functools.partial(self._result, call)  # type: ignore[method-assign]
             look = self._look_for_stop if self._place.rank == 0 else self._look_for_word
             threading.Thread(target=look, name="castoff-stop", daemon=True).start()
-        for asked in asking:
+        for asked in signals:
             signal.signal(asked, self._on_signal)
         # A data loader ends its forked workers by TERM: that must not stop the job.
         os.register_at_fork(before=self._hold, after_in_parent=self._let_go, after_in_child=self._forget)
@@ -136,7 +136,7 @@ class Stopping:
         if following is None:
             raise UncompletedJobError("asked to stop, but checkpoint() returned None: it cannot be resumed")
         _replace(self._pickle, following.dump)
-        say_again(self._outcome)
+        request_resume(self._outcome)
         log.info("saved; the script decides when this resumes")
         if self._place.world_size == 1:
             timer = threading.Timer(_UNWINDING, os._exit, [0])

@@ -11,7 +11,7 @@ from submitit.core import core, logger
 from launcher.errors import CastoffError
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import MemberStatus, RunStatus, failure_words
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.status.watch import statuses
 
 STATES = {
@@ -57,12 +57,12 @@ class RunWatcher(core.InfoWatcher):
         super().__init__(delay_s)
         self.known: dict[str, Known] = {}
         """What the last look has shown, by their keys."""
-        self._asking = Asking()
+        self._poller = Poller()
 
     def update_if_long_enough(self, mode: str) -> None:
         """Look if it is time; besides submitit's modes there is `soon`, for a job that seems to be over."""
         if mode == "force":
-            self._asking = Asking()  # it asks at its first look, and then less and less often
+            self._poller = Poller()  # it asks at its first look, and then less and less often
         if mode != "soon":
             super().update_if_long_enough(mode)
         elif time.time() - self._last_status_check > _SOON:
@@ -87,7 +87,7 @@ class RunWatcher(core.InfoWatcher):
 
     def _look(self, runs: list[RunDirectory]) -> list[RunStatus]:
         try:
-            return statuses(runs, self._asking)
+            return statuses(runs, self._poller)
         except CastoffError as error:
             if len(runs) > 1:  # one that cannot be read must not hide the others
                 return [found for run in runs for found in self._look([run])]

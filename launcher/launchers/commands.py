@@ -99,9 +99,9 @@ def _srun_devices(request: Request) -> list[str]:
     if request.site.gpu_request == "gpus-per-task":
         if request.node_devices > request.devices * request.layout.max_per_node:
             # A step that leaves devices out may miss those nearest to its cores (OLCF, Frontier's guide).
-            argv.append(f"--gpus-per-node={request.site.gpus_asked(request.node_devices)}")
+            argv.append(f"--gpus-per-node={request.site.requested_gpus(request.node_devices)}")
         else:
-            argv.append(f"--gpus-per-task={request.site.gpus_asked(request.devices)}")
+            argv.append(f"--gpus-per-task={request.site.requested_gpus(request.devices)}")
     if request.site.gpu_bind:
         argv.append(f"--gpu-bind={request.site.gpu_bind}")
     return argv

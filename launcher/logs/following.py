@@ -21,7 +21,7 @@ from launcher.runs.owner import other_host
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from launcher.schedulers.registry import is_own, queued
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.status.watch import status
 
 _LOOKS = 200
@@ -45,13 +45,13 @@ class Follower:
     show: Show
     write: Callable[[bytes], None]
     """Takes what is shown."""
-    say: Callable[[str], None]
+    report: Callable[[str], None]
     """Takes what is said about it."""
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._asking = Asking()
+        self._poller = Poller()
         self._merged = is_merged(self.run) and not self.selection.ranks
         self._watches: list[Log] = []
         self._over: set[tuple[int, int | None]] = set()
@@ -59,7 +59,7 @@ class Follower:
         self._retired: set[tuple[int, int | None]] = set()
         """Those whose logs have been read to the end."""
         self._failed: dict[tuple[int, int], FailedRank] = {}
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._next_survey = self._next_round = 0.0
         self._surveyed = False
         self._read_records()
@@ -84,7 +84,7 @@ class Follower:
 
     def _survey(self, now: float) -> None:
         self._read_records()
-        self._tell_state()
+        self._report_state()
         self._find_logs()
         self._show_failures()
         self._retire()
@@ -95,29 +95,31 @@ class Follower:
     def _read_records(self) -> None:
         if not self.run.path.is_dir():
             raise CastoffError(f"{self.run.path}: is gone; if it was moved, name its new path")
-        self._status = status(self.run, self._asking)
+        self._status = status(self.run, self._poller)
         self._members = [one for one in self._status.members if self.selection.has_member(one.member)]
         if queued(self._status.scheduler):
-            self._is_seen = self._asking.silence_on(self.run) is None and not self._status.unsettled
+            self._is_seen = self._poller.silence_on(self.run) is None and not self._status.unsettled
         else:
             local = is_own(self._status.scheduler) and self.run.submission() is not None
             self._is_seen = local and other_host(self.run) is None
         """Whether castoff knows if the run is active: by a queue, or by its own scheduler on this host."""
 
-    def _tell_state(self) -> None:
+    def _report_state(self) -> None:
         """Say, once each, what the reader may wonder about while nothing comes."""
         now = self._status
         if not self._is_seen and now.state == "unknown":
-            self._say_once(f"{now.id}: castoff cannot see its scheduler; Ctrl-C ends this before its ending")
+            self._report_once(
+                f"{now.id}: castoff cannot see its scheduler; Ctrl-C ends this before its ending"
+            )
         elif not now.over and not any(member.attempts for member in self._members):
-            self._say_once(f"{now.id} has not begun{_because(now, self.run)}; waiting for it")
+            self._report_once(f"{now.id} has not begun{_because(now, self.run)}; waiting for it")
         elif now.over and not all(map(self._member_over, self._members)):
-            self._say_once(f"{now.id}: stopped early; waiting for its next attempt")
+            self._report_once(f"{now.id}: stopped early; waiting for its next attempt")
 
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self.say(text)
+    def _report_once(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
+            self.report(text)
 
     def _find_logs(self) -> None:
         """Watch what has come since the last survey."""
@@ -190,7 +192,7 @@ class Follower:
         batch = {log: shown for log in self._watches if (shown := log.poll(self.clock()))}
         for log in self._watches:
             if log.trouble:
-                self._say_once(f"{log.trouble}; trying again")
+                self._report_once(f"{log.trouble}; trying again")
         if self._has_failed({log.of[0] for log in batch}):
             self._read_records()
             self._show_failures()

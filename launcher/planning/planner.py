@@ -226,14 +226,14 @@ class _Planner:
             problem = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
             fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
             self._report(f"env.{node.device_variable}", f"{problem} ({' '.join(masks)}): {fix}")
-        said = near.explicit_binding(spec, self.launcher, self.site_args)
-        if said is None or node is None or spec.launcher.torchrun or devices != self._numbered:
+        reported = near.explicit_binding(spec, self.launcher, self.site_args)
+        if reported is None or node is None or spec.launcher.torchrun or devices != self._numbered:
             return
-        for message in near.problems(node, devices, self.layout.max_per_node, self.launcher, said):
-            if said.field == "launcher_args":
-                self.problems.append(Problem(f"site {site.name}", said.field, message))
+        for message in near.problems(node, devices, self.layout.max_per_node, self.launcher, reported):
+            if reported.field == "launcher_args":
+                self.problems.append(Problem(f"site {site.name}", reported.field, message))
             else:
-                self._report(said.field, message)
+                self._report(reported.field, message)
 
     def _report(self, field: str, message: str) -> None:
         field = directives.place(field, self.given, self.site.scheduler)

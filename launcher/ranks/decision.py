@@ -193,7 +193,7 @@ def _same_rank(one: Placement, other: Placement) -> bool:
 def _check(placement: Placement) -> None:
     """Refuse numbers that no rank can have."""
 
-    def said(field: str) -> str:
+    def named(field: str) -> str:
         source = placement.sources.get(field, field)
         return f"{field.replace('_', ' ')} {getattr(placement, field)} (from {source})"
 
@@ -207,7 +207,7 @@ def _check(placement: Placement) -> None:
         if below is not None and limit is not None and below > limit + most:
             must = "must be smaller than" if most else "must not be larger than"
             raise PlacementError(
-                f"{said(low)} {must} {said(high)}: these come from different starts, or were set by hand."
+                f"{named(low)} {must} {named(high)}: these come from different starts, or were set by hand."
                 f" Unset what is left over before the ranks are started ({UNSET_TRIPLE}), or correct"
                 " what sets them."
             )

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.errors import CastoffError, say
+from launcher.errors import CastoffError, report
 from launcher.locks import is_locked
 from launcher.runs import journal
 from launcher.runs.directory import check_trusted, draft_of, is_run_directory
@@ -224,7 +224,7 @@ def record_runs(environ: Mapping[str, str], change: Callable[[Index], None], oth
     try:
         change(Index.of(environ))
     except CastoffError as error:
-        say(f"{error}; {otherwise}")
+        report(f"{error}; {otherwise}")
 
 
 def _find(reference: str, known: Callable[[], list[Entry]]) -> str:

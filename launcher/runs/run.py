@@ -149,7 +149,7 @@ def names_in(folder: Path) -> list[str]:
         raise CastoffError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
-def ask_to_stop(run: RunDirectory) -> None:
+def request_stop(run: RunDirectory) -> None:
     """Ask what runs to stop early, and see to it that nothing of the run begins any more.
 
     Only files say so: whichever scheduler runs it, its script and its program look for them.
@@ -170,7 +170,7 @@ def ask_to_stop(run: RunDirectory) -> None:
         ) from error
 
 
-def stop_asked(run: RunDirectory) -> bool:
+def stop_requested(run: RunDirectory) -> bool:
     """Whether somebody asked the run to stop, and has not submitted it again since."""
     return (run.path / STOP).exists()
 
@@ -182,7 +182,7 @@ Before, an ending is the script's word alone: one that was cancelled may call it
 """
 
 
-def asked_to_resume(outcome: Path) -> bool:
+def wants_resume(outcome: Path) -> bool:
     """Whether a program has written into its outcome file that it wants to be resumed."""
     try:
         return outcome.read_text(encoding="utf-8").strip() == "resume"

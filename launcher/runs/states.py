@@ -73,7 +73,7 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The first code that is not 0, else 0; None while it is active or unknown."""
     reason: str | None = None
     """Why it waits, why it is unknown, why it was never submitted, or how it can be resumed."""
-    stop_asked: bool = False
+    stop_requested: bool = False
     """Whether somebody asked it to stop early."""
     submitted: Seconds | None = None
     """Seconds since the epoch; None where castoff did not submit it."""
@@ -134,7 +134,7 @@ def summary(now: RunStatus) -> RunSummary:
     ended = [attempt.ended for attempt in attempts if attempt.ended]
     alike = {name: getattr(now, name) for name in _Summary.__struct_fields__}
     return RunSummary(
-        **{**alike, "stop_asked": now.stop_asked and not now.over},
+        **{**alike, "stop_requested": now.stop_requested and not now.over},
         members=len(now.members),
         counts=now.counts,
         attempts=len(attempts),

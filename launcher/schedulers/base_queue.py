@@ -25,7 +25,7 @@ _MOST_CANCELLED = 250
 _NAME_PAUSE = 10.0
 """Seconds until it is asked again how this cluster is called: one failure counts for many runs."""
 
-MOST_ASKED = 1000
+MAX_QUERIED = 1000
 """Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
 
 Key = tuple[str, int | None]
@@ -73,7 +73,7 @@ class Answer(NamedTuple):
         )
 
 
-NOT_ASKED = Answer({}, frozenset())
+NOT_QUERIED = Answer({}, frozenset())
 """Where nothing had to be asked."""
 
 
@@ -88,7 +88,7 @@ class Queue(ABC):
     """The command that prints its configuration; empty: there is none."""
     cluster_is: ClassVar[str] = ""
     """What precedes a cluster's name in a message."""
-    asks_by_id: ClassVar[bool] = True
+    queries_by_id: ClassVar[bool] = True
     """Whether `ask` returns only the jobs that it is asked about."""
     lag: ClassVar[float] = 0.0
     """Seconds after an end in which its history may not yet know all of it."""
@@ -105,7 +105,7 @@ class Queue(ABC):
         """How this cluster is called."""
         self._nameless = ""
         """Why that is not known."""
-        self._name_asked = -_NAME_PAUSE
+        self._name_queried = -_NAME_PAUSE
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         """What one of its commands comes to.
@@ -140,13 +140,13 @@ class Queue(ABC):
         asks = self.config_command
         if not clusters or not asks:
             return None
-        if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
+        if self._cluster is None and time.monotonic() - self._name_queried >= _NAME_PAUSE:
             try:
                 self._cluster = self.read_configuration(self.answer(asks)).cluster
                 self._nameless = f"{asks[0]} does not report the cluster's name"
             except SchedulerUnreachable as silence:
                 self._nameless = str(silence)
-            self._name_asked = time.monotonic()
+            self._name_queried = time.monotonic()
         if self._cluster is None:
             return self._nameless
         others = " and ".join(sorted({*clusters} - {self._cluster}))
@@ -237,8 +237,8 @@ class QueueByIds(Queue):
         found: list[JobInfo] = []
         unanswered: dict[str, str] = {}
         wanted = sorted({*jobs}, key=lambda job: (len(job), job))
-        for begin in range(0, len(wanted), MOST_ASKED):
-            some = wanted[begin : begin + MOST_ASKED]
+        for begin in range(0, len(wanted), MAX_QUERIED):
+            some = wanted[begin : begin + MAX_QUERIED]
             done, reported, denied = self.query_ids(some)
             missing = {*some} - {one.job for one in reported} - denied
             failed = failure_of(done) if done.returncode not in (0, self.unknown) else None

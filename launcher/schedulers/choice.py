@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launcher.config.site import Search, Site, project_profiles, project_site
-from launcher.errors import CastoffError, InvalidInput, Problem, say
+from launcher.errors import CastoffError, InvalidInput, Problem, report
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.fields import refused_of_site
 from launcher.schedulers.registry import NAMES, scheduler_of
@@ -42,7 +42,7 @@ def site_named(name: str, *, search: Search | None = None) -> Site:
     search = search or Search.here()
     site = profile(name, search)
     if files := project_profiles(name, search):
-        say(f"site {name}: uses the project's {' and '.join(map(str, files))}")
+        report(f"site {name}: uses the project's {' and '.join(map(str, files))}")
     return site
 
 

@@ -17,7 +17,7 @@ _PATIENCE = 60.0
 """Seconds for each answer: a large machine has many nodes."""
 
 
-class CannotAsk(CastoffError):
+class QueryFailed(CastoffError):
     """The scheduler is not here, or did not answer. As of diff, 2 is trouble and 1 a difference."""
 
     exit_code = 2
@@ -78,7 +78,7 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> MachineInfo:
         CannotAsk: its programs are not here, or it does not answer; with its own words.
     """
     if queued(site.scheduler) is None:
-        raise CannotAsk(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
+        raise QueryFailed(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
     machine = import_module(f"launcher.schedulers.{site.scheduler}.machine")
     questions: Sequence[Question] = machine.QUESTIONS
     answers: dict[str, str] = {}
@@ -87,14 +87,14 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> MachineInfo:
         try:
             answers[question.about] = answer_of(question.argv, _PATIENCE, environ)
         except SchedulerUnreachable as why:
-            said = f"`{shlex.join(question.argv)}`: {why}"
+            reported = f"`{shlex.join(question.argv)}`: {why}"
             if not question.optional:
-                raise CannotAsk(f"site {site.name}: {said}") from None
-            unanswered.append((question.about, said))
+                raise QueryFailed(f"site {site.name}: {reported}") from None
+            unanswered.append((question.about, reported))
     try:
         info: MachineInfo = machine.parse(answers)
         return info._replace(unanswered=tuple(unanswered))
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
-        raise CannotAsk(
+        raise QueryFailed(
             f"site {site.name}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"
         ) from error

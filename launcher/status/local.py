@@ -30,7 +30,7 @@ def _member(records: RunRecords, elsewhere: str | None, number: int, begin: int 
         return MemberStatus(number, "ended", "failed", found)
     if begin is not None and records.alive and (not found or found[-1].attempt < begin):
         return MemberStatus(number, "pending", None, found)
-    is_active = bool(attempts) and attempts[-1].requeue and not records.stop_asked
+    is_active = bool(attempts) and attempts[-1].requeue and not records.stop_requested
     if found and found[-1].state == "ended" and is_active and records.alive:
         return MemberStatus(number, "pending", None, found)  # its next attempt is about to begin
     if not found or (

@@ -14,7 +14,7 @@ from launcher.runs.directory import check_trusted, find_run_directories, is_run_
 from launcher.runs.index import Entry, Index, record_runs
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus, RunSummary, summary
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.status.survey import RunRecords
 from launcher.status.watch import judge
 
@@ -112,11 +112,11 @@ class Overview:
 
     def _ask(self, doubtful: list[tuple[Entry, RunRecords]], patience: float | None) -> None:
         """Ask about all runs whose records leave a doubt: one question to each scheduler."""
-        asking = Asking(patience)
-        answers = judge([records for _, records in doubtful], asking)
+        poller = Poller(patience)
+        answers = judge([records for _, records in doubtful], poller)
         looked = [(entry, now) for (entry, _), now in zip(doubtful, answers, strict=True)]
         self._keep(looked)
-        silences = (asking.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
+        silences = (poller.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
         for silence, count in Counter(filter(None, silences)).items():
             runs = "1 run is" if count == 1 else f"{count} runs are"
             self.notes.append(f"{silence}: {runs} shown as unknown, and may still be running")

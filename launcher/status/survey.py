@@ -165,7 +165,7 @@ class RunRecords:
         """Whether anything holds its lock; of one that is Slurm's or PBS's, that it is being submitted."""
         names = names_in(run.path)
         self.is_there = bool(names)
-        self.stop_asked = STOP in names
+        self.stop_requested = STOP in names
         cancelled = read(run.path / CANCELLED, Cancelled) if CANCELLED in names else None
         self.cancelled = frozenset(cancelled.jobs if cancelled else ())
         """The ids of jobs that castoff has cancelled, members' among them."""
@@ -209,9 +209,9 @@ class RunRecords:
         recorded = self.submission.cluster if self.submission and sent else None
         found = {recorded}
         for member, attempts in self.attempts.items():
-            telling = [one for one in attempts if not one.is_certain]
-            telling += [] if recorded else self.own(member)
-            found |= {one.start.cluster for one in telling if one.start}
+            uncertain = [one for one in attempts if not one.is_certain]
+            uncertain += [] if recorded else self.own(member)
+            found |= {one.start.cluster for one in uncertain if one.start}
         return frozenset(name for name in found if name)
 
     @property

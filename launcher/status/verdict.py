@@ -35,7 +35,7 @@ def assembled(
         ending=aggregate_ending(member.ending for member in members) if over else None,
         code=code_of(members) if state == "ended" else None,
         reason=_reason(records, members, elsewhere, view) if records.is_there else "its directory is gone",
-        stop_asked=records.stop_asked,
+        stop_requested=records.stop_requested,
         final=state == "ended" and _is_final(records, members),
         submitted=submission.time if submission else None,
         walltime=plan.walltime,
@@ -69,7 +69,7 @@ def _reason(
     if state == "ended":
         if aggregate_ending(member.ending for member in members) != "resume":
             return None
-        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(records.job)
+        return _CAN_RESUME.format(run.id) if submission else _BY_HAND.format(records.job)
     if view is not None:
         if (
             submission
@@ -97,7 +97,7 @@ _ALL_KILLED = (
     "down; castoff does not guess. Read the logs, then resubmit it"
 )
 _KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
-_CAN_GO_ON = "it stopped early and can be resumed: castoff resubmit {}"
+_CAN_RESUME = "it stopped early and can be resumed: castoff resubmit {}"
 _BY_HAND = (
     "it stopped early and can be resumed; castoff did not submit it, so only the scheduler of job {} knows "
     "whether it does"

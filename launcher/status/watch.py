@@ -17,7 +17,7 @@ from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import marked
 from launcher.status import local
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.status.survey import RunRecords
 from launcher.status.verdict import assembled, needs_no_secrets
 
@@ -26,33 +26,33 @@ _SLOWEST_POLL = 2.0
 """Seconds between two looks at a run: more of them the longer it takes, but never more than these."""
 
 
-def status(run: RunDirectory, asking: Asking | None = None) -> RunStatus:
+def status(run: RunDirectory, poller: Poller | None = None) -> RunStatus:
     """The status of a run; a scheduler is asked only where its records leave something in doubt.
 
     Raises:
         CastoffError: something in its directory cannot be read.
     """
-    return statuses([run], asking)[0]
+    return statuses([run], poller)[0]
 
 
-def statuses(runs: Iterable[RunDirectory], asking: Asking | None = None) -> list[RunStatus]:
+def statuses(runs: Iterable[RunDirectory], poller: Poller | None = None) -> list[RunStatus]:
     """The statuses of runs, with one question to each scheduler for all of them.
 
-    Who looks again and again with the same `asking` asks the less often, the longer nothing changes.
+    Who looks again and again with the same `poller` asks the less often, the longer nothing changes.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    return judge([RunRecords(run) for run in runs], asking)
+    return judge([RunRecords(run) for run in runs], poller)
 
 
-def judge(runs: list[RunRecords], asking: Asking | None = None) -> list[RunStatus]:
-    """The statuses of runs whose directories have just been read; `asking` asks their schedulers.
+def judge(runs: list[RunRecords], poller: Poller | None = None) -> list[RunStatus]:
+    """The statuses of runs whose directories have just been read; `poller` asks their schedulers.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    views = (asking or Asking()).query(runs)
+    views = (poller or Poller()).query(runs)
     marks = functools.cache(marked)
     found = [
         assembled(one.records, one.members, view=one)
@@ -82,8 +82,8 @@ def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[lis
 
     Or until `timeout` seconds have passed.
     """
-    begun, asking = time.monotonic(), Asking()
-    now = dict(enumerate(statuses(runs, asking)))
+    begun, poller = time.monotonic(), Poller()
+    now = dict(enumerate(statuses(runs, poller)))
     yield [*now.values()]
     while left := [place for place, one in now.items() if not one.over and not one.never_begins]:
         waited = time.monotonic() - begun
@@ -93,7 +93,7 @@ def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[lis
                 return
             pause = min(pause, timeout - waited)
         time.sleep(pause)
-        now.update(zip(left, statuses([runs[place] for place in left], asking), strict=True))
+        now.update(zip(left, statuses([runs[place] for place in left], poller), strict=True))
         yield [*now.values()]
 
 

@@ -110,10 +110,10 @@ def _ask(requests: list[CancelRequest]) -> None:
             except CastoffError as error:
                 request.problem = str(error)
     for scheduler, some in theirs.items():
-        _ask_queue(queued_of(scheduler).queue(), some)
+        _query_queue(queued_of(scheduler).queue(), some)
 
 
-def _ask_queue(queue: Queue, requests: list[CancelRequest]) -> None:
+def _query_queue(queue: Queue, requests: list[CancelRequest]) -> None:
     """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
     runs = [RunRecords(request.run) for request in requests]
     here = [records for records in runs if not queue.elsewhere(records.clusters)]

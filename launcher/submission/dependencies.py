@@ -12,7 +12,7 @@ from launcher.runs.run import RunDirectory
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.directives import dependency_words, is_job_id
 from launcher.schedulers.registry import title_of
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.status.survey import RunRecords
 from launcher.status.watch import status
 
@@ -82,14 +82,14 @@ def _jobs(
     return jobs
 
 
-def condition_holds(condition: str, run: RunDirectory, asking: Asking | None = None) -> bool | None:
+def condition_holds(condition: str, run: RunDirectory, poller: Poller | None = None) -> bool | None:
     """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
     if os.path.lexists(run.path):
         try:
             check_trusted(run.path)
         except CastoffError:
             return False
-    now = status(run, asking)
+    now = status(run, poller)
     if condition == "after":
         return True if now.state in ("running", "ended") or now.over else None
     if not now.over:

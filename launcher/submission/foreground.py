@@ -25,9 +25,9 @@ from launcher.launchers.local.supervision import Rank, Report, Supervision
 from launcher.planning.render import FILTERS, render
 from launcher.runs.owner import record_owner
 from launcher.runs.records import Ending, Submission, read, write
-from launcher.runs.run import RESUME, SETTLED, RunDirectory, asked_to_resume
+from launcher.runs.run import RESUME, SETTLED, RunDirectory, wants_resume
 from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.local.control import cancel_asked
+from launcher.schedulers.local.control import cancel_requested
 from launcher.submission.in_allocation import plan_in
 from launcher.submission.submit import recorded, working_directory
 from launcher.submission.syntax import check_syntax
@@ -69,8 +69,8 @@ def run_in_foreground(
         record_owner(run, 0)
         environment = allocation.environment(decided.nodes, environ, run.path, directory)
         attempt = _Attempt(run, stack, output, messages)
-        attempt.say(f"{allocation}: {FILTERS['layout_words'](decided)}, started by {decided.launcher}")
-        attempt.say(
+        attempt.report(f"{allocation}: {FILTERS['layout_words'](decided)}, started by {decided.launcher}")
+        attempt.report(
             f"run {run.id}: logs are in {run.log_folder / '0.0'}, and the first of them is shown here"
         )
         if (end := allocation.end(environment)) is not None:
@@ -104,7 +104,7 @@ class _Attempt(Supervision):
         self._stop_at = end - grace
         left = end - time.time()
         if left <= grace:
-            self.say(
+            self.report(
                 f"{max(left, 0):.0f} s are left here, but grace is {grace} s, so the program is asked to "
                 f"stop at once; for less: --grace {max(int(left) // 10, 1)}s"
             )
@@ -139,7 +139,7 @@ class _Attempt(Supervision):
     def _judge(self, rank: Rank, returncode: int) -> None:
         """What the script's end means is in its records."""
 
-    def _asked_again(self, now: float) -> None:
+    def _stop_requested_again(self, now: float) -> None:
         # srun kills its tasks, on every host, when it gets TERM; KILL would leave them running.
         # The script itself then sees the end of its launcher, and writes its records.
         script = self._script and self._script.pid
@@ -154,8 +154,8 @@ class _Attempt(Supervision):
         if self._stop_at is not None and time.time() >= self._stop_at and self._folder.is_dir():
             (self._folder / "stop").touch()
             self._stop_at = None
-        if self._stop is None and cancel_asked(self._run):
-            self._asked_to_stop(signal.SIGTERM)
+        if self._stop is None and cancel_requested(self._run):
+            self._stop_requested(signal.SIGTERM)
         return super()._step()
 
     def _finish_output(self) -> None:
@@ -175,7 +175,7 @@ class _Attempt(Supervision):
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
             self._record(ending, code or 1, f"its script was {killer}")
         if self._stop is not None and ending == "cancelled":
-            return RESUME if asked_to_resume(self._folder / "outcome") else 128 + self._stop
+            return RESUME if wants_resume(self._folder / "outcome") else 128 + self._stop
         return code
 
     def _record(self, ending: str, code: int, reason: str) -> None:
@@ -183,4 +183,4 @@ class _Attempt(Supervision):
             self._folder.mkdir(mode=0o700, exist_ok=True)
             write(self._folder / "ending.json", Ending(ending, code, int(time.time()), reason))
         except OSError as error:
-            self.say(f"{self._folder}: {ending} could not be recorded: {error.strerror}")
+            self.report(f"{self._folder}: {ending} could not be recorded: {error.strerror}")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from launcher.errors import CastoffError, say
+from launcher.errors import CastoffError, report
 from launcher.launchers.local.processes import GUARDED
 from launcher.runs.records import Send, Submission
 from launcher.runs.run import RunDirectory
@@ -39,24 +39,24 @@ _UNCLEAR_PATIENCE = 20.0
 class NotSent(CastoffError):
     """A script that its scheduler did not take."""
 
-    def __init__(self, run: RunDirectory, command: list[str], code: int, said: str, unreached: str = ""):
+    def __init__(self, run: RunDirectory, command: list[str], code: int, reported: str, unreached: str = ""):
         """`unreached`: the scheduler that the command did not reach, and which does not answer otherwise."""
-        self.said = said
+        self.reported = reported
         """The scheduler's own words."""
         how = f"{shlex.join(command)} failed with exit code {code}"
         certain = "nothing was started"
         if unreached:
             certain = f"it did not reach {unreached}; `castoff resubmit {run.id}` tries once more"
-        super().__init__(f"{how}: {said}\n{certain}; the script is {run.script}")
+        super().__init__(f"{how}: {reported}\n{certain}; the script is {run.script}")
 
 
 class Unclear(CastoffError):
     """A script of which nobody knows whether its scheduler took it."""
 
-    def __init__(self, run: RunDirectory, command: list[str], said: str):
+    def __init__(self, run: RunDirectory, command: list[str], reported: str):
         self.run = run
         super().__init__(
-            f"{shlex.join(command)} gave no clear answer: {said}\n"
+            f"{shlex.join(command)} gave no clear answer: {reported}\n"
             f"nobody knows yet whether {run.id} was submitted; nothing is sent again before the queue was "
             f"asked: `castoff status {run.id}` asks it\nthe script is {run.script}"
         )
@@ -71,7 +71,7 @@ class _Answer(NamedTuple):
     """The seconds after which it was ended, because there was no end of it."""
 
     @property
-    def said(self) -> str:
+    def reported(self) -> str:
         """The scheduler's own words, or what there is instead."""
         words = self.words.strip() or self.output.strip()
         if self.given_up is not None:
@@ -105,7 +105,7 @@ def send(
         else:
             _send_all(run, record, scheduler, submit_commands, lock, environ)
     except NotSent as refusal:
-        record.sends, record.job, record.error = [], None, refusal.said
+        record.sends, record.job, record.error = [], None, refusal.reported
         run.write_submission(record)
         raise
 
@@ -173,17 +173,17 @@ def _job(
         return job
     refused = scheduler.was_refused(answer.code, answer.words)
     unreached = refused and scheduler.unreached.search(answer.words) is not None
-    record.sends[-1].unclear = answer.said
+    record.sends[-1].unclear = answer.reported
     run.write_submission(record)
     patience = 0.0 if unreached else _UNCLEAR_PATIENCE
     if not settle(run, patience=patience, refused=refused, environ=environ):
         if unreached:
-            raise NotSent(run, command, answer.code, answer.said, scheduler.title)
-        raise Unclear(run, command, answer.said)
+            raise NotSent(run, command, answer.code, answer.reported, scheduler.title)
+        raise Unclear(run, command, answer.reported)
     settled = run.submission()
     found = settled.sends[-1] if settled else Send()
     if found.job is None:
-        raise NotSent(run, command, answer.code, found.error or answer.said)
+        raise NotSent(run, command, answer.code, found.error or answer.reported)
     return found.job
 
 
@@ -220,7 +220,7 @@ def _send_to_local(run: RunDirectory, lock: IO[str], environ: Mapping[str, str])
     answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
     # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.
     if local.parse_submit(answer.output) is None and run.job is None:
-        raise NotSent(run, command, answer.code, answer.said.removeprefix("castoff: "))
+        raise NotSent(run, command, answer.code, answer.reported.removeprefix("castoff: "))
     if answer.interrupted:
         raise CastoffError(_interrupted(run))
 
@@ -278,7 +278,7 @@ def _ended(process: subprocess.Popen[str], name: str, limit: float | None) -> tu
         if limit == first:
             raise
     ends = f"; castoff gives up after {limit:g} s" if limit else ""
-    say(f"still waiting for {name}, which has not answered for {first:g} s{ends}")
+    report(f"still waiting for {name}, which has not answered for {first:g} s{ends}")
     return process.communicate(timeout=None if limit is None else limit - first)
 
 

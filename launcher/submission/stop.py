@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launcher.runs.owner import other_host
-from launcher.runs.run import RunDirectory, ask_to_stop
+from launcher.runs.run import RunDirectory, request_stop
 from launcher.runs.states import RunStatus
 from launcher.schedulers.registry import is_own
 from launcher.status.watch import statuses
@@ -19,7 +19,7 @@ def stop(runs: Sequence[RunDirectory]) -> set[str]:
     """
     left = [run for run, now in zip(runs, statuses(runs), strict=True) if not _is_over(run, now)]
     for run in left:
-        ask_to_stop(run)
+        request_stop(run)
     return {str(run.path) for run in left}
 
 

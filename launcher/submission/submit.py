@@ -18,7 +18,7 @@ import yaml
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.errors import CastoffError, say
+from launcher.errors import CastoffError, report
 from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.quoting import visible_word
@@ -170,7 +170,7 @@ def recorded(
         texts[SECRETS] = hidden
     folder = runs_dir or runs_folder(environ)
     for interrupted in sweep(folder):
-        say(f"{interrupted}: its submission was interrupted before anything was sent; removed")
+        report(f"{interrupted}: its submission was interrupted before anything was sent; removed")
     with new_run(decided.name, folder) as draft:
         try:
             for name, text in texts.items():

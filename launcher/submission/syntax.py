@@ -38,21 +38,25 @@ def check_syntax(plan: Plan, script: str) -> None:
     for name, text in _parts(plan):
         if _is_plain(text):
             continue
-        if said := _complaints(text):
-            raise CastoffError(f"{name}: bash does not parse this as intended: {said}")
+        if reported := _complaints(text):
+            raise CastoffError(f"{name}: bash does not parse this as intended: {reported}")
         if _complaints(f"{{\n:\n{text}}}\n"):  # whole by itself, and yet the } was not read
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             raise CastoffError(
                 f"{name}: its last line, {last}, continues in the next one, which is castoff's; "
                 "take away the \\ at its end"
             )
-    if said := _complaints(script):
-        raise CastoffError(f"the job's script, with its parts: bash does not parse it as intended: {said}")
+    if reported := _complaints(script):
+        raise CastoffError(
+            f"the job's script, with its parts: bash does not parse it as intended: {reported}"
+        )
     if plan.templates is not None:  # castoff's own are tested
         for name, text in _PROGRAM.findall(script):
-            if said := _complaints(text, "-o", "posix"):
+            if reported := _complaints(text, "-o", "posix"):
                 program = f"{name.removeprefix('CASTOFF_').lower()}.sh"
-                raise CastoffError(f"{program}, with your parts: sh does not parse it as intended: {said}")
+                raise CastoffError(
+                    f"{program}, with your parts: sh does not parse it as intended: {reported}"
+                )
 
 
 def _parts(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -84,5 +88,5 @@ def _complaints(text: str, *options: str) -> str | None:
         )
     except OSError:  # no bash here
         return None
-    said = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
-    return printable(said) or (f"exit code {read.returncode}" if read.returncode else None)
+    reported = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
+    return printable(reported) or (f"exit code {read.returncode}" if read.returncode else None)

@@ -160,7 +160,7 @@ def test_without_accounting(login: Path, slurm: SlurmCluster) -> None:
 
 
 @trap(7, "every rank has the signal, one checkpoints, and two count")
-def test_a_training_goes_on_after_the_requeue(jobs: Jobs, slurm: SlurmCluster) -> None:
+def test_a_training_resumes_after_the_requeue(jobs: Jobs, slurm: SlurmCluster) -> None:
     """As Slurm does before the walltime, the script is sent USR2; not by the clock, which torch may miss."""
     job = jobs["train"]
     until(lambda: "trains" in (job.stdout() or ""), "its first step")

@@ -277,7 +277,7 @@ def test_an_interrupt_lets_the_ranks_save(shell: Shell) -> None:
     assert "castoff: SIGINT: asked the ranks to stop (SIGTERM); once more kills them\n" in ended.errors
 
 
-def test_an_interrupted_program_that_can_go_on(shell: Shell) -> None:
+def test_an_interrupted_program_that_can_be_resumed(shell: Shell) -> None:
     """Its code tells that it is not done."""
     program = SAVING.replace("echo done", "echo resume")
     process = shell.start("salloc", "-N2", "castoff", "launch", "--", "sh", "-c", program)

@@ -78,7 +78,7 @@ def test_it_stays_until_it_is_asked_to_end(folder: Path) -> None:
     assert (down.returncode, down.stderr) == (1, "tests.cluster: it is not up\n")
 
 
-def test_one_that_ended_with_the_machine_is_no_obstacle(folder: Path) -> None:
+def test_a_cluster_that_ended_with_the_machine_can_be_started_again(folder: Path) -> None:
     folder.mkdir(mode=0o700)
     os.mkfifo(folder / "hold")
     (folder / "hosts.json").write_text('[1, {"n1": 1}]')

@@ -91,7 +91,7 @@ def test_a_controller_that_does_not_answer(slurm: SlurmCluster) -> None:
         assert asking.wait(patience.SECONDS) == 0
 
 
-def test_accounting_comes_and_goes(slurm: SlurmCluster) -> None:
+def test_accounting_can_be_stopped_and_started(slurm: SlurmCluster) -> None:
     with slurm.without_accounting():
         assert slurm.run(HEAD, ["sacct"]).returncode != 0
         assert slurm.run(HEAD, ["srun", "hostname"]).returncode == 0

@@ -56,7 +56,7 @@ def desk(slurm: SlurmCluster, tmp_path: Path, out_of_time: object) -> Watched:
 
 
 class TestWaiting:
-    def test_it_says_why(self, desk: Watched) -> None:
+    def test_the_pending_reason_is_reported(self, desk: Watched) -> None:
         first = desk.submit("--set", "directives.hold=true", "--name", "first")
         second = desk.submit("--set", "directives.begin=now+1hour", "--name", "second")
         third = desk.submit("--set", "after={afterok: [second]}", "--name", "third")
@@ -199,7 +199,7 @@ class TestLost:
         assert reported == ["node-failure", "done"]
 
 
-def test_a_script_that_stood_alone(desk: Watched) -> None:
+def test_a_script_submitted_without_castoff_is_watched_and_cancelled(desk: Watched) -> None:
     answer = desk.castoff("render", "--site", "slurm", "--", "sh", "-c", WILLING)
     (desk.folder / "mine.sh").write_text(answer.output)
     job = desk.slurm("sbatch", "--parsable", "mine.sh")
@@ -216,7 +216,7 @@ def test_a_script_that_stood_alone(desk: Watched) -> None:
 
 
 class TestSlurmIsSilent:
-    def test_a_run_goes_on_being_watched(self, desk: Watched) -> None:
+    def test_a_run_is_still_watched_while_slurm_does_not_answer(self, desk: Watched) -> None:
         run = desk.submit("--name", "quiet", sh="until [ -e go ]; do sleep 0.1; done")
         failing = desk.program("squeue", '[ -e $HOME/silent ] && exit 1; exec /usr/bin/squeue "$@"\n')
         failing["HOME"] = str(desk.folder)

@@ -158,7 +158,7 @@ class TestDependencies:
         assert desk.slurm("squeue", "-h", "-o", "%E", "-j", str(run.job)) == "(null)"
         desk.slurm("scancel", str(run.job))
 
-    def test_on_a_script_that_stood_alone(self, desk: Desk) -> None:
+    def test_a_run_may_depend_on_a_script_submitted_without_castoff(self, desk: Desk) -> None:
         desk.castoff("render", "--site", "slurm", "-o", "job.sh", "--", "sleep", "600")
         job = desk.slurm("sbatch", "--parsable", "job.sh")
         until((desk.folder / f"castoff-{job}" / "attempts" / "0.0" / "start.json").exists, "its start")

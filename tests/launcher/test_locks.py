@@ -69,7 +69,7 @@ def test_a_file_system_without_locks(call: str, tmp_path: Path, monkeypatch: pyt
             is_locked(tmp_path / "lock")
 
 
-def test_other_errors_are_no_lock_held_elsewhere(tmp_path: Path) -> None:
+def test_other_errors_are_not_taken_for_a_held_lock(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as file:
         closed = os.dup(file.fileno())
     os.close(closed)

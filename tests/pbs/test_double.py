@@ -35,12 +35,14 @@ def agree(name: str, entries: list[Entry], pbs: PbsCluster) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_what_it_says(name: str, played: dict[str, Future[list[Entry]]], pbs: PbsCluster) -> None:
+def test_the_simulator_answers_as_pbs_does(
+    name: str, played: dict[str, Future[list[Entry]]], pbs: PbsCluster
+) -> None:
     agree(name, played[name].result(), pbs)
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_what_it_says_when_things_fail(
+def test_the_simulator_fails_as_pbs_does(
     name: str,
     played: dict[str, Future[list[Entry]]],
     pbs: PbsCluster,

@@ -189,7 +189,7 @@ def test_a_refusal(login: Path) -> None:
     assert f"the script is {run}/job.sh" in str(error.value)
 
 
-def test_what_is_wrong_is_said_before_qsub(login: Path) -> None:
+def test_mistakes_are_reported_before_qsub(login: Path) -> None:
     executor = auto(login / "wrong", tasks_per_node=2, gpus_per_node=3)
     with pytest.raises(InvalidInput, match="gpus_per_node: is 3, for 2 tasks"):
         executor.submit(place)
@@ -232,14 +232,14 @@ def test_what_pbs_deletes(jobs: Jobs) -> None:
     assert "can no longer be" in jobs["void"].get_info()["Reason"]
 
 
-def test_the_walltime_of_one_that_cannot_go_on(jobs: Jobs) -> None:
+def test_the_walltime_of_a_job_that_cannot_be_resumed(jobs: Jobs) -> None:
     job = jobs["walltime"]
     with pytest.raises(JobEndedError, match="walltime") as error:
         job.result()
     assert error.value.ending == "walltime" and job.state == "TIMEOUT"
 
 
-def test_one_of_an_array_goes_on_alone(jobs: Jobs) -> None:
+def test_one_member_of_an_array_resumes_alone(jobs: Jobs) -> None:
     assert jobs["steady"].result()[:3] == (1, 0, "0")
     number, stopped, attempt, job = jobs["wavering"].result()
     assert (number, stopped, attempt) == (0, 1, "1")
@@ -248,17 +248,17 @@ def test_one_of_an_array_goes_on_alone(jobs: Jobs) -> None:
 
 
 @trap(7, "every rank has the signal, one checkpoints, and two count")
-def test_a_training_goes_on_as_another_job(jobs: Jobs) -> None:
+def test_a_training_resumes_as_another_job(jobs: Jobs) -> None:
     functions.check_training(jobs["train"])
 
 
-def test_going_on_in_a_chain(jobs: Jobs) -> None:
+def test_resuming_in_a_chain(jobs: Jobs) -> None:
     job = jobs["chain"]
     sent = [send.job for send in submission_of(job.run).sends]
     assert job.job_id == sent[0] and job.result() == (0, 1, "1", sent[1])
 
 
-def test_going_on_before_the_walltime(jobs: Jobs) -> None:
+def test_resuming_before_the_walltime(jobs: Jobs) -> None:
     job = jobs["late"]
     number, stopped, attempt, again = job.result()
     assert (number, stopped, attempt) == (0, 1, "1") and again != job.job_id

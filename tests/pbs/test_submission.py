@@ -89,7 +89,7 @@ env_from: [TOKEN]
         assert "[" not in str(run.job)
         assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
 
-    def test_a_script_that_stands_alone(self, desk: PbsDesk) -> None:
+    def test_a_script_submitted_without_castoff(self, desk: PbsDesk) -> None:
         desk.castoff("render", "--site", "pbs", "-o", "job.sh", "--", "sleep", "600")
         answer = desk.run("qsub", "job.sh")
         assert answer.code == 0, answer.errors

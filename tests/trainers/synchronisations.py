@@ -68,8 +68,8 @@ def counted() -> Iterator[Synchronisations]:
 def _telling(name: str, found: list[str]) -> Callable[..., Any]:
     read = getattr(Tensor, name)
 
-    def telling(self: Tensor, *arguments: Any, **named: Any) -> Any:
+    def uncertain(self: Tensor, *arguments: Any, **named: Any) -> Any:
         found.append(name)
         return read(self, *arguments, **named)
 
-    return telling
+    return uncertain

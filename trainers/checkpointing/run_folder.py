@@ -76,7 +76,7 @@ class RunFolder:
             path.rename(self.path / f"config-{last + 1}.yaml")
         _replace(path, text)
 
-    def say_it_is_over(self, step: int, *, stopped: bool = False) -> None:
+    def record_end(self, step: int, *, stopped: bool = False) -> None:
         """Rank 0 says that there is nothing left to train; `stopped`: early stopping ended it."""
         if not self._context.is_main:
             return
@@ -209,9 +209,9 @@ def _tried(path: Path) -> str | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not try_lock(descriptor, inherited=False):
-            said = _words(os.pread(descriptor, 1000, 0))
+            reported = _words(os.pread(descriptor, 1000, 0))
             os.close(descriptor)
-            return said
+            return reported
     except OSError as error:
         os.close(descriptor)
         if not isinstance(error, NoLocks):
@@ -239,9 +239,9 @@ def _key(file: os.stat_result) -> tuple[int, int, int]:
     return os.getpid(), file.st_dev, file.st_ino
 
 
-def _words(said: bytes) -> str:
+def _words(reported: bytes) -> str:
     try:
-        given = json.loads(said)
+        given = json.loads(reported)
         return f"process {given['pid']} on {given['host']}"
     except (ValueError, KeyError, TypeError):
         return "another process"

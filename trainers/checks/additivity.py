@@ -119,7 +119,7 @@ class Additivity:
         where = f"{type(task).__qualname__}.{kind.method} gives a mean for"
         if self._context.everywhere(kind.main in means):
             beside = f" and for the {kind.others} {others}" if others else ""
-            raise self._said(f"{where} {kind.main}{beside}", kind, pair, drawn)
+            raise self._reported(f"{where} {kind.main}{beside}", kind, pair, drawn)
         if self._context.is_main and others and kind.main not in means:
             logger.warning(
                 "%s %s where a sum over the batch's items is due, so it is divided once more; give %s",
@@ -163,7 +163,7 @@ class Additivity:
             for name, (value, count) in found.items()
         }
 
-    def _said(
+    def _reported(
         self, what: str, kind: Kind, pair: Pair | None, drawn: Sequence[_Figures | None]
     ) -> ConfigError:
         assert pair is not None

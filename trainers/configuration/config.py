@@ -18,6 +18,7 @@ from launcher.typed.structure import convert
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import Rate, one_training
 from trainers.configuration.sweep import Choose, by_array
+from trainers.configuration.synonyms import hint_from
 from trainers.configuration.yaml_text import read_yaml_file
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -404,7 +405,7 @@ class Config(Section, frozen=True, kw_only=True):
             return fields
         problems: list[Problem] = []
         document = one_training(fields, {}, overrides, choose, RATE, origin, problems)
-        config = convert(document, cls, problems)
+        config = convert(document, cls, problems, hint=hint_from(document, cls))
         problems += [document.problem(*wrong) for wrong in contradictions(document.data)]
         if problems or config is None:
             raise ConfigError(problems)
@@ -436,7 +437,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
     """
     training = config.training
     parts: dict[str, Evaluation] = {"validation": config.validation, "testing": config.testing}
-    said: list[tuple[str, object, str]] = [
+    reported: list[tuple[str, object, str]] = [
         (
             "training.max_memory_per_gpu",
             training.max_memory_per_gpu is not None and not limits_memory,
@@ -450,7 +451,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
         ),
     ]
     for name, part in parts.items():
-        said += [
+        reported += [
             (f"{name}.drop_last", part.drop_last, "every sample counts, once"),
             (f"{name}.shuffle", part.shuffle, "sums do not depend on the order"),
         ]
@@ -458,8 +459,8 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
     for name, loaded in loaders.items():
         if not loaded.num_workers:
             why = f"{name}.num_workers is 0, and workers alone do so"
-            said += [
+            reported += [
                 (f"{name}.{field}", getattr(loaded, field), why)
                 for field in ("prefetch_factor", "persistent_workers")
             ]
-    return [f"{path}: has no effect; {why}" for path, given, why in said if given]
+    return [f"{path}: has no effect; {why}" for path, given, why in reported if given]

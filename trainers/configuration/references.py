@@ -54,7 +54,7 @@ class _Resolution:
             if set(circle) not in self._circles:
                 self._circles.append(set(circle))
                 round_it = " to ".join(map(text_of, (*circle, place)))
-                self._tell(reference, place, f"!reference leads round in a circle: {round_it}")
+                self._report(reference, place, f"!reference leads round in a circle: {round_it}")
             return None
         behind = (*behind, place)
         found: Any = self._data
@@ -68,12 +68,12 @@ class _Resolution:
                 near = did_you_mean(name, found if isinstance(found, Mapping) else ())
                 where = f"{text_of(reached)} has no {name}" if reached else f"there is no {name}"
                 wrong = f"!reference leads to {text_of(reference.target)}, but {where}{near}"
-                self._tell(reference, place, wrong)
+                self._report(reference, place, wrong)
                 return None
             reached = (*reached, name)
         return self.of(found, reached, behind)
 
-    def _tell(self, reference: Reference, place: FieldPath, wrong: str) -> None:
+    def _report(self, reference: Reference, place: FieldPath, wrong: str) -> None:
         given = f"{text_of(place)} (line {reference.line}): {wrong}"
         if given not in self._problems:
             self._problems.append(given)

@@ -46,15 +46,15 @@ def lengths_of(dataset: Any) -> Tensor | None:
     Raises:
         ConfigError: these are not whole numbers, one of each sample.
     """
-    said = getattr(dataset, "lengths", None)
-    if said is None:
+    reported = getattr(dataset, "lengths", None)
+    if reported is None:
         whole = lengths_of(dataset.dataset) if isinstance(dataset, Subset) else None
         return None if whole is None else whole[_numbers(dataset.indices)]
     name = f"{type(dataset).__name__}.lengths"
     try:
-        lengths = torch.as_tensor(said)
+        lengths = torch.as_tensor(reported)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise _wrong(name, f"is {in_words(said)}") from error
+        raise _wrong(name, f"is {in_words(reported)}") from error
     if lengths.dim() != 1 or len(lengths) != len(dataset):
         raise _wrong(name, f"has the shape {tuple(lengths.shape)}, but the set {len(dataset)} samples")
     if not len(lengths):
@@ -165,7 +165,7 @@ def _numbers(indices: Sequence[int]) -> Tensor:
     return indices.tensor() if isinstance(indices, Permutation) else torch.as_tensor(indices).long()
 
 
-def _wrong(name: str, said: str) -> ConfigError:
+def _wrong(name: str, reported: str) -> ConfigError:
     return ConfigError(
-        [f"data: {name} {said}; it takes a whole number of at least 0 for each sample, or None"]
+        [f"data: {name} {reported}; it takes a whole number of at least 0 for each sample, or None"]
     )

@@ -64,7 +64,7 @@ class MapLoader(TrainingLoader):
         self._batches = _MicroBatches(self._deal, training, context.rank, lengths_of(dataset))
         samples, joined = _samples_and_collate(dataset, training.seed, collate)
         self._loader = loader(samples, training, training, self._batches, joined)
-        _tell_of_dropped(self._deal, training, context)
+        _report_dropped(self._deal, training, context)
 
     @property
     def steps(self) -> int:
@@ -337,7 +337,7 @@ class _Share(Sampler[Wanted]):
             yield 0, list(self.samples(number))
 
 
-def _tell_of_dropped(plan: ShardPlan, training: Training, context: RankContext) -> None:
+def _report_dropped(plan: ShardPlan, training: Training, context: RankContext) -> None:
     left = plan.length - plan.bounds(plan.steps - 1)[1]
     if left and not training.drop_last and context.is_main:
         logging.getLogger(__name__).warning(

@@ -66,17 +66,17 @@ class _Reading:
         self._items += 1
         if depth > _DEEPEST or self._items > _MOST:
             return
-        self._say(type(value).__qualname__)
+        self._report(type(value).__qualname__)
         if isinstance(value, Tensor):
             self._tensor(value)
         elif isinstance(value, bool | int | bytes | complex | type(None)):
-            self._say(repr(value))
+            self._report(repr(value))
         elif isinstance(value, float):
             self._numbers(torch.tensor([value], dtype=torch.float64))
         elif isinstance(value, str | PurePath):
-            self._say(_text(str(value)))
+            self._report(_text(str(value)))
         elif isinstance(value, set | frozenset):
-            self._say(",".join(sorted(content(each).exact for each in value)))
+            self._report(",".join(sorted(content(each).exact for each in value)))
         elif isinstance(value, Mapping):
             self._named(value.items(), depth)
         elif isinstance(value, list | tuple):
@@ -93,25 +93,25 @@ class _Reading:
             if value.dtype.kind in "biufc":
                 self._tensor(torch.from_numpy(numpy.array(value)))
             elif value.dtype.kind in "SU":
-                self._say(repr(value.tolist()))
+                self._report(repr(value.tolist()))
         elif callable(getattr(value, "to_dict", None)) and hasattr(value, "keys"):  # torch_geometric's Data
             self._named(value.to_dict().items(), depth)
         elif hasattr(value, "tobytes") and hasattr(value, "size") and hasattr(value, "mode"):  # an image
-            self._say(f"{value.size} {value.mode}")
+            self._report(f"{value.size} {value.mode}")
             self.exact.update(value.tobytes())
         else:
             self._named(getattr(value, "__dict__", {}).items(), depth)
 
     def _named(self, items: Iterable[tuple[Any, Any]], depth: int) -> None:
         for name, each in items:
-            self._say(_text(str(name)))
+            self._report(_text(str(name)))
             self.take(each, depth + 1)
 
     def _tensor(self, value: Tensor) -> None:
         value = value.detach()
         if value.is_nested or value.layout is not torch.strided or value.is_quantized:
             return
-        self._say(f"{tuple(value.shape)} {value.dtype}")
+        self._report(f"{tuple(value.shape)} {value.dtype}")
         value = value.cpu().reshape(-1)
         if value.is_complex():
             value = torch.view_as_real(value.resolve_conj()).reshape(-1)
@@ -128,7 +128,7 @@ class _Reading:
         self.size = _finite(self.size + float(values.abs().sum()))
         self.weighted = _finite(self.weighted + float((values * places.cos()).sum()))
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self.exact.update(text.encode(errors="replace") + b"\0")
 
 

@@ -69,7 +69,7 @@ def reported(
         sys.excepthook = partial(_uncaught, sys.excepthook, error, me, at_once)
         raise
     except (KeyboardInterrupt, SystemExit) as error:
-        _say_who_ends(error, me)
+        _report_who_ends(error, me)
         if ends and isinstance(error, KeyboardInterrupt):
             _exit(_INTERRUPTED)
         raise
@@ -110,19 +110,19 @@ def report(error: Exception, me: Rank, folder: str | None, own_words: OwnWords =
     explanation = explained(error, folder)
     known = None if explanation is None else own_words(explanation)
     lines = _traceback(error, me) if known is None else _marked(known, me)
-    teller = _teller(error, known, me, call)
-    if teller == me.rank:
+    reporter = _reporter(error, known, me, call)
+    if reporter == me.rank:
         _write(lines)
     else:
-        _write(_marked(_in_a_line(known or brief(error), len(lines), teller), me))
+        _write(_marked(_in_a_line(known or brief(error), len(lines), reporter), me))
     if call is not None:
         call.ended(brief(error))
         call.has_reported()
-    if teller is None and len(lines) > 1:
+    if reporter is None and len(lines) > 1:
         time.sleep(_MOMENT)  # had rank 0 the same error, this rank would be ended meanwhile
         _write(lines)
         return True
-    return teller == me.rank and not getattr(error, "is_explained", False)
+    return reporter == me.rank and not getattr(error, "is_explained", False)
 
 
 def words(text: str) -> list[str]:
@@ -130,13 +130,13 @@ def words(text: str) -> list[str]:
     return [f"castoff train: {line}" for line in text.splitlines()]
 
 
-def _teller(error: Exception, known: str | None, me: Rank, call: RankHealthCheck | None) -> int | None:
+def _reporter(error: Exception, known: str | None, me: Rank, call: RankHealthCheck | None) -> int | None:
     """The rank that says it in full; None where it may be this one, and may be rank 0."""
     reporting = getattr(error, "reporting_rank", None)
     if reporting is not None:
         return int(reporting)
     if call is not None:
-        return call.first_to_tell(_key(error, known))
+        return call.first_to_report(_key(error, known))
     return None if me.rank and known is not None else me.rank
 
 
@@ -162,11 +162,11 @@ def _marked(text: str, me: Rank) -> list[str]:
     return [line if me.rank == 0 else f"[RANK {me.rank}] {line}" for line in words(text)]
 
 
-def _in_a_line(text: str, count: int, teller: int | None) -> str:
+def _in_a_line(text: str, count: int, reporter: int | None) -> str:
     first = text.splitlines()[0]
     short = first if len(first) <= _SHORT else f"{first[: _SHORT - 3]}..."
-    if teller is not None:
-        return f"{short} (as on rank {teller})" if count == 1 else f"{short} (rank {teller} says more)"
+    if reporter is not None:
+        return f"{short} (as on rank {reporter})" if count == 1 else f"{short} (rank {reporter} says more)"
     return short if count == 1 else f"{short} (and {count - 1} more)"
 
 
@@ -188,7 +188,7 @@ def _health_check() -> RankHealthCheck | None:
     return health_check()
 
 
-def _say_who_ends(error: KeyboardInterrupt | SystemExit, me: Rank) -> None:
+def _report_who_ends(error: KeyboardInterrupt | SystemExit, me: Rank) -> None:
     """Python ends a program by these without a word on where, and on which rank."""
     if isinstance(error, KeyboardInterrupt):
         if me.world_size == 1:
@@ -199,11 +199,11 @@ def _say_who_ends(error: KeyboardInterrupt | SystemExit, me: Rank) -> None:
         return
     else:
         what = f"sys.exit({error.code!r})"
-    said = f"{what} {place_of(error)}"
-    _write(_marked(said, me))
+    words = f"{what} {place_of(error)}"
+    _write(_marked(words, me))
     call = _health_check()
     if call is not None:
-        call.ended(said)
+        call.ended(words)
 
 
 def _uncaught(
@@ -243,11 +243,11 @@ def _thread_ended(before: Callable[[Any], Any], me: Rank, ended: threading.Excep
         return
     name = "a thread" if ended.thread is None else ended.thread.name
     call = _health_check()
-    teller = me.rank if call is None else call.first_to_tell(_key(error, None))
-    if teller == me.rank:
+    reporter = me.rank if call is None else call.first_to_report(_key(error, None))
+    if reporter == me.rank:
         _write([f"[rank{me.rank}]: Exception in thread {name}:", *_traceback(error, me)])
     else:
-        _write(_marked(_in_a_line(f"in thread {name}: {brief(error)}", 1, teller), me))
+        _write(_marked(_in_a_line(f"in thread {name}: {brief(error)}", 1, reporter), me))
 
 
 def _is_interactive() -> bool:

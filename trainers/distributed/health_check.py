@@ -120,7 +120,7 @@ class RankHealthCheck:
                 return
             self._try(lambda: self._answer(self._mine("ended", what)), None)
 
-    def first_to_tell(self, what: str) -> int:
+    def first_to_report(self, what: str) -> int:
         """The rank that was the first to ask this about the same thing, as far as is known."""
         me = str(self.rank)
         return int(self._try(lambda: self._store.compare_set(f"castoff/first-to-ask/{what}", "", me), me))
@@ -169,8 +169,8 @@ class RankHealthCheck:
             faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
 
     def _mine(self, state: Literal["waits", "busy", "ended"], doing: str) -> Answer:
-        said = " ".join(doing.split())[:_TEXT]
-        return Answer(self.rank, self.host, self.step, state, said, self._collectives())
+        reported = " ".join(doing.split())[:_TEXT]
+        return Answer(self.rank, self.host, self.step, state, reported, self._collectives())
 
     def _answer(self, mine: Answer) -> None:
         store, self._answered = self._store, True
@@ -252,9 +252,9 @@ def _counted(waiting: list[Answer]) -> list[str]:
         counts.setdefault(each.collectives, []).append(each.rank)
     if len(counts) < 2:
         return []
-    said = [f"{_ranks(ranks)}: {count}" for count, ranks in sorted(counts.items(), reverse=True)]
+    reported = [f"{_ranks(ranks)}: {count}" for count, ranks in sorted(counts.items(), reverse=True)]
     return [
-        f"the ranks have begun different numbers of collectives ({'; '.join(said[:_NAMED])}): "
+        f"the ranks have begun different numbers of collectives ({'; '.join(reported[:_NAMED])}): "
         "some call one that others do not, perhaps under `if rank == ...`"
     ]
 

@@ -68,7 +68,7 @@ class _Helper(Generic[Asked, Answer]):
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is this process's matter
         )
-        self._tell(self._function)
+        self._report(self._function)
         return self
 
     def __exit__(self, *what: object) -> None:
@@ -77,7 +77,7 @@ class _Helper(Generic[Asked, Answer]):
 
     def ask(self, thing: Asked) -> None:
         """Have it done; what came of the one before must have been taken."""
-        self._tell(thing)
+        self._report(thing)
 
     def answer(self) -> Answer:
         """What came of it."""
@@ -88,7 +88,7 @@ class _Helper(Generic[Asked, Answer]):
             raise self._gone() from error
         return answer
 
-    def _tell(self, what: Any) -> None:
+    def _report(self, what: Any) -> None:
         assert self._process.stdin is not None
         try:
             pickle.dump(what, self._process.stdin)

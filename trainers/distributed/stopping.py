@@ -215,7 +215,7 @@ class Stopping:
             self.step_took(time.perf_counter() - began)
         self._change_pace()
 
-    def say(self, outcome: str) -> None:
+    def record_outcome(self, outcome: str) -> None:
         """Rank 0 tells the job script how it ended: `done`, or `resume`."""
         if not self._outcome:
             return

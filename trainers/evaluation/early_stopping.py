@@ -173,7 +173,7 @@ class EarlyStopping:
             ConfigError: it lacks what is watched.
         """
         if self._by_default and "loss" not in measures:
-            self._say_that_the_newest_is_best(measures)
+            self._report_newest_as_best(measures)
             return Verdict(better=True, stop=False)
         stop = bool(self._asked(measures))
         return Verdict(bool(self._asked.found_better_model), stop)
@@ -187,7 +187,7 @@ class EarlyStopping:
         if type(self._asked) is DefaultEarlyStopping and not self._by_default:
             self._asked.check(measures)
 
-    def _say_that_the_newest_is_best(self, measures: Mapping[str, float]) -> None:
+    def _report_newest_as_best(self, measures: Mapping[str, float]) -> None:
         if not self._warned:
             self._warned = True
             words = (

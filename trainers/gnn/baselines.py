@@ -132,13 +132,13 @@ def macro_f1(guess: Guess, test: Sets) -> float | None:
     if guess.manifold_like is None:
         return None
     scores = []
-    for said, true in (
+    for reported, true in (
         (guess.manifold_like, test.manifold_like),
         (~guess.manifold_like, ~test.manifold_like),
     ):
-        both = int(said.sum()) + int(true.sum())
+        both = int(reported.sum()) + int(true.sum())
         if both:
-            scores.append(2 * int((said & true).sum()) / both)
+            scores.append(2 * int((reported & true).sum()) / both)
     return _mean(scores)
 
 

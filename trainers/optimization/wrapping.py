@@ -128,8 +128,8 @@ def _register(wrapped: DistributedDataParallel, hook: str) -> None:
     try:
         wrapped.register_comm_hook(None, _HOOKS[hook])
     except TypeError as error:
-        said = f"parallel.communication_hook: is {hook}, but torch has none for this backend ({error}); "
-        raise ConfigError([said + "write fp16, or leave it out"]) from error
+        reported = f"parallel.communication_hook: is {hook}, but torch has none for this backend ({error}); "
+        raise ConfigError([reported + "write fp16, or leave it out"]) from error
 
 
 class _Everything(nn.Module):

@@ -166,7 +166,7 @@ def rank_here() -> RankEnv:
         sys.exit("\n".join(words(str(error))))
 
 
-_SPEAK_OF_FIELDS = (
+_NAME_FIELDS = (
     "trainers.checkpointing.manager",
     "trainers.optimization.engine",
     "trainers.checkpointing.run_folder",
@@ -197,6 +197,6 @@ def run_on_rank(
         config = load()
     with reported(me, own_words=own_words, ends=True):
         folder = str(expanded(config.training.path, "training.path"))
-    log = in_own_words(own_words, *_SPEAK_OF_FIELDS, f"trainers.{config.name}")
+    log = in_own_words(own_words, *_NAME_FIELDS, f"trainers.{config.name}")
     with reported(me, folder, own_words, ends=True), log:
         train(config)

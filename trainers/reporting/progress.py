@@ -95,7 +95,7 @@ class Progress:
         words += _noteworthy(values)
         left = self.left()
         if left is not None:
-            words.append(f"{spoken(left)} left")
+            words.append(f"{duration_words(left)} left")
         of = f" of {self._total:,}" if self._total is not None and self._epochs is None else ""
         return f"step {self._done:,}{of} ({self._which()}): {', '.join(words)}"
 
@@ -106,7 +106,7 @@ class Progress:
 
     def _words(self) -> dict[str, Any]:
         left = self.left()
-        return {"description": self._which(), "left": "" if left is None else f"{spoken(left)} left"}
+        return {"description": self._which(), "left": "" if left is None else f"{duration_words(left)} left"}
 
     def _show(self) -> None:
         from rich.console import Console
@@ -131,7 +131,7 @@ class Progress:
                 self._borrowed.append(handler)
 
 
-def spoken(seconds: float) -> str:
+def duration_words(seconds: float) -> str:
     """A time in one or two units: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -48,11 +48,11 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
         ranks.check_layout(arguments, me)
     if me.rank == 0:
         setup_logging(me.rank, given.log_level)
-        _say(given)
+        _report(given)
     return core_config(given)
 
 
-def _say(settings: Settings) -> None:
+def _report(settings: Settings) -> None:
     """What a user may not have meant."""
     for note in without_effect(settings):
         logger.info("%s", note)

@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for line in generated(options):
             print(line, flush=True)
     except (ConfigError, CheckpointError, DistributedError, OSError) as error:
-        said = str(error).replace("training.device", "--device").splitlines()
-        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in said))
+        reported = str(error).replace("training.device", "--device").splitlines()
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in reported))
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -166,12 +166,12 @@ def _looked_through(task: Task, model: nn.Module) -> nn.Module:
     for name, weight in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(weight):
             write = "call the model once on an example before you return it"
-            raise _said(task, "build_model", "a tensor that has no shape yet", write, name)
+            raise _reported(task, "build_model", "a tensor that has no shape yet", write, name)
     for name, part in model.named_modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse and part.weight.requires_grad:
-            said = f"an {type(part).__name__} with sparse=True"
+            reported = f"an {type(part).__name__} with sparse=True"
             write = "drop sparse, because norm and clipping take dense gradients, or freeze its weight"
-            raise _said(task, "build_model", said, write, name or "the model")
+            raise _reported(task, "build_model", reported, write, name or "the model")
     return model
 
 
@@ -213,7 +213,7 @@ def validate_first_loss(task: Task, loss: Any) -> Loss:
     if not total.is_floating_point():
         raise _wrong(task, "loss", total, "give a floating number", "total")
     if not total.requires_grad:
-        raise _said(
+        raise _reported(
             task,
             "loss",
             "a tensor that needs no gradient",
@@ -320,10 +320,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _wrong(task: Task, method: str, given: Any, write: str, part: str | None = None) -> ConfigError:
-    return _said(task, method, in_words(given), write, part)
+    return _reported(task, method, in_words(given), write, part)
 
 
-def _said(task: Task, method: str, given: str, write: str, part: str | None = None) -> ConfigError:
+def _reported(task: Task, method: str, given: str, write: str, part: str | None = None) -> ConfigError:
     where = f" for {part}" if part else ""
     return ConfigError([f"{type(task).__qualname__}.{method} gave {given}{where}; {write}"])
 

@@ -125,7 +125,7 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
             log = logs[number] if logs else None
             lines = ErrorLines(b"[%d] " % (request.first_rank + number), terminal=output.isatty(), seen=seen)
             supervision.add(_spawn(request, number, environment, cores[number], log, lines))
-        supervision.say(_announcement(request, host, cores, port))
+        supervision.report(_announcement(request, host, cores, port))
         return supervision.run()
 
 

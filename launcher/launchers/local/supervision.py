@@ -123,7 +123,7 @@ class Supervision:
         self._killed: set[int] = set()
         stack.callback(self._close)
 
-    def say(self, text: str | None) -> None:
+    def report(self, text: str | None) -> None:
         """Tell the user, after what the ranks wrote before; never waits long for a reader. None: nothing."""
         if text is None:
             return
@@ -161,12 +161,12 @@ class Supervision:
             self._drain(rank)
             self._close_pipe(rank)
             if rank.log is not None:
-                self.say(rank.log.close())
+                self.report(rank.log.close())
         if self._killed:
             killed = counted(len(self._killed), "process", "processes")
-            self.say(f"killed {killed} that had not ended on SIGTERM")
+            self.report(f"killed {killed} that had not ended on SIGTERM")
         if self._stop is not None and self._stopped:
-            self.say(f"stopped by {self._stop.name}")
+            self.report(f"stopped by {self._stop.name}")
         self._finish_output()
         return self._result
 
@@ -200,7 +200,7 @@ class Supervision:
         if data:
             trouble = rank.log.write(data) if rank.log is not None else None
             self._show(rank, rank.lines.feed(data, time.monotonic()))
-            self.say(trouble)
+            self.report(trouble)
         else:
             self._close_pipe(rank)
         return bool(data)
@@ -235,7 +235,7 @@ class Supervision:
             due = rank.lines.due()
             if due is not None and due <= now:
                 self._show(rank, rank.lines.flush())
-        self._tell_lost_output()
+        self._report_lost_output()
         full = any(sink.full() for sink in self._shown)
         if full != self._paused:
             self._paused = full
@@ -245,12 +245,12 @@ class Supervision:
                 elif rank.pipe is not None:
                     self._listen(rank, rank.pipe)
 
-    def _tell_lost_output(self) -> None:
+    def _report_lost_output(self) -> None:
         if self._output.error is not None and not self._output_lost:
             self._output_lost = True
             logs = self._report.log_dir
             rest = f"all of it is in the logs in {logs}" if logs else "the rest of it is lost"
-            self.say(f"cannot write the ranks' output here ({self._output.error.strerror}): {rest}")
+            self.report(f"cannot write the ranks' output here ({self._output.error.strerror}): {rest}")
 
     def _finish_output(self) -> None:
         """Wait for the reader: as long as it reads where logs exist, else until a signal."""
@@ -261,9 +261,9 @@ class Supervision:
                 if {*self._signal_numbers()} & {signal.SIGINT, signal.SIGTERM}:
                     break
         self._output.close()
-        self._tell_lost_output()
+        self._report_lost_output()
         if self._output.skipped:
-            self.say(f"{self._output.skipped} lines of output were not shown, because nothing read them")
+            self.report(f"{self._output.skipped} lines of output were not shown, because nothing read them")
 
     # Endings
 
@@ -311,14 +311,14 @@ class Supervision:
                 with contextlib.suppress(FileExistsError), path.open("x") as file:  # the first writer wins
                     file.write(json.dumps(first) + "\n")
             except OSError as error:
-                self.say(f"cannot write {path}: {error.strerror}")
+                self.report(f"cannot write {path}: {error.strerror}")
                 with contextlib.suppress(OSError):  # half of it must not keep another from writing his
                     path.unlink()
             first = _recorded(path) or first
         killed = f"killed by {first['signal']} ({first['code']})"
         how = killed if first["signal"] else f"exit code {first['code']}"
         log = f"; its log: {rank.log.path}" if rank.log is not None else ""
-        self.say(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
+        self.report(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
 
     def _end_all(self) -> int:
         """TERM for all that the ranks have started, and KILL in a while; how many processes that is."""
@@ -335,13 +335,13 @@ class Supervision:
     def _take_signals(self) -> None:
         for number in self._signal_numbers():
             if number in _STOPS:
-                self._asked_to_stop(signal.Signals(number))
+                self._stop_requested(signal.Signals(number))
         for rank in list(self._alive.values()):
             if rank.pidfd is None:
                 self._collect(rank)
         self._tree.reap()
 
-    def _asked_to_stop(self, number: signal.Signals) -> None:
+    def _stop_requested(self, number: signal.Signals) -> None:
         now = time.monotonic()
         if self._stop is None or (self._stop == signal.SIGHUP and number != signal.SIGHUP):
             # TERM after HUP is how a session ends, not a second wish.
@@ -350,11 +350,11 @@ class Supervision:
                 for rank in self._alive.values():
                     # Only to the program itself: it decides what its own children should hear.
                     os.kill(rank.process.pid, signal.SIGTERM)
-                self.say(f"{number.name}: asked the ranks to stop (SIGTERM); once more kills them")
+                self.report(f"{number.name}: asked the ranks to stop (SIGTERM); once more kills them")
         elif number != signal.SIGHUP and now - self._stop_time > _ECHO:
-            self._asked_again(now)
+            self._stop_requested_again(now)
 
-    def _asked_again(self, now: float) -> None:
+    def _stop_requested_again(self, now: float) -> None:
         if self._alive and not self._ending and self._stop:
             self._ending = self._stopped = True
             self._result = 128 + self._stop
@@ -371,7 +371,7 @@ class Supervision:
                 return True
             self._settled = self._settled or now + _SETTLE
             if now >= self._settled and self._kill_time is None and (count := self._end_all()):
-                self.say(f"ending {counted(count, 'process', 'processes')} that outlived the ranks")
+                self.report(f"ending {counted(count, 'process', 'processes')} that outlived the ranks")
         if self._kill_time is None or now < self._kill_time:
             return False
         targets = self._tree.members()
@@ -380,7 +380,7 @@ class Supervision:
         if now < self._kill_time + _GIVE_UP:
             return False
         left = ", ".join(str(process.pid) for process in targets)
-        self.say(f"gave up on processes that KILL does not end: {left}")
+        self.report(f"gave up on processes that KILL does not end: {left}")
         return True
 
     def _timeout(self) -> float | None:

@@ -44,8 +44,8 @@ def f58(job: str) -> str:
 
 def parse_denied(errors: str) -> set[str]:
     """The ids of which Flux says that it does not know them."""
-    said = re.findall(r"^JobID (\S+) unknown$", errors, re.MULTILINE)
-    return {number for job in said if (number := decimal(job)) is not None}
+    reported = re.findall(r"^JobID (\S+) unknown$", errors, re.MULTILINE)
+    return {number for job in reported if (number := decimal(job)) is not None}
 
 
 def parse_queue(answer: str) -> list[JobInfo]:

@@ -121,7 +121,7 @@ def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
             (folder / SETTLED).touch(mode=0o600)
 
 
-def cancel_asked(run: RunDirectory) -> bool:
+def cancel_requested(run: RunDirectory) -> bool:
     """Whether somebody asked to end the run."""
     return (run.path / _CANCEL).exists()
 

@@ -38,8 +38,8 @@ from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import SECRETS
 from launcher.runs.owner import record_owner, taken_submission
 from launcher.runs.records import Ending, Submission, begins, encode, read, write
-from launcher.runs.run import LOCK, SETTLED, RunDirectory, stop_asked
-from launcher.schedulers.local.control import cancel_asked, cancelled_members
+from launcher.runs.run import LOCK, SETTLED, RunDirectory, stop_requested
+from launcher.schedulers.local.control import cancel_requested, cancelled_members
 from launcher.schedulers.local.member import Member, Start, attempt_folder
 
 Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
@@ -112,16 +112,16 @@ class _Scheduler:
             return True
         if here != self.run.path:
             # Members that run already know the old path only: they can write no records any more.
-            _say(f"{self.run.path} was moved to {here} during the run")
+            _report(f"{self.run.path} was moved to {here} during the run")
             self.run = RunDirectory(here)
             for member in self.running:
                 member.folder = attempt_folder(self.run, member.start)
-        if self.cancelled is None and cancel_asked(self.run):
+        if self.cancelled is None and cancel_requested(self.run):
             self.cancelled = "asked to end"
         return self.cancelled is not None
 
     def _step(self) -> None:
-        ends_all, stops, asked = self._look(), stop_asked(self.run), cancelled_members(self.run)
+        ends_all, stops, asked = self._look(), stop_requested(self.run), cancelled_members(self.run)
         for member in self.running:
             if ends_all or member.number in asked:
                 member.end("cancelled")
@@ -153,18 +153,18 @@ class _Scheduler:
         code = member.process.returncode
         code = 128 - code if code < 0 else code
         record = read(member.folder / "ending.json", Ending)
-        said = record.ending if record else None
-        if member.why is not None and said not in ("resume", member.why) and not member.is_done:
+        reported = record.ending if record else None
+        if member.why is not None and reported not in ("resume", member.why) and not member.is_done:
             # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
             self._record(member.folder, member.why, code or 143, None)
-        elif said is None and member.was_cut_short:
+        elif reported is None and member.was_cut_short:
             why = f"its script ended with code {code} before its end, as after `exec` or `set -n` in setup"
             self._record(member.folder, "failed", code or 1, why)
-        elif said is None:
+        elif reported is None:
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
             self._record(member.folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")
         if (member.folder / "requeue").exists():
-            if stop_asked(self.run):
+            if stop_requested(self.run):
                 self._record(member.folder, "resume", 75, "asked to stop")
             else:
                 self.waiting.insert(0, member.start._replace(attempt=member.start.attempt + 1))
@@ -181,7 +181,7 @@ class _Scheduler:
             if not left:
                 return
             if time.monotonic() > give_up:
-                _say(f"cannot end {', '.join(str(child.pid) for child in left)}")
+                _report(f"cannot end {', '.join(str(child.pid) for child in left)}")
                 return
             for child in left:
                 # Gone, or another user's: the next look shows it, and in time there is none.
@@ -199,7 +199,7 @@ class _Scheduler:
             try:
                 _use_spare(self.run, folder, encode(record).encode())
             except OSError:
-                _say(f"{folder}: {record}")
+                _report(f"{folder}: {record}")
 
     def _record_unstarted(self, start: Start, ending: str, code: int, reason: str) -> None:
         folder = attempt_folder(self.run, start)
@@ -211,13 +211,13 @@ class _Scheduler:
             for path in paths:
                 other = RunDirectory(Path(path))
                 holds = self.waits(condition, other)
-                while not self._look() and not stop_asked(self.run):
+                while not self._look() and not stop_requested(self.run):
                     now = holds()
                     if now:
                         break
                     if now is False:
                         self.cancelled = f"{condition} of {other.id} cannot hold any more"
-                        _say(self.cancelled)
+                        _report(self.cancelled)
                     else:
                         time.sleep(5 * _POLL)
 
@@ -243,7 +243,7 @@ def _use_spare(run: RunDirectory, folder: Path, record: bytes) -> None:
         _make_spare(run)
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     """Write to the scheduler's log."""
     with contextlib.suppress(OSError):  # a full disk must not end the run
         print(f"castoff: {text}", flush=True)

@@ -120,10 +120,10 @@ def devices(site: Site, per_task: int, per_node: int, whole_nodes: bool) -> Dire
     if not per_node:
         return []
     if site.gpu_request == "gres":
-        return [("gres", f"gpu:{site.gpus_asked(per_node)}")]
+        return [("gres", f"gpu:{site.requested_gpus(per_node)}")]
     if site.gpu_request == "gpus-per-task":  # of whole nodes the job has all, and srun divides them
-        return [] if whole_nodes else [("gpus-per-task", site.gpus_asked(per_task))]
-    return [("gpus-per-node", site.gpus_asked(per_node))]
+        return [] if whole_nodes else [("gpus-per-task", site.requested_gpus(per_task))]
+    return [("gpus-per-node", site.requested_gpus(per_node))]
 
 
 def _export(spec: JobSpec) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.schedulers.job_info import JobInfo, whole
 
-MOST_ASKED = 10_000
+MAX_QUERIED = 10_000
 """Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
 
 _QUEUE_FIELDS = ("%F", "%K", "%T", "%r", "%V", "%S", "%e", "%o")

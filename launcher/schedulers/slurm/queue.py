@@ -16,7 +16,7 @@ from launcher.schedulers.command import SchedulerUnreachable, answer_of
 from launcher.schedulers.job_info import JobInfo, whole
 from launcher.schedulers.slurm import TITLE
 from launcher.schedulers.slurm.jobs import (
-    MOST_ASKED,
+    MAX_QUERIED,
     history_command,
     parse_history,
     parse_queue,
@@ -39,7 +39,7 @@ class SlurmQueue(Queue):
     title = TITLE
     cancel_command = ("scancel",)
     config_command: ClassVar[list[str]] = ["scontrol", "show", "config"]
-    asks_by_id = False
+    queries_by_id = False
     lag = 15.0  # the controller tells accounting every few seconds
     cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
     _history_rests = 0.0
@@ -59,7 +59,7 @@ class SlurmQueue(Queue):
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
-        wanted = sorted({*jobs}, key=lambda job: (len(job), job))[-MOST_ASKED:]
+        wanted = sorted({*jobs}, key=lambda job: (len(job), job))[-MAX_QUERIED:]
         reported = self._accounted(history_command(wanted))
         if reported is None:
             return None

@@ -40,7 +40,7 @@ def test_from_submission_to_logs(local: Callable[..., Run], capfd: pytest.Captur
     assert capfd.readouterr() == ("", ""), "a program's output is its own"
 
 
-def test_what_it_says_of_logs_is_what_the_verb_prints(local: Callable[..., Run], castoff: Castoff) -> None:
+def test_logs_returns_what_castoff_logs_prints(local: Callable[..., Run], castoff: Castoff) -> None:
     run = local("echo member $CASTOFF_ARRAY_INDEX", array={"count": 2})
     run.wait(patience.SECONDS)
     assert run.logs() == castoff("logs", run.path).stdout
@@ -81,7 +81,7 @@ def test_it_stops_and_resumes(local: Callable[..., Run], until: Until) -> None:
     until(Path("here.0").exists)
     with pytest.raises(CastoffError, match="still running"):
         run.resubmit()
-    assert run.stop().stop_asked
+    assert run.stop().stop_requested
     assert run.wait(patience.SECONDS).ending == "resume"
     assert run.stop().ending == "resume", "nothing is left to stop"
     assert run.resubmit() == {0: 1}
@@ -109,12 +109,12 @@ def test_who_asks_often_does_not_ask_its_scheduler_so_often(
 ) -> None:
     run = local("true")
     run.wait(patience.SECONDS)
-    askings = []
-    monkeypatch.setattr(watch, "status", lambda _run, asking: askings.append(asking))
+    pollers = []
+    monkeypatch.setattr(watch, "status", lambda _run, poller: pollers.append(poller))
     run.status(), run.status()
-    assert askings[0] is askings[1]
+    assert pollers[0] is pollers[1]
     run.resubmit(include_done=True)
     run.status()
-    assert askings[2] is not askings[0], "what was heard before says nothing of a new attempt"
+    assert pollers[2] is not pollers[0], "what was heard before says nothing of a new attempt"
     monkeypatch.undo()
     run.wait(patience.SECONDS)

@@ -83,7 +83,7 @@ class TestWhatGoes:
         assert (answer.returncode, answer.stderr) == (0, "castoff: removed 1 run\n")
         assert not runs[9].path.exists() and runs[8].path.exists()
 
-    def test_what_goes_on_stays(
+    def test_active_runs_are_kept(
         self, castoff: Castoff, jobs: LocalJobs, until: Until, runs: list[RunDirectory]
     ) -> None:
         going = jobs.submit("--name", "going", sh="touch here; sleep 600")
@@ -128,7 +128,7 @@ class TestWhatGoes:
         )
         assert made.run.script.exists()
 
-    def test_a_script_that_stood_alone(self, castoff: Castoff, made: Made) -> None:
+    def test_the_directory_of_a_script_submitted_without_castoff(self, castoff: Castoff, made: Made) -> None:
         """Its scheduler could start it again: it goes if it is named, and by its age after a while."""
         (made.run.path / "submission.json").unlink()
         made.attempt("0.0", "resume")

@@ -176,7 +176,7 @@ class TestInBash:
         )
         assert jobs == 2 * [([], {"default"})]
 
-    def test_odd_words_are_no_error(self, bash: Bash, tmp_path: Path) -> None:
+    def test_odd_words_complete_to_nothing(self, bash: Bash, tmp_path: Path) -> None:
         words = ["'", '"a', "$(touch x)", "`touch x`", "\\", "*", "a\tb", "::"]
         lines = [["castoff", "status", word] for word in words] + [["castoff", word, ""] for word in words]
         assert all(values == [] for values, _ in bash.offers(*lines))

@@ -96,7 +96,7 @@ def test_a_folder_above_all_and_the_fix(castoff: Castoff, project: Path) -> None
     assert answer.returncode == 0 and "mode 2775) (trusted)\n" in answer.stdout
 
 
-def test_what_castoff_refuses_is_no_reason_to_stop(castoff: Castoff, project: Path) -> None:
+def test_doctor_reports_all_although_castoff_refuses_a_file(castoff: Castoff, project: Path) -> None:
     give_away(project / ".castoff")
     answer = castoff("doctor", "--trust", "job.yaml", "--site", "local")
     assert answer.returncode == 1 and "not looked into: " in answer.stderr

@@ -43,7 +43,9 @@ def test_logs_and_failure(castoff: Castoff, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("says", "ends", "code"), [("resume", 0, 75), ("done", 0, 0), ("resume", 7, 7), ("", 0, 0)]
 )
-def test_the_code_tells_again_from_done(says: str, ends: int, code: int, castoff: Castoff) -> None:
+def test_the_exit_code_distinguishes_resume_from_done(
+    says: str, ends: int, code: int, castoff: Castoff
+) -> None:
     program = f'[ $RANK = 1 ] || echo {says} >"$CASTOFF_OUTCOME_FILE"; exit {ends}'
     answer = castoff("launch", "-n", "2", "--", "sh", "-c", program)
     assert answer.returncode == code, answer.stderr
@@ -75,7 +77,7 @@ def test_a_job_file_and_what_wins_over_it(castoff: Castoff, tmp_path: Path) -> N
     assert sorted(other.stdout.splitlines()) == [f"[{rank}] {rank} of 3" for rank in range(3)]
 
 
-def test_fields_that_it_leaves_out_are_said(castoff: Castoff, tmp_path: Path) -> None:
+def test_ignored_fields_are_reported(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: [true]\nsetup: [false]\narray: {count: 2}\n")
     answer = castoff("launch", "job.yaml")
     assert answer.returncode == 0

@@ -373,7 +373,7 @@ class TestStatusOfArrays:
 
 
 class TestStatusInWords:
-    def test_a_walltime_that_goes_by(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+    def test_the_remaining_walltime_is_shown(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit("--walltime", "1h", sh="touch here; sleep 600")
         until((jobs.folder / "here").exists)
         output = castoff("status", run.path).stdout
@@ -390,7 +390,7 @@ class TestStatusInWords:
         Index.of(os.environ).add(made.run, "x")
         assert columns(castoff("list").stdout)[1][5:7] == ["0s", "0s"]
 
-    def test_one_that_can_go_on(self, castoff: Castoff, tmp_path: Path) -> None:
+    def test_a_run_that_can_be_resumed(self, castoff: Castoff, tmp_path: Path) -> None:
         made = Made(tmp_path)
         (made.run.path / "job.sh").touch()
         made.attempt("0.0", "resume", 75)
@@ -400,7 +400,7 @@ class TestStatusInWords:
         ]
         assert castoff("wait", made.run.path).returncode == 75
 
-    def test_of_a_run_whose_directory_goes(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
+    def test_a_run_whose_files_disappear_meanwhile(self, castoff: Castoff, runs: list[RunDirectory]) -> None:
         shutil.rmtree(runs[3].path / "attempts")
         answer = castoff("status", runs[3].id)
         assert answer.returncode == 0 and "state      unknown" in answer.stdout

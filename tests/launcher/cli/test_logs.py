@@ -319,7 +319,7 @@ class TestOnACluster:
     """Scripts as a scheduler runs them, with real ranks and their own logs."""
 
     @pytest.mark.parametrize("kind", ["hydra", "srun"])
-    def test_a_script_that_stands_alone(
+    def test_logs_of_a_script_submitted_without_castoff(
         self,
         kind: str,
         bench: Benches,
@@ -351,7 +351,7 @@ class TestOnACluster:
         assert [line[:3] for line in logs(run).lines[4:]] == ["[0]", "[1]", "[1]", "[2]"]
         assert logs(run, "--rank", "1").lines == ["one 1", "broken"]
 
-    def test_what_the_script_itself_says(self, bench: Benches, logs: Logs) -> None:
+    def test_lines_of_the_script_itself_are_shown_once(self, bench: Benches, logs: Logs) -> None:
         """Each line once, though its log repeats those of the first rank and of the one that failed."""
         here = bench("hydra")
         program = (

@@ -99,7 +99,9 @@ class TestWrongWords:
             (["launch", "--"], "name a program after --"),
         ],
     )
-    def test_one_line_says_it(self, castoff: Castoff, words: list[str], said: str) -> None:
+    def test_a_wrong_word_is_reported_in_one_line(
+        self, castoff: Castoff, words: list[str], said: str
+    ) -> None:
         complains(castoff(*words), said, code=2)
 
     def test_all_problems_at_once(self, castoff: Castoff) -> None:
@@ -128,7 +130,7 @@ class TestWrongWords:
         assert [one["where"] for one in error["problems"]] == ["--nodes", "--ranks"]
         assert answer.returncode == error["exit_code"] == 2
 
-    def test_a_failing_disk_is_no_traceback(self, tmp_path: Path) -> None:
+    def test_a_failing_disk_prints_no_traceback(self, tmp_path: Path) -> None:
         with Path("/dev/full").open("w") as full:
             words = [COMMAND, "render", "--site", "local", "--", "true"]
             answer = subprocess.run(
@@ -153,7 +155,7 @@ class TestProgram:
         answer = subprocess.run([*map(os.fsencode, words), *odd], cwd=tmp_path, capture_output=True)
         assert answer.stdout.decode() == f"[0] {odd}\n"
 
-    def test_a_job_file_cannot_hold_bytes_that_are_no_text(self, tmp_path: Path) -> None:
+    def test_a_job_file_that_is_not_utf8_is_refused(self, tmp_path: Path) -> None:
         words = [os.fsencode(COMMAND), b"render", b"--site", b"local", b"--", b"x", b"\xff"]
         answer = subprocess.run(words, cwd=tmp_path, capture_output=True)
         assert answer.returncode == 2 and answer.stdout == b""
@@ -223,7 +225,7 @@ RED_ESCAPED = r"\x1b[31mred"
 
 class TestPipes:
     @pytest.mark.parametrize("words", [["render", "--site", "local", "--", "x"], ["schema"]])
-    def test_a_reader_that_goes_away(self, words: list[str], tmp_path: Path) -> None:
+    def test_a_reader_that_closes_the_pipe(self, words: list[str], tmp_path: Path) -> None:
         gone_read, gone_write = os.pipe()
         os.close(gone_read)
         answer = subprocess.run(

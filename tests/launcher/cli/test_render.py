@@ -50,7 +50,7 @@ class TestRender:
             assert words in shown
         assert "train.py" not in shown
 
-    def test_the_site_is_chosen_and_said(self, castoff: Castoff) -> None:
+    def test_the_chosen_site_is_reported(self, castoff: Castoff) -> None:
         answer = castoff("render", "--", "true", env={"CASTOFF_SITE": "pbs"})
         assert answer.stderr == "castoff: site pbs: CASTOFF_SITE is set\n"
         assert "#PBS" in answer.stdout
@@ -114,7 +114,7 @@ class TestOutputFile:
         assert castoff("render", "-o", "job.sh", "--nodes", "0", "--site", "slurm", "--", "x").returncode == 2
         assert (tmp_path / "job.sh").read_text() == "old"
 
-    def test_what_is_no_file_is_written_into(self, castoff: Castoff, tmp_path: Path) -> None:
+    def test_a_pipe_or_device_is_written_into(self, castoff: Castoff, tmp_path: Path) -> None:
         shown = script(castoff, "-o", "/dev/stdout", "--site", "local", "--", "true")
         assert shown.startswith("#!/bin/bash\n")
         assert not Path("/dev/stdout").is_file() or Path("/dev/stdout").is_symlink()

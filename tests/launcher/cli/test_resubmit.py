@@ -205,7 +205,7 @@ class TestRefusals:
 class TestSecrets:
     JOB = "env_from: [TOKEN]\ncommand: [sh, -c, 'echo $CASTOFF_ATTEMPT $TOKEN >>ran; exit 3']\n"
 
-    def test_they_go_with_the_run_and_are_taken_anew(self, jobs: LocalJobs) -> None:
+    def test_secrets_are_removed_with_the_run_and_read_anew(self, jobs: LocalJobs) -> None:
         run = jobs.submit(jobs.job(self.JOB), env={"TOKEN": "s3cr3t"})
         jobs.wait(run)
         before = run.submission()

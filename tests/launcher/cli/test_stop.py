@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs.run import RunDirectory, ask_to_stop
+from launcher.runs.run import RunDirectory, request_stop
 
 from ..conftest import Castoff, LocalJobs
 
@@ -95,7 +95,7 @@ def test_a_program_that_does_not_look(castoff: Castoff, jobs: LocalJobs, until: 
 def test_one_that_ends_well_without_a_word(jobs: LocalJobs, until: Until) -> None:
     run = jobs.submit("--set", "requeue.max=1", sh=HEEDLESS)
     until((jobs.folder / "here.0").exists)
-    ask_to_stop(run)
+    request_stop(run)
     (jobs.folder / "go").touch()
     assert endings(jobs.wait(run)) == [[("done", 0)]]
 
@@ -140,6 +140,6 @@ def test_under_other_schedulers(
     assert (attempt / "stop").exists() == (ending is None)
 
 
-def test_it_cannot_be_said(jobs: LocalJobs) -> None:
+def test_a_stop_that_cannot_be_recorded_is_reported(jobs: LocalJobs) -> None:
     with pytest.raises(CastoffError, match="gone: cannot be looked at: No such file"):
-        ask_to_stop(RunDirectory(jobs.folder / "gone"))
+        request_stop(RunDirectory(jobs.folder / "gone"))

@@ -114,7 +114,9 @@ class TestRunDirectory:
         assert re.fullmatch(r"[A-Za-z0-9._+-]+", run.id)
         assert jobs.wait(run)["name"] == "..$(x) ä;rm -rf *"
 
-    def test_where_it_goes(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
+    def test_the_run_directory_is_made_in_runs_dir(
+        self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path
+    ) -> None:
         run = jobs.submit(env={"CASTOFF_RUNS_DIR": str(tmp_path / "elsewhere")}, sh="true")
         assert run.path.parent == tmp_path / "elsewhere"
         jobs.wait(run)
@@ -197,7 +199,7 @@ class TestSecrets:
         assert (jobs.folder / "held").read_text().split() == [f"{run.path}/secrets.sh", "600"]
         assert jobs.holders(run, "s3cr3t") == []
 
-    def test_a_missing_one_is_said_before_anything_is_made(
+    def test_a_missing_secret_is_reported_before_anything_is_made(
         self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path, fresh_home: Path
     ) -> None:
         words = ["--site", "local", "--set", "env_from=[TOKEN, OTHER]", "--", "true"]

@@ -107,7 +107,7 @@ class TestReading:
     def test_a_job_of_one_line(self, tmp_path: Path) -> None:
         assert load(tmp_path, "command: [train.py]") == JobSpec(command=["train.py"])
 
-    def test_of_reads_back_what_a_spec_says(self, tmp_path: Path) -> None:
+    def test_of_reads_back_a_spec(self, tmp_path: Path) -> None:
         spec = load(tmp_path, FULL)
         assert JobSpec.of(msgspec.to_builtins(spec)) == spec
         assert JobSpec.of(json.loads(msgspec.json.encode(spec))) == spec
@@ -119,7 +119,7 @@ class TestReading:
         assert json.dumps(fields) == before
 
     @pytest.mark.parametrize("text", ["- a", "train.py", "4"])
-    def test_a_file_without_fields_is_no_job(self, tmp_path: Path, text: str) -> None:
+    def test_a_file_without_fields_is_refused(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(
             InvalidInput, match=r"job\.yaml: is not a job: it holds no fields; `castoff init`"
         ):
@@ -179,7 +179,7 @@ class TestPrecedence:
             "nope": "--set nope=1",
         }
 
-    def test_a_job_remembers_where_its_fields_stand(self, tmp_path: Path) -> None:
+    def test_a_job_remembers_the_lines_of_its_fields(self, tmp_path: Path) -> None:
         spec = load(tmp_path, "templates: mine\n" + self.TEXT, overrides=["queue=q"])
         assert spec.source is not None
         assert spec.source.where(("env", "B")) == f"{tmp_path}/job.yaml:5"
@@ -262,7 +262,7 @@ class TestCombinations:
         assert "env_from too" in problems_of(env={"KEY": "x"}, env_from=["KEY"])["env.KEY"]
 
     @pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "CASTOFF_DEVICE"])
-    def test_what_castoff_tells_the_ranks_is_not_the_jobs_to_set(self, name: str) -> None:
+    def test_a_job_cannot_set_the_variables_that_castoff_exports(self, name: str) -> None:
         assert "drop it" in problems_of(env={name: "0"})[f"env.{name}"]
         assert job(env={"RANKS": "0", "MY_RANK": "0"})
 
@@ -275,7 +275,7 @@ class TestCombinations:
         assert "set by castoff" in problems_of(env_from=["CASTOFF_RUN_DIR"])["env_from.0"]
         assert job(env={"BASH_ENV": "x", "castoffs": "1"}, env_from=["PS3"])
 
-    def test_a_python_that_cannot_stand_on_path(self) -> None:
+    def test_a_python_in_a_folder_with_a_colon_is_refused(self) -> None:
         assert "colon" in problems_of(python="/opt/a:b/python")["python"]
         assert job(python="/opt/ab/python:3")
 
@@ -317,7 +317,7 @@ class TestText:
             ("w\udcff", "x", "w\\udcff"),
         ],
     )
-    def test_bytes_that_are_no_utf8(self, field: str, value: object, path: str) -> None:
+    def test_bytes_that_are_not_utf8_are_refused(self, field: str, value: object, path: str) -> None:
         found = problems_of(**{field: value})
         assert set(found) == {path}
         found[path].encode()

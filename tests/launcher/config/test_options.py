@@ -48,7 +48,7 @@ EVERYTHING = Option(
 )
 
 
-def test_it_adds_to_what_the_site_says() -> None:
+def test_an_option_adds_to_the_sites_fields() -> None:
     found = planned(
         site(all=EVERYTHING), options=["all"], setup=["job"], env={"D": "job"}, launcher={"args": ["--job"]}
     )

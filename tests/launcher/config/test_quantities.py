@@ -62,7 +62,7 @@ def test_durations(text: str, total: int) -> None:
         *("1h\n", "00:30:00\n", "٣m", "٠٠:٣٠:٠٠", "1h\x00"),
     ],
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     assert not re.search(DURATION_PATTERN, text)
     with pytest.raises(ValueError, match="is not a duration"):
         seconds(text)
@@ -110,7 +110,7 @@ def test_a_cpu_list_is_as_short_as_a_person_would_write_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1,", ",1", "1-2-3", "0-51\n", "1 2"])
-def test_what_is_no_cpu_list(text: str) -> None:
+def test_invalid_cpu_lists_do_not_match(text: str) -> None:
     assert not re.search(CPULIST_PATTERN, text)
 
 

@@ -214,7 +214,7 @@ class TestSchema:
             JobSpec.of(data)
         assert schema_refuses(job_schema(["slurm", "pbs"]), data) is not None
 
-    def test_says_what_every_field_means(self) -> None:
+    def test_every_field_has_a_description(self) -> None:
         schema = job_schema(["slurm", "pbs"])
         assert schema["$schema"].startswith("https://json-schema.org/")
         for name, definition in schema["$defs"].items():

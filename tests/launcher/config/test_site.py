@@ -89,7 +89,7 @@ class TestBuiltIn:
         assert list(folders.search().profiles()) == BUILT_IN
 
     @pytest.mark.parametrize("name", BUILT_IN)
-    def test_every_limit_says_where_it_is_from_and_since_when(self, name: str, folders: Folders) -> None:
+    def test_every_limit_has_a_source_and_a_date(self, name: str, folders: Folders) -> None:
         for fact in facts(folders.load(name)):
             assert fact.source
             time.strptime(fact.date, "%Y-%m-%d")
@@ -444,7 +444,7 @@ class TestChoice:
         assert "without --site: pbs" in answer.stdout
         assert (folders.programs / "read").read_text() == ""
 
-    def test_a_choice_that_is_not_there_says_who_made_it(self, folders: Folders) -> None:
+    def test_the_error_about_a_missing_site_names_who_chose_it(self, folders: Folders) -> None:
         with pytest.raises(CastoffError, match=r"site nowhere: .*\n.*\n.*because CASTOFF_SITE is set"):
             self.choose(folders, CASTOFF_SITE="nowhere")
 

@@ -111,7 +111,7 @@ def test_any_word_has_an_answer(word: str) -> None:
         ("true", "-- bash my.sh"),
     ],
 )
-def test_a_batch_script_is_no_job_file(
+def test_a_batch_script_is_refused_as_a_job_file(
     text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

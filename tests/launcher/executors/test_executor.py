@@ -38,7 +38,7 @@ from launcher.executors.executor import CastoffExecutor, PbsExecutor, Submission
 from launcher.executors.function_job import FunctionJob, JobEndedError
 from launcher.executors.watcher import RunWatcher
 from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory, ask_to_stop
+from launcher.runs.run import RunDirectory, request_stop
 from launcher.status import watch
 from launcher.status.survey import RunRecords
 from launcher.submission.resubmit import resubmit
@@ -349,7 +349,7 @@ def test_what_is_asked_of_a_job_file(tmp_path: Path) -> None:
         ({"max": 0}, Requeue(how="copy"), 0),
     ],
 )
-def test_how_often_a_function_that_can_go_on_does_so(
+def test_how_often_a_resumable_function_is_resumed(
     tmp_path: Path, said: dict[str, Any], by_site: Requeue, most: int
 ) -> None:
     """Three times as in submitit, unless somebody said how often: the way in which it does says nothing."""
@@ -415,7 +415,7 @@ def test_arguments_in_another_order(arguments: tuple[Any, ...], words: str) -> N
     assert words in str(error.value)
 
 
-def test_what_auto_executor_says_is_asked_of_pbs(tmp_path: Path) -> None:
+def test_parameters_of_auto_executor_reach_pbs(tmp_path: Path) -> None:
     auto_executor, executor = auto(tmp_path, pbs_spec={"queue": "workq", "directives": {"k": "doe"}})
     auto_executor.update_parameters(
         name="mine",
@@ -462,7 +462,7 @@ def test_auto_executors_tasks_are_submitits(tmp_path: Path) -> None:
 
 
 @trap(1, "unknown parameters: NameError, ValueError, AssertionError, or silence")
-def test_auto_executor_lets_castoff_say_what_is_wrong(tmp_path: Path) -> None:
+def test_auto_executor_reports_castoffs_errors(tmp_path: Path) -> None:
     auto_executor, executor = auto(tmp_path)
     with pytest.raises(InvalidInput) as error:
         auto_executor.update_parameters(
@@ -852,7 +852,7 @@ def test_the_environment_stays_as_it_is(executors: Executors) -> None:
 
 
 @trap(7, "checkpoint in a signal handler of every rank, and a second requeue counter")
-def test_going_on(executors: Executors) -> None:
+def test_a_checkpointed_function_is_resumed(executors: Executors) -> None:
     executor = executors()
     job = executor.submit(Count())
     assert job.result() == (10, 1, "1")
@@ -867,14 +867,14 @@ def test_going_on(executors: Executors) -> None:
 @trap(7, "the other ranks only log that they were asked")
 @trap(10, "RANK and its companions have to be exported before init_process_group()")
 @pytest.mark.long  # torch is imported four times
-def test_ranks_that_meet_go_on_together(executors: Executors) -> None:
+def test_ranks_that_synchronise_resume_together(executors: Executors) -> None:
     job = executors(ranks_per_node=2).submit(Meet(60))
     assert job.results() == [(60, 2.0, "1"), (60, 2.0, "1")]
     assert not (job.run.path / "attempts/0.0/failure.json").exists()
 
 
 @trap(7, "three time-outs, whatever the job says")
-def test_it_ends_where_the_script_says(executors: Executors) -> None:
+def test_a_function_ends_when_the_script_stops_resuming_it(executors: Executors) -> None:
     job = executors(requeue={"max": 1}).submit(Endless())
     with pytest.raises(
         JobEndedError, match=r"ended without a result: walltime\n(.*\n)*.*castoff resubmit"
@@ -886,16 +886,16 @@ def test_it_ends_where_the_script_says(executors: Executors) -> None:
 
 
 @trap(7, "checkpoint() that returns None")
-def test_what_does_not_want_to_go_on_fails(executors: Executors) -> None:
+def test_a_function_whose_checkpoint_returns_none_fails(executors: Executors) -> None:
     job = executors().submit(NotAgain())
     with pytest.raises(utils.FailedJobError, match=r"checkpoint\(\) returned None"):
         job.result()
 
 
-def test_a_stopped_job_goes_on_after_resubmit(executors: Executors, until: Callable[..., None]) -> None:
+def test_a_stopped_job_resumes_after_resubmit(executors: Executors, until: Callable[..., None]) -> None:
     job = executors().submit(Count())
     until(lambda: "begins" in (job.stdout() or ""))
-    ask_to_stop(job.run)
+    request_stop(job.run)
     with pytest.raises(JobEndedError, match="ended without a result: resume"):
         job.result()
     assert job.state == "CANCELLED"
@@ -948,7 +948,7 @@ def test_of_two_errors_the_first_counts(executors: Executors) -> None:
     assert "of rank 1" in str(job.exception()) and "of rank 0" in str(job.task(0).exception())
 
 
-def test_a_trainer_that_says_again_itself(executors: Executors) -> None:
+def test_a_trainer_that_writes_resume_itself(executors: Executors) -> None:
     def train() -> str:
         if os.environ["CASTOFF_ATTEMPT"] == "0":
             Path(os.environ["CASTOFF_OUTCOME_FILE"]).write_text("resume\n")

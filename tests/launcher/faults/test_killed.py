@@ -12,7 +12,7 @@ import pytest
 from launcher.cli import main as cli
 from launcher.locks import locked
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, RunDirectory, ask_to_stop, stop_asked
+from launcher.runs.run import LOCK, RunDirectory, request_stop, stop_requested
 from launcher.schedulers.local.control import cancel
 from launcher.submission import resubmit as resubmission
 from launcher.submission.resubmit import resubmit
@@ -182,7 +182,7 @@ def test_resubmit(workplace: Workplaces, failed: RunDirectory, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("wish", "asked"), [(ask_to_stop, ["stop", "attempts/0.0/stop"]), (cancel, ["cancel"])]
+    ("wish", "asked"), [(request_stop, ["stop", "attempts/0.0/stop"]), (cancel, ["cancel"])]
 )
 def test_stop_and_cancel(
     workplace: Workplaces, failed: RunDirectory, wish: Callable[[RunDirectory], None], asked: list[str]
@@ -196,7 +196,7 @@ def test_stop_and_cancel(
             here.killed(lambda: wish(run), number)
             assert here.castoff("status", run.id).output.count("\nstate      running") == 1
             # An attempt is not asked before those that wait are.
-            assert stop_asked(run) or not (run.path / "attempts" / "0.0" / "stop").exists()
+            assert stop_requested(run) or not (run.path / "attempts" / "0.0" / "stop").exists()
             wish(run)
             assert all((run.path / name).exists() for name in asked)
 

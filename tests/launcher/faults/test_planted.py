@@ -12,7 +12,7 @@ import pytest
 
 from launcher.errors import CastoffError
 from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory, ask_to_stop
+from launcher.runs.run import RunDirectory, request_stop
 from launcher.schedulers.local.control import cancel
 from launcher.submission.resubmit import resubmit
 
@@ -31,7 +31,7 @@ def taken(jobs: LocalJobs, tmp_path: Path) -> RunDirectory:
     return run
 
 
-@pytest.mark.parametrize("verb", [ask_to_stop, cancel, resubmit])
+@pytest.mark.parametrize("verb", [request_stop, cancel, resubmit])
 def test_a_link(taken: RunDirectory, tmp_path: Path, verb: Callable[[RunDirectory], object]) -> None:
     before = everything(tmp_path / "moved")
     with pytest.raises(CastoffError, match="is a link to"):

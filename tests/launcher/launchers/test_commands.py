@@ -99,7 +99,7 @@ class TestSrun:
         assert "--cpus-per-task=32" in argv("srun", Site.load("perlmutter"), EVEN, cores=16)
         assert "--cpus-per-task=7" in argv("srun", Site.load("frontier"), EVEN, cores=7)
 
-    def test_devices_are_bound_as_the_site_says(self) -> None:
+    def test_devices_are_bound_as_the_site_sets(self) -> None:
         frontier = Site.load("frontier")
         whole = argv("srun", frontier, Layout.of(16, 2), devices=1, node_devices=8)
         assert [word for word in whole if "gpu" in word] == ["--gpus-per-task=1", "--gpu-bind=closest"]

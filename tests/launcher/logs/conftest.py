@@ -84,7 +84,7 @@ class Followed:
             selection,
             show,
             write=self._write,
-            say=self.said.append,
+            report=self.said.append,
             pause=time.pause,
             clock=lambda: time.now,
         )

@@ -353,7 +353,7 @@ def test_a_scheduler_that_was_killed(made: MadeRun, follow: Follow) -> None:
     assert followed.end.reason is not None and "castoff does not guess" in followed.end.reason
 
 
-def test_a_directory_that_goes(made: MadeRun, time: Time, follow: Follow) -> None:
+def test_a_directory_that_disappears_is_reported(made: MadeRun, time: Time, follow: Follow) -> None:
     made.begin()
     time.at(3, lambda: made.path.rename(made.path.with_name("moved")))
     with pytest.raises(CastoffError, match="/run: is gone; if it was moved, name its new path"):

@@ -91,7 +91,7 @@ class TestLog:
         assert {len(piece) for piece in shown[:-3]} == {LINE_LIMIT + len("[3] ")}
         assert b"".join(piece[4:] for piece in shown[:-2]) == b"x" * 5_000_000 and shown[-2] == b"[3] next"
 
-    def test_what_cannot_be_read_is_said(self, tmp_path: Path) -> None:
+    def test_a_log_that_cannot_be_read_is_reported(self, tmp_path: Path) -> None:
         log, path = self.log(tmp_path)
         assert log.poll(0.0) == b"" and log.trouble is None
         path.unlink()

@@ -51,7 +51,7 @@ class TestTail:
         assert tail.read(10) == b"one"
         assert tail.read(10) == b""
 
-    def test_what_cannot_be_read_is_said_and_tried_again(self, log: Path) -> None:
+    def test_a_log_that_cannot_be_read_is_reported_and_retried(self, log: Path) -> None:
         tail = Tail(log)
         log.mkdir()
         (log / "x").touch()

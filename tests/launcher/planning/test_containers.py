@@ -173,7 +173,7 @@ class TestGpus:
         assert wrapped(at, APPTAINER, devices_per_rank=0, ranks_per_node=1).gpus == "none"
         assert wrapped(at, {**APPTAINER, "gpus": "none"}).gpus == "none"
 
-    def test_a_site_that_does_not_say(self) -> None:
+    def test_a_site_that_does_not_name_its_vendor_gives_no_gpus(self) -> None:
         found = planned("slurm", devices_per_rank=1, container=APPTAINER)
         assert found.container is not None and found.container.gpus == "none"
         assert (

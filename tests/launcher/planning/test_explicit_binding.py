@@ -95,7 +95,7 @@ def test_a_list_as_long_as_may_be() -> None:
     assert planned("slurm", binding=":".join(lists), **WHOLE).cores_per_rank == 5000
 
 
-def test_at_home_it_is_left_out_and_said() -> None:
+def test_the_local_scheduler_reports_that_it_ignores_a_binding() -> None:
     assert [note for note in planned("local", binding="0").notes if note.startswith("binding: ")]
 
 

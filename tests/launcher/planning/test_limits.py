@@ -103,7 +103,7 @@ class TestAurorasQueues:
     def test_the_edges_of_nodes(self, aurora: Site, queue: str, nodes: int) -> None:
         assert self.of_queue(aurora, queue, nodes, 1800)
 
-    def test_says_what_was_asked_what_is_taken_and_where_to_go(self, aurora: Site) -> None:
+    def test_the_error_has_the_request_the_limits_and_a_queue_that_fits(self, aurora: Site) -> None:
         assert self.of_queue(aurora, "debug", 4, 2 * 3600) == (
             "is 'debug', which does not take 4 nodes for 02:00:00; it takes 1 to 2 nodes for 5m to 1h "
             "(aurora/running-jobs-aurora, table of queues, 2026-08-19); what would: capacity, visualization"
@@ -149,7 +149,7 @@ class TestAurorasQueues:
             assert problems(aurora, **fields, array=array) == {}
         assert set(problems(aurora, **fields, array={"count": 101, "max_concurrent": 10})) == {"array.count"}
 
-    def test_an_array_that_a_queue_does_not_take_goes_where_it_fits(self, aurora: Site) -> None:
+    def test_a_refused_array_is_answered_with_a_queue_that_takes_it(self, aurora: Site) -> None:
         def refusal(count: int, **fields: Any) -> str:
             return problems(aurora, **{**GOOD, **fields}, array={"count": count})["array.count"]
 
@@ -261,7 +261,7 @@ class TestNewSites:
         )
 
     @pytest.mark.parametrize("name", ["perlmutter", "frontier"])
-    def test_who_pays_and_for_how_long_is_said(self, name: str) -> None:
+    def test_a_missing_account_or_walltime_is_answered_with_an_example(self, name: str) -> None:
         at = Site.load(name)
         found = problems(at, constraint="gpu")
         for field, example in (("account", "account: "), ("walltime", 'walltime: "00:30:00"')):
@@ -452,7 +452,7 @@ class TestDirectives:
         assert found[f"directives.{name}"].startswith("cannot be removed: ")
         assert reason in found[f"directives.{name}"]
 
-    def test_what_no_feature_needs_can_go(self) -> None:
+    def test_a_directive_that_no_feature_needs_can_be_removed(self) -> None:
         # submitit 1632, 1758, dask-jobqueue 461: what a site forbids must be removable
         gone = ("wckey", "mem", "signal", "requeue", "array", "dependency", "time", "cpus-per-task", "gres")
         assert problems(site("slurm"), directives=dict.fromkeys(gone)) == {}
@@ -464,7 +464,7 @@ class TestDirectives:
         assert found == {"directives.requeue": "cannot be removed: requeue.max asks for it"}
 
     @pytest.mark.parametrize("name", ["output", "open-mode", "signal"])
-    def test_what_may_change_but_not_go(self, name: str) -> None:
+    def test_a_directive_that_may_change_but_not_be_removed(self, name: str) -> None:
         assert problems(site("slurm"), directives={name: "x"}, walltime="1h") == {}
 
     @pytest.mark.parametrize("name", ["j", "r"])
@@ -509,7 +509,7 @@ class TestDirectives:
     def test_what_castoff_does_not_know_passes(self, scheduler: str, name: str) -> None:
         assert problems(site(scheduler), directives={name: "x"}) == {}
 
-    def test_what_stands_under_a_schedulers_name_is_checked_there(self) -> None:
+    def test_directives_under_a_schedulers_name_are_checked_there(self) -> None:
         pbs = {"filesystems": "home", "N": "x", "l": "x", "j": None, "site": "a&b"}
         slurm = {"comment": "a", "time": "1h", "K": "gpu", "network": "a"}
         expected = {

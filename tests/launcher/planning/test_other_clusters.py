@@ -17,7 +17,7 @@ from launcher.executors.function_job import FunctionJob
 from launcher.runs.index import Index
 from launcher.runs.records import Send, Submission
 from launcher.schedulers.registry import queued
-from launcher.status.asking import Asking
+from launcher.status.poller import Poller
 from launcher.status.settle import settle
 from launcher.status.watch import status, statuses
 from launcher.submission import resubmit as resubmission
@@ -60,7 +60,7 @@ def is_refused(slurm: FakeSlurm, made: OnSlurm, why: str = ELSEWHERE) -> None:
 
 class TestFromTheOtherOne:
     @pytest.mark.parametrize("ending", [None, "cancelled", "resume"])
-    def test_it_may_go_on(self, slurm: FakeSlurm, made: OnSlurm, ending: str | None) -> None:
+    def test_it_may_still_be_active(self, slurm: FakeSlurm, made: OnSlurm, ending: str | None) -> None:
         """Also what ended by a signal, or is to go on, which its own cluster may have queued again."""
         made.attempt("0.0", ending, 143 if ending == "cancelled" else 0)
         now = status(made.run)
@@ -188,12 +188,12 @@ class TestThisOne:
         slurm.queue.write_text(
             "".join(f"7|N/A|RUNNING|None|900|N/A|N/A|{run.script}\n" for run in runs[:2] + runs[3:])
         )
-        asking = Asking()
+        poller = Poller()
         for _ in range(2):
-            now = statuses(runs, asking)
+            now = statuses(runs, poller)
             assert [one.state for one in now] == ["running", "running", "unknown", "running"]
         assert slurm.questions()[:2] == ["scontrol", "squeue"]
-        assert [asking.silence_on(run) for run in runs] == [None, None, ELSEWHERE, None]
+        assert [poller.silence_on(run) for run in runs] == [None, None, ELSEWHERE, None]
 
     @pytest.mark.parametrize(
         ("program", "why"),
@@ -203,7 +203,7 @@ class TestThisOne:
             (None, "scontrol is not on PATH here"),
         ],
     )
-    def test_does_not_say_its_name(
+    def test_a_cluster_that_does_not_give_its_name(
         self, slurm: FakeSlurm, tmp_path: Path, program: str | None, why: str
     ) -> None:
         runs = []

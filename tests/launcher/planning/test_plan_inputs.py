@@ -52,7 +52,7 @@ def derived(name: str, **fields: Any) -> Site:
 
 
 class TestDefaults:
-    def test_where_the_job_says_nothing(self) -> None:
+    def test_site_defaults_apply_where_the_job_sets_nothing(self) -> None:
         defaults = {
             "account": "site",
             "walltime": "1h",

@@ -367,7 +367,7 @@ class TestLaunchers:
         )
         assert planned("slurm", command=["x"] * 5000) and planned("aurora", command=["x"] * 5000)
 
-    def test_at_home_a_clusters_job_runs_too_and_says_what_it_leaves_out(self) -> None:
+    def test_a_clusters_job_runs_locally_and_the_plan_notes_what_is_ignored(self) -> None:
         found = planned(
             "local",
             queue="q",
@@ -475,11 +475,13 @@ class TestNothingSlipsPast:
             ("slurm", {"exclusive": True}, "exclusive"),
         ],
     )
-    def test_what_a_field_says(self, site: str, raw: dict[str, Any], instead: str) -> None:
+    def test_a_raw_directive_that_a_field_sets_is_refused(
+        self, site: str, raw: dict[str, Any], instead: str
+    ) -> None:
         (message,) = refused(site, directives=raw).values()
         assert message.endswith(f"set {instead} instead")
 
-    def test_what_no_field_can_say(self) -> None:
+    def test_a_raw_directive_beyond_the_field_is_kept(self) -> None:
         assert ("exclusive", "user") in planned("slurm", directives={"exclusive": "user"}).directives
         assert ("mail-type", "ALL") in planned("slurm", directives={"mail-type": "ALL"}).directives
 

@@ -36,7 +36,7 @@ def test_places_and_kinds_by_name(source: str, to: str, unpack: bool) -> None:
     assert (item.source, item.to, item.unpack) == (source, to, unpack)
 
 
-def test_what_the_job_says_counts() -> None:
+def test_the_jobs_own_fields_of_an_item_are_used() -> None:
     (item,) = staged({"from": "/a", "sha256": "AB" * 32})
     assert item.sha256 == "ab" * 32  # as sha256sum prints it
     (item,) = staged({"from": "shard.tar", "unpack": False})
@@ -111,7 +111,7 @@ def test_one_process_on_each_node(site: str, argv: list[str]) -> None:
     assert planned(site, **fields).stage_start == []
 
 
-def test_where_it_goes() -> None:
+def test_the_local_storage_of_each_site() -> None:
     assert planned("local", stage=[{"from": "/a"}]).local_storage is None
     at = derived("slurm", local_storage="/local/scratch")
     assert planned(at, stage=[{"from": "/a"}]).local_storage == "/local/scratch"

@@ -40,7 +40,7 @@ def test_rank_of_each_recorded_environment(name: str, index: int) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in RECORDINGS if n not in PLACED])
-def test_process_that_is_no_rank(name: str) -> None:
+def test_a_process_that_is_not_a_rank_is_refused(name: str) -> None:
     assert RECORDINGS[name]["error"] in refusal(rank(name))
 
 

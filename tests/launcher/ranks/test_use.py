@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @each_rank()
-def test_export_serves_programs_and_says_the_same_again(name: str, index: int) -> None:
+def test_exported_variables_give_the_same_rank_again(name: str, index: int) -> None:
     environ = {**rank(name, index)}
     me = detect(environ, name)
     if me.master_addr is None:
@@ -228,7 +228,7 @@ def test_commands_and_code_of_the_documentation_run() -> None:
         assert (done.returncode, done.stderr) == (0, ""), text
 
 
-def test_documentation_says_which_launchers_were_seen_running() -> None:
+def test_documentation_lists_which_launchers_were_seen_running() -> None:
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in (ROOT / "docs/ranks.md").read_text().splitlines()

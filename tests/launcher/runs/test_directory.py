@@ -55,7 +55,7 @@ class TestTrust:
         with pytest.raises(CastoffError, match=f"is a link to {run.path}, and castoff follows none"):
             check_trusted(link)
 
-    def test_what_is_no_directory(self, tmp_path: Path) -> None:
+    def test_a_path_that_is_not_a_directory_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(CastoffError, match="is not a directory"):
             check_trusted(tmp_path / "file")

@@ -93,12 +93,12 @@ class TestIndex:
             {"path": "/x", "something": "newer"},
         ],
     )
-    def test_lines_that_say_nothing(self, tmp_path: Path, line: dict[str, Any]) -> None:
+    def test_lines_without_an_entry_are_skipped(self, tmp_path: Path, line: dict[str, Any]) -> None:
         index = Index(tmp_path / "runs.jsonl")
         index.path.write_text(json.dumps(line) + "\n")
         assert index.entries() == []
 
-    def test_a_path_that_is_no_text(self, tmp_path: Path) -> None:
+    def test_a_path_that_is_not_utf8_is_kept(self, tmp_path: Path) -> None:
         folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
         folder.mkdir()
         index = Index(tmp_path / "runs.jsonl")
@@ -237,7 +237,7 @@ class TestOrder:
         assert [entry.path for entry in index.entries()] == [str(run.path) for run in runs]
         assert index.find("same").path == index.newest().path == runs[-1].path
 
-    def test_what_was_found_stands_where_it_belongs(self, index: Index, made: Made, tmp_path: Path) -> None:
+    def test_rediscovered_runs_are_sorted_in(self, index: Index, made: Made, tmp_path: Path) -> None:
         newer = make_run(tmp_path, "made")
         index.add(newer, "made")
         (tmp_path / "moved").mkdir()
@@ -280,7 +280,9 @@ class TestFind:
         for word in words:
             assert index.find(word).path == made.run.path
 
-    def test_the_job_of_a_script_that_stood_alone(self, index: Index, made: Made, tmp_path: Path) -> None:
+    def test_the_job_of_a_script_submitted_without_castoff(
+        self, index: Index, made: Made, tmp_path: Path
+    ) -> None:
         (made.run.path / "submission.json").unlink()
         index.add(RunDirectory(made.run.path.rename(tmp_path / "castoff-815.head")), "alone")
         assert index.find("815").id == index.find("815.head").id == "castoff-815.head"

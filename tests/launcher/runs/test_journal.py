@@ -148,7 +148,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read(tmp_path / "journal") == [WHOLE]
 
 
-def test_what_is_no_plain_file(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_plain_file_has_no_lines(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")

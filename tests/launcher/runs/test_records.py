@@ -165,7 +165,7 @@ def test_what_does_not_fit_counts_as_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("site", "scheduler"), [("slurm", "slurm"), ("pbs", "pbs"), ("local", "local")])
 @pytest.mark.parametrize("count", [None, 8])
-def test_what_a_script_tells_where_it_stood_alone(
+def test_records_of_a_script_submitted_without_castoff(
     tmp_path: Path, site: str, scheduler: str, count: int | None
 ) -> None:
     """It is all there is; what is read from it here is what the templates write there."""

@@ -154,7 +154,7 @@ def test_one_that_begins_again_stays(made: Made, monkeypatch: pytest.MonkeyPatch
     assert left(made) == ["run"]
 
 
-def test_a_scheduler_that_is_about_to_go_is_waited_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_is_about_to_exit_is_waited_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     with (made.run.path / LOCK).open("w") as held:
         import fcntl
 

@@ -31,7 +31,7 @@ class TestWriteFile:
         write_file(tmp_path / ("x" * 255), "text")
         assert (tmp_path / ("x" * 255)).read_text() == "text"
 
-    def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
+    def test_bytes_that_are_not_text_are_written_as_they_are(self, tmp_path: Path) -> None:
         write_file(tmp_path / "file", "a\udcffb\r\n")
         assert (tmp_path / "file").read_bytes() == b"a\xffb\r\n"
 
@@ -40,7 +40,7 @@ class TestReadRecord:
     @pytest.mark.parametrize(
         "text", ["", "{", '{"job": 3}', "[]", "null", '{"a": 1}}', "\x00", "[" * 100_000]
     )
-    def test_what_is_no_whole_record(self, tmp_path: Path, text: str) -> None:
+    def test_an_incomplete_record_is_not_read(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "record.json").write_text(text)
         assert read(tmp_path / "record.json", Start) is None
 

@@ -370,7 +370,7 @@ class TestRuns:
                 f"[0] {run.path / 'code'}"
             ] * 2
 
-    def test_what_the_record_and_submit_say(self, jobs: LocalJobs) -> None:
+    def test_the_record_and_submit_report_the_snapshot(self, jobs: LocalJobs) -> None:
         repository = Repository(jobs.folder)
         repository.write(".gitignore", "data/\n")
         repository.write("data/x")

@@ -264,7 +264,7 @@ class TestLayers:
         ({"afterok": ["\u0661\u0662", "7_\u0663", "7[\u0663]"]}, None),  # digits, but not Slurm's
     ],
 )
-def test_a_dependency_stands_in_the_script_if_it_is_of_ids_alone(
+def test_a_dependency_is_in_the_script_if_it_names_ids_alone(
     after: dict[str, list[str]], words: str | None
 ) -> None:
     assert own_dependency(after) == words

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.config.site import Search, Site
 from launcher.schedulers import machine_info
-from launcher.schedulers.machine_info import CannotAsk, ask
+from launcher.schedulers.machine_info import QueryFailed, ask
 
 Answers = Callable[..., dict[str, str]]
 
@@ -42,7 +42,7 @@ def test_pbs(answering: Answers) -> None:
 def test_a_program_that_is_not_there(answering: Answers) -> None:
     environ = answering("slurm-accounting")
     Path(environ["PATH"], "scontrol").unlink()
-    with pytest.raises(CannotAsk, match="scontrol is not on PATH here; ask on a login node"):
+    with pytest.raises(QueryFailed, match="scontrol is not on PATH here; ask on a login node"):
         ask(at("slurm"), environ)
 
 
@@ -73,7 +73,7 @@ def test_an_optional_program_that_is_not_there(answering: Answers) -> None:
 )
 def test_one_that_fails(program: str, why: str, answering: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_info, "_PATIENCE", 1.0 if "sleep" in program else 60.0)
-    with pytest.raises(CannotAsk) as refused:
+    with pytest.raises(QueryFailed) as refused:
         ask(at("slurm"), answering("slurm-accounting", scontrol=program))
     assert why in str(refused.value)
     assert refused.value.exit_code == 2
@@ -82,12 +82,12 @@ def test_one_that_fails(program: str, why: str, answering: Answers, monkeypatch:
 def test_one_that_cannot_be_run(answering: Answers) -> None:
     environ = answering("slurm-accounting")
     Path(environ["PATH"], "scontrol").write_text("#!/no/such/shell\n")
-    with pytest.raises(CannotAsk, match="cannot be run: No such file or directory"):
+    with pytest.raises(QueryFailed, match="cannot be run: No such file or directory"):
         ask(at("slurm"), environ)
 
 
 def test_what_cannot_be_read(answering: Answers) -> None:
-    with pytest.raises(CannotAsk, match="site polaris: what qstat and the others answer cannot be read"):
+    with pytest.raises(QueryFailed, match="site polaris: what qstat and the others answer cannot be read"):
         ask(at("polaris"), answering("pbs", qstat="echo something else"))
 
 
@@ -98,5 +98,5 @@ def test_variables_that_would_change_what_is_shown_stay_behind(answering: Answer
 
 
 def test_a_site_without_a_scheduler() -> None:
-    with pytest.raises(CannotAsk, match="site local: has no scheduler that could be asked"):
+    with pytest.raises(QueryFailed, match="site local: has no scheduler that could be asked"):
         ask(at("local"), {})

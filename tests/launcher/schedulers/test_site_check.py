@@ -60,7 +60,7 @@ class TestPolaris:
 
 
 class TestSlurm:
-    def test_a_profile_that_says_the_same(self) -> None:
+    def test_a_profile_that_agrees(self) -> None:
         at = site(
             queues={
                 "debug": queue(ranges=[{"max_nodes": 2, "max_walltime": "30m"}]),

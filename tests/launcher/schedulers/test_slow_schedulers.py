@@ -17,7 +17,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
 from launcher.schedulers import command
 from launcher.schedulers.command import PATIENCE, SchedulerUnreachable
-from launcher.status.asking import AT_A_GLANCE
+from launcher.status.poller import AT_A_GLANCE
 from launcher.status.watch import wait
 
 from ..fake_slurm import FakeSlurm, OnSlurm

@@ -74,7 +74,7 @@ def test_the_local_scheduler() -> None:
 @pytest.mark.parametrize(
     ("site", "folder"), [("slurm", "/a\\b"), ("pbs", "/a\\b"), ("pbs", "/é"), ("pbs", "/a\nb")]
 )
-def test_a_run_directory_that_cannot_be_said(site: str, folder: str) -> None:
+def test_a_run_directory_that_no_directive_can_hold_is_refused(site: str, folder: str) -> None:
     queued_of(site).check_run_dir("/a b:'$x")
     with pytest.raises(CastoffError, match="--runs-dir") as caught:
         queued_of(site).check_run_dir(folder)
@@ -182,7 +182,7 @@ def test_every_member_is_in_one_part(members: set[int], largest: int) -> None:
     assert all(0 <= member - part.offset < largest for part in found for member in part.members)
 
 
-def test_what_a_cluster_says_of_itself() -> None:
+def test_a_clusters_configuration_is_read() -> None:
     config = (
         "ClusterName             = castoff\nMaxArraySize            = 1001\n"
         "SchedulerParameters     = bf_window=1,max_array_tasks=500\n"

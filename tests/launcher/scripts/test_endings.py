@@ -67,7 +67,7 @@ def test_the_first_failure_stays_the_first(bench: Benches) -> None:
 
 
 @pytest.mark.parametrize("kind", ["srun", "pals"])
-def test_a_launcher_that_says_nothing_of_what_it_lost(kind: str, bench: Benches) -> None:
+def test_a_launcher_that_does_not_report_lost_ranks(kind: str, bench: Benches) -> None:
     """srun of 22.05 exits 0 when the node of its ranks goes down as they begin."""
     here = bench(kind)
     here.stub({"srun": "srun", "pals": "mpiexec"}[kind], "#!/bin/sh\n")
@@ -200,7 +200,7 @@ def test_term_in_the_first_moment(kind: str, asks: str, bench: Benches) -> None:
     assert here.ranks() == []
 
 
-def test_the_last_of_the_walltime_is_no_cancellation(bench: Benches) -> None:
+def test_a_term_at_the_walltime_is_not_a_cancellation(bench: Benches) -> None:
     """PBS sends TERM at the walltime."""
     running = bench("pals").start(walltime="5m", ranks_per_node=1, env={"PROBE": "wait resume"})
     running.wait_for("ready", 1)
@@ -229,7 +229,7 @@ def test_a_script_that_nobody_ends_holds_its_walltime(bench: Benches) -> None:
     assert (ended.code, ended.ending) == (143, ("walltime", 143)), ended.output
 
 
-def test_slurm_tells_the_deadline(bench: Benches) -> None:
+def test_the_deadline_comes_from_slurm(bench: Benches) -> None:
     here = bench("srun")
     assert here.run(walltime="30m", env={"SLURM_JOB_END_TIME": "1900000000"}).code == 0
     assert here.ranks()[0]["environ"]["CASTOFF_DEADLINE"] == "1900000000"
@@ -298,7 +298,7 @@ def test_pbs_is_given_a_copy_that_carries_the_count_on(bench: Benches) -> None:
 
 
 @pytest.mark.parametrize(("kind", "refusal"), [("pals", "STUB_QSUB_CODE"), ("srun", "STUB_SCONTROL_CODE")])
-def test_a_refused_restart_is_said(kind: str, refusal: str, bench: Benches) -> None:
+def test_a_refused_requeue_is_reported(kind: str, refusal: str, bench: Benches) -> None:
     here = bench(kind)
     here.stub("scontrol", "#!/bin/sh\n[ $1 = show ] && echo x0 && exit\necho it is disabled\nexit 1\n")
     ended = here.run(

@@ -49,7 +49,7 @@ class TestCopy:
         assert "castoff: job 8.head was submitted, but could not be recorded" in ended.output
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_a_member_goes_on_by_itself(self, kind: str, bench: Benches) -> None:
+    def test_a_member_resumes_by_itself(self, kind: str, bench: Benches) -> None:
         here = bench(kind)
         here.array_index = 3
         array = {"count": 8, "max_concurrent": 2}
@@ -108,7 +108,7 @@ class TestCopy:
             ("outcome resume", "resume", []),
         ],
     )
-    def test_what_does_not_go_on_takes_it_away(
+    def test_a_job_that_does_not_resume_removes_its_copy(
         self, probe: str, ending: str, deleted: list[list[str]], bench: Benches
     ) -> None:
         """PBS does so itself after a job that ends with 0."""
@@ -204,7 +204,7 @@ class TestChain:
         return ended.run_dir
 
     @pytest.mark.parametrize("ending", ["resume", "walltime", None])
-    def test_goes_on(self, ending: str | None, here: Bench) -> None:
+    def test_the_next_job_of_the_chain_resumes(self, ending: str | None, here: Bench) -> None:
         run_dir = self.begun(here, ending)
         ended = self.link(here, 1, "outcome done", run_dir)
         assert ended.code == 0, ended.output
@@ -269,7 +269,7 @@ class TestChain:
         assert ended.ending == ("done", 0)
         assert "CASTOFF_CHAIN" not in here.ranks()[0]["environ"]
 
-    def test_a_job_that_pbs_starts_anew_goes_on(self, here: Bench) -> None:
+    def test_a_job_that_pbs_restarts_resumes(self, here: Bench) -> None:
         """After a node failure, `-r y`: its own last attempt has no ending."""
         run_dir = self.begun(here, "resume")
         self.link(here, 1, "nothing", run_dir)

@@ -137,7 +137,7 @@ def test_which_site(bench: Benches) -> None:
         (["--ranks", "2", "-n", "2"], "ranks: excludes ranks_per_node"),
     ],
 )
-def test_what_does_not_go_together(words: list[str], said: str, bench: Benches) -> None:
+def test_options_that_exclude_each_other_are_refused(words: list[str], said: str, bench: Benches) -> None:
     here = bench("srun")
     answer = launch(here, *words, "--", "true")
     assert answer.returncode == 2
@@ -165,7 +165,7 @@ def test_a_run_on_the_local_scheduler_stays_on_this_host(bench: Benches) -> None
     assert here.calls("srun") == []
 
 
-def test_output_goes_where_it_belongs_and_into_the_log(bench: Benches) -> None:
+def test_output_reaches_its_stream_and_the_log(bench: Benches) -> None:
     here = bench("srun")
     answer = launch(here, "--", "sh", "-c", f"{SAYS}; exit 3")
     assert answer.returncode == 3
@@ -244,7 +244,7 @@ def test_one_signal_stops_in_order(number: signal.Signals, bench: Benches) -> No
     assert the_run(here).ending == "cancelled"
 
 
-def test_secrets_that_are_missing_are_said_before_anything_is_made(bench: Benches) -> None:
+def test_missing_secrets_are_reported_before_anything_is_made(bench: Benches) -> None:
     here = bench("srun")
     answer = launch(here, "--set", "env_from=[NOT_SET_ANYWHERE]", "--", "true")
     assert answer.returncode == 1

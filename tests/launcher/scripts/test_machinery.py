@@ -108,7 +108,7 @@ class TestParts:
 
 
 class TestWhole:
-    def test_its_bytes_follow_from_what_the_marker_says(self) -> None:
+    def test_its_bytes_follow_from_the_marker(self) -> None:
         found: dict[str, str] = {}
         for name in EXAMPLES:
             marker, text = head_of(rendered(name)).splitlines()[-1], below(rendered(name))
@@ -185,7 +185,7 @@ class TestHead:
             assert head_of(script) + below(script) == script
             assert scheduler_in(script) == EXAMPLES[name].plan().scheduler
 
-    def test_what_the_job_says_is_not_taken_for_it(self) -> None:
+    def test_text_of_the_job_is_not_taken_for_the_marker(self) -> None:
         text = f"\n{MARK}for evil and mean\nexport CASTOFF_ARRAY_COUNT=9\ncastoff_loaded=1\n"
         text += "#SBATCH --array=0-3\n"
 
@@ -310,7 +310,7 @@ class TestFunctionsOfTheEnvironment:
         assert list(here.folder.glob("taken-*")) == []
 
     @pytest.mark.parametrize(("inherit", "seen"), [("all", "function"), (["MINE"], ""), ("none", "")])
-    def test_what_a_script_that_stands_alone_inherits(
+    def test_what_a_script_submitted_without_castoff_inherits(
         self, inherit: str | list[str], seen: str, bench: Benches
     ) -> None:
         here = bench("local")
@@ -350,7 +350,7 @@ def test_a_part_of_the_users_that_would_cut_the_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_a_part_of_the_users_that_is_no_file(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_users_part_that_is_not_a_file_is_refused(make: Callable[[Path], None], tmp_path: Path) -> None:
     own = write(tmp_path, "blocks/stopping.sh", "")
     make(own / "blocks/ending.sh")
     with pytest.raises(CastoffError, match=r"blocks/ending\.sh: cannot be read as UTF-8: it is not a file"):

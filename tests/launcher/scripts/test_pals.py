@@ -70,7 +70,7 @@ def test_what_pals_would_not_take(words: str, error: str) -> None:
         pals.parse(words.split())
 
 
-def test_the_stand_in_takes_no_other_option_either(bench: Benches) -> None:
+def test_the_simulator_takes_no_other_option_either(bench: Benches) -> None:
     ended = bench("pals").run(ranks_per_node=1, launcher={"args": ["--bind-to", "none"]})
     assert ended.code == 2
     assert "mpiexec: --bind-to is not an option of PALS" in ended.output

@@ -336,7 +336,7 @@ def test_a_launcher_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> 
     assert "this script lays 6 out there" in ended.output
 
 
-def test_a_launcher_that_says_nothing_is_refused(bench: Benches) -> None:
+def test_a_launcher_that_sets_no_rank_is_refused(bench: Benches) -> None:
     here = bench("srun")
     here.stub(
         "srun",

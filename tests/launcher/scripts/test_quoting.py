@@ -141,7 +141,7 @@ def test_what_a_pbs_resource_cannot_hold(value: str) -> None:
         pbs_directive("site", value)
 
 
-def test_nul_is_no_word() -> None:
+def test_nul_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
         shell_word("a\x00b")
 

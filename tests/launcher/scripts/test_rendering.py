@@ -106,7 +106,7 @@ def test_directives_read_back_are_the_plans(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("local")])
-def test_nothing_stands_between_directives(name: str) -> None:
+def test_nothing_comes_between_directives(name: str) -> None:
     lines = rendered(name).split("\n")
     found = [number for number, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH", "#flux:"))]
     assert lines[0].startswith("#!")

@@ -68,7 +68,7 @@ def test_the_line_that_ends_a_job_is_reported(here: Bench, lines: list[str], cod
     assert here.ranks() == []
 
 
-def test_what_a_false_test_says_is_no_failure(here: Bench) -> None:
+def test_a_false_test_is_not_a_failure(here: Bench) -> None:
     lines = [
         "[ -f /no/such/file ] && . /no/such/file",
         *(". ./tests_last", "source leaves_early", ". ./asks_in_a_function", ". ./reads_another"),

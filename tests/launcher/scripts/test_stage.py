@@ -512,7 +512,7 @@ def test_folders_that_nobody_may_write_are_removed_too(staging: Callable[..., St
     assert ended.code == 0 and here.left() == []
 
 
-def test_what_cannot_be_removed_is_said(staging: Callable[..., Staging]) -> None:
+def test_files_that_cannot_be_removed_are_reported(staging: Callable[..., Staging]) -> None:
     here = staging("srun")
     here.bench.stub("rm", "#!/bin/sh\nexit 1\n")
     ended = here.run(here.item("words"), command=["true"])

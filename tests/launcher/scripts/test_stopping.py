@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs.run import RunDirectory, ask_to_stop
+from launcher.runs.run import RunDirectory, request_stop
 from launcher.submission.resubmit import resubmit
 from tests import patience
 from tests.cases import others_long
@@ -31,7 +31,7 @@ def test_asked_to_stop(kind: str, requeue: int, bench: Benches) -> None:
     here = bench(kind)
     running = here.start(ranks_per_node=2, requeue={"max": requeue}, env={"PROBE": "stop"})
     running.wait_for("ready", 2)
-    ask_to_stop(RunDirectory(here.run_dir()))
+    request_stop(RunDirectory(here.run_dir()))
     ended = running.end()
     assert (ended.code, ended.ending) == (75, ("resume", 75)), ended.output
     # A copy on PBS was submitted as the attempt began, and is removed again.
@@ -56,7 +56,7 @@ def test_stopped_then_cancelled(bench: Benches) -> None:
     here = bench("srun")
     running = here.start(ranks_per_node=1, env={"PROBE": "wait resume"})
     running.wait_for("ready", 1)
-    ask_to_stop(RunDirectory(here.run_dir()))
+    request_stop(RunDirectory(here.run_dir()))
     running.wait_for("stopping", 1)
     running.process.send_signal(signal.SIGTERM)
     assert running.end().ending == ("cancelled", 143)
@@ -182,7 +182,7 @@ def test_a_disk_that_fills_up(kind: str, code: int, ending: str, bench: Benches,
 
 
 @pytest.mark.parametrize("kind", ["srun", "local"])
-def test_a_script_that_stood_alone_is_not_submitted_again(kind: str, bench: Benches) -> None:
+def test_a_script_submitted_without_castoff_is_not_resubmitted(kind: str, bench: Benches) -> None:
     ended = bench(kind).run(env={"PROBE": "fail 0 3"})
     with pytest.raises(CastoffError, match="castoff did not submit it"):
         resubmit(RunDirectory(ended.run_dir))

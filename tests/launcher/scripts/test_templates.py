@@ -156,7 +156,7 @@ def test_mistakes_name_file_and_line(text: str, line: int, reason: str, tmp_path
     assert reason in str(caught.value)
 
 
-def test_a_template_that_is_no_text(tmp_path: Path) -> None:
+def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     for name, said in (
         ("head.sh.j2", "a template is not UTF-8"),
         ("blocks/stopping.sh", "cannot be read as UTF-8"),

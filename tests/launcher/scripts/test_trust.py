@@ -118,7 +118,7 @@ class TestSecrets:
         ],
         ids=["done", "failed", "failed-in-setup", "again", "told-to-end", "one-of-two-members"],
     )
-    def test_they_go_when_the_run_is_over(
+    def test_secrets_are_removed_when_the_run_is_over(
         self, env: dict[str, str], fields: dict[str, Any], stay: bool, bench: Benches
     ) -> None:
         here = bench("srun")

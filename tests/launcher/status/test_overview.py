@@ -64,7 +64,7 @@ class TestRemembering:
         assert shown == 12 and len(first) > 12 * 5
         assert accesses(index, runs) == (12, [])
 
-    def test_what_goes_on_is_looked_at_every_time(self, tmp_path: Path, index: Index) -> None:
+    def test_active_runs_are_read_every_time(self, tmp_path: Path, index: Index) -> None:
         made = Made(tmp_path)
         index.add(made.run, "made")
         with made.alive():
@@ -127,7 +127,7 @@ class TestRemembering:
 
 
 class TestChoosing:
-    def test_the_newest_and_all_that_go_on(self, tmp_path: Path, index: Index) -> None:
+    def test_the_newest_and_all_active_runs(self, tmp_path: Path, index: Index) -> None:
         made = Made(tmp_path)
         index.add(made.run, "made")
         runs = make_runs(tmp_path / "runs", index, 6)

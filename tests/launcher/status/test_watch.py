@@ -174,7 +174,7 @@ def test_a_run_ends_as_its_worst_member(
 
 
 @pytest.mark.parametrize("code", [0, 75])
-def test_one_that_stopped_early_can_go_on(made: Made, code: int) -> None:
+def test_a_run_that_stopped_early_can_be_resumed(made: Made, code: int) -> None:
     made.attempt("0.0", "resume", code)
     now = status(made.run)
     assert (now.state, now.ending, now.code) == ("ended", "resume", 75)
@@ -184,12 +184,12 @@ def test_one_that_stopped_early_can_go_on(made: Made, code: int) -> None:
 
 def test_asked_to_stop(made: Made) -> None:
     with made.alive():
-        assert not status(made.run).stop_asked
+        assert not status(made.run).stop_requested
         (made.run.path / "stop").touch()
         now = status(made.run)
-        assert (now.state, now.stop_asked, summary(now).stop_asked) == ("pending", True, True)
+        assert (now.state, now.stop_requested, summary(now).stop_requested) == ("pending", True, True)
     now = status(made.run)
-    assert now.stop_asked and not summary(now).stop_asked
+    assert now.stop_requested and not summary(now).stop_requested
 
 
 class TestFinal:
@@ -219,7 +219,9 @@ class TestFinal:
         ("ending", "ago", "final"),
         [("done", 7200, True), ("failed", 7200, True), ("resume", 7200, False), ("done", 60, False)],
     )
-    def test_of_a_script_that_stood_alone(self, made: Made, ending: str, ago: float, final: bool) -> None:
+    def test_of_a_script_submitted_without_castoff(
+        self, made: Made, ending: str, ago: float, final: bool
+    ) -> None:
         """Its scheduler may still start it again: nobody here could know."""
         (made.run.path / "submission.json").unlink()
         made.attempt("0.0", ending)
@@ -230,7 +232,7 @@ class TestFinal:
             assert now.reason is not None
             assert now.reason.endswith("so only the scheduler of job x knows whether it does")
 
-    def test_an_array_whose_script_stood_alone(self, tmp_path: Path) -> None:
+    def test_an_array_submitted_without_castoff(self, tmp_path: Path) -> None:
         """The members that have not begun count too: the script tells how many there are."""
         made = Made(tmp_path)
         for name in ("plan.json", "submission.json"):

@@ -142,7 +142,7 @@ class TestMany:
             error["error"].startswith(f"{refused}: ") and error["error"].count("failed with exit code") == 1
         )
 
-    def test_a_scheduler_that_says_nothing(self, castoff: Castoff, cluster: Cluster) -> None:
+    def test_a_scheduler_that_does_not_answer(self, castoff: Castoff, cluster: Cluster) -> None:
         """What it does not say of one is said of all; none of them is told to have ended."""
         name = "scancel" if isinstance(cluster, Slurm) else "qdel"
         cluster.fake.program(name, "echo 'cannot reach it' >&2; exit 1")  # type: ignore[attr-defined]

@@ -78,7 +78,7 @@ class TestFind:
             ({"PBS_JOBID": "5", "PBS_NODEFILE": "/dev/null"}, "PBS_NODEFILE=/dev/null is empty"),
         ],
     )
-    def test_hosts_that_nobody_tells(self, environ: dict[str, str], said: str) -> None:
+    def test_unknown_hosts_are_reported(self, environ: dict[str, str], said: str) -> None:
         with pytest.raises(CastoffError) as caught:
             find(environ)
         assert said in str(caught.value)

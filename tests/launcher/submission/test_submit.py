@@ -29,7 +29,7 @@ def job(**fields: Any) -> JobSpec:
     return JobSpec.of({"command": ["true"], **fields})
 
 
-def test_what_a_run_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_submitted_run_lists_its_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = submit(job(name="mine", walltime="1h"), Site.load("local"))
     assert run.path.parent == tmp_path / "castoff-runs" and run.id == run.path.name

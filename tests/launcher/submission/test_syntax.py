@@ -82,7 +82,7 @@ class TestParts:
         said = refusal(self.of(where, lines))
         assert said.startswith(f"{where}: bash does not parse this as intended: line ")
 
-    def test_a_last_line_that_goes_on(self, where: str) -> None:
+    def test_a_last_line_that_continues_is_refused(self, where: str) -> None:
         said = refusal(self.of(where, ["true", "module load x \\"]))
         assert said == (
             f"{where}: its last line, module load x \\, continues in the next one, which is castoff's; "

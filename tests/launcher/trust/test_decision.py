@@ -86,7 +86,7 @@ class TestWhatCastoffFindsByItself:
         give_away(his)
         assert f"since {his} belongs to" in refusal(project / "link" / "file")[0]
 
-    def test_trust_in_one_folder_says_nothing_of_another(self, project: Path, tmp_path: Path) -> None:
+    def test_trust_in_one_folder_does_not_cover_another(self, project: Path, tmp_path: Path) -> None:
         (other := tmp_path / "project2").mkdir()
         other.chmod(0o775)
         grant(project, os.environ)
@@ -102,7 +102,7 @@ class TestWhatCastoffFindsByItself:
         check(project / "mine" / "his" / "file")
         refusal(project / "mine" / "file")
 
-    def test_several_lines_where_a_link_goes_elsewhere(self, project: Path, tmp_path: Path) -> None:
+    def test_a_link_to_elsewhere_needs_several_lines(self, project: Path, tmp_path: Path) -> None:
         (other := tmp_path / "other").mkdir()
         other.chmod(0o777)
         (project / "mine" / "link").symlink_to(other)
@@ -156,7 +156,7 @@ class TestWhatTheUserNames:
         ):
             check_named(file)
 
-    def test_what_is_no_file_is_left_to_its_reader(self, tmp_path: Path) -> None:
+    def test_a_path_that_is_not_a_file_is_left_to_its_reader(self, tmp_path: Path) -> None:
         read, write = os.pipe()
         try:
             for path in (f"/dev/fd/{read}", "/dev/null", str(tmp_path), str(tmp_path / "none"), "a\0b"):

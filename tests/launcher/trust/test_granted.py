@@ -13,7 +13,7 @@ from launcher.trust.granted import grant, granted, granted_file, withdraw
 from ..conftest import give_away
 
 
-def test_a_folder_comes_and_goes(tmp_path: Path) -> None:
+def test_a_folder_is_granted_and_withdrawn(tmp_path: Path) -> None:
     assert granted(os.environ) == []
     (tmp_path / "link").symlink_to(tmp_path)
     for name in (tmp_path, tmp_path / "link", tmp_path / "link" / "."):

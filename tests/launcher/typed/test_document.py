@@ -109,7 +109,7 @@ class TestCoreRules:
     def test_an_empty_document_is_null(self, text: str) -> None:
         assert read(text) is None
 
-    def test_a_byte_order_mark_is_no_part_of_the_first_key(self) -> None:
+    def test_a_byte_order_mark_is_not_part_of_the_first_key(self) -> None:
         assert read("\ufeffa: 1") == {"a": 1}
 
     @given(
@@ -179,10 +179,10 @@ class TestPlaces:
     def test_block_and_flow_style(self, path: tuple[str | int, ...], line: int) -> None:
         assert Document.parse(self.BLOCK, "f.yaml").where(path) == f"f.yaml:{line}"
 
-    def test_a_missing_field_stands_in_no_line(self) -> None:
+    def test_a_missing_field_has_no_line(self) -> None:
         assert Document.parse(self.BLOCK, "f.yaml").where(("walltime",)) == "f.yaml"
 
-    def test_an_alias_stands_where_it_is_used(self) -> None:
+    def test_an_alias_has_the_place_where_it_is_used(self) -> None:
         document = Document.parse("a: &x {k: 1}\nb: *x\n", "f.yaml")
         assert document.where(("b",)) == "f.yaml:2"
         assert document.data == {"a": {"k": 1}, "b": {"k": 1}}
@@ -217,7 +217,7 @@ class TestRefusals:
             ("a: !!null x", ["f.yaml:1: a:", "not of type null"]),
         ],
     )
-    def test_says_where_and_what(self, text: str, words: list[str]) -> None:
+    def test_the_error_has_the_place_and_the_reason(self, text: str, words: list[str]) -> None:
         message = refusal(text)
         assert all(word in message for word in words), message
 
@@ -246,7 +246,7 @@ class TestRefusals:
         assert "is not allowed here" in refusal(text)
         assert not list(tmp_path.iterdir())
 
-    def test_every_double_and_every_tag_is_said_at_once(self) -> None:
+    def test_every_duplicate_and_every_tag_is_reported_at_once(self) -> None:
         with pytest.raises(InvalidInput) as caught:
             read("a: 1\na: 2\nb: !x 1\nc: {d: !!set {}, d: 1}\n")
         assert [problem.path for problem in caught.value.problems] == ["a", "b", "c.d", "c.d"]
@@ -304,7 +304,7 @@ class TestRefusals:
         finally:
             os.close(reading)
 
-    def test_a_file_whose_name_is_no_utf8_can_still_be_read_and_named(self, tmp_path: Path) -> None:
+    def test_a_file_whose_name_is_not_utf8_can_still_be_read_and_named(self, tmp_path: Path) -> None:
         path = tmp_path / os.fsdecode(b"caf\xe9.yaml")
         path.write_text("a: [")
         with pytest.raises(InvalidInput) as caught:

@@ -117,7 +117,7 @@ class TestSet:
         assert document.given(("a", "b")) and document.given(("a",))
         assert not document.given(("a", "c")) and not Document.parse("a: 1", "f").given(("a",))
 
-    def test_other_data_stand_where_these_do(self) -> None:
+    def test_other_data_keep_the_places_of_these(self) -> None:
         document = Document.parse("\na: 1\n", "f.yaml")
         other = document.holding({"a": 2})
         other.override("b=1")

@@ -132,7 +132,7 @@ def test_converts(text: str, expected: Outer) -> None:
         ("inner: {needed: 1, files: 2}", "inner.files: there is no such field; did you mean files?"),
     ],
 )
-def test_says_what_is_there_and_what_is_allowed(text: str, message: str) -> None:
+def test_the_error_has_the_value_and_what_is_allowed(text: str, message: str) -> None:
     (only,) = said(text)
     assert only.startswith("f.yaml")
     assert message in only
@@ -177,7 +177,7 @@ def test_pythons_tuples_are_lists() -> None:
     assert convert(Document({"names": ("a", "b")}, "job"), Outer, problems) == Outer(names=["a", "b"])
 
 
-def test_a_part_is_reported_where_it_stands() -> None:
+def test_a_part_is_reported_with_its_whole_path() -> None:
     problems: list[Problem] = []
     convert(Document({"choise": "red", "needed": 0}, "job"), Inner, problems, at=("inners", "a"))
     assert [problem.path for problem in problems] == ["inners.a.choise", "inners.a.needed"]

@@ -18,6 +18,7 @@ from tests.trainers.toys import config as toy_config
 from trainers.configuration.config import Config, without_effect
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject
+from trainers.configuration.synonyms import _FIELDS, _type_at
 from trainers.configuration.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml
 from trainers.ddp import TrainerDDP
 from trainers.task.configured_task import ConfiguredTask
@@ -150,15 +151,13 @@ def test_every_mistake_at_once() -> None:
 @pytest.mark.parametrize(
     ("field", "says"),
     [
-        ("training.lr", "training.optimizer_kwargs.lr"),
-        ("training.warmup_steps", "training.schedule.warmup_steps"),
+        ("training.floor", "training.schedule.floor"),
         ("validation.every", "every_steps"),
         ("parallel.device", "training.device"),
         ("training.every_steps", "validation.every_steps"),
         ("testing.every_steps", "validation.every_steps"),
         ("validation.tester", "testing.tester"),
         ("testing.validator", "validation.validator"),
-        ("num_epochs", "training.num_epochs"),
     ],
 )
 def test_of_a_misplaced_field_the_error_names_its_place(field: str, says: str) -> None:
@@ -166,6 +165,65 @@ def test_of_a_misplaced_field_the_error_names_its_place(field: str, says: str) -
         Config.of(read_yaml(GUIDE), [f"{field}=1"])
     (problem,) = error.value.problems
     assert problem == f"{field}: there is no such field; did you mean {says}?"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("training.lr=1e-3", "training.optimizer_kwargs: {lr: 1e-3}"),
+        ("training.learning_rate=0.1", "training.optimizer_kwargs: {lr: 0.1}"),
+        ("learning_rate=0.1", "training.optimizer_kwargs: {lr: 0.1}"),
+        ("training.weight_decay=0.01", "training.optimizer_kwargs: {weight_decay: 0.01}"),
+        ("training.betas=[0.9, 0.95]", "training.optimizer_kwargs: {betas: [0.9, 0.95]}"),
+        ("training.optimizer=adamw", "training.optimizer_type"),
+        ("training.lr_scheduler=cosine", "training.schedule: {type: cosine}"),
+        ("training.scheduler=OneCycleLR", "training.schedule.type"),
+        ("training.num_warmup_steps=10", "training.schedule: {warmup_steps: 10}"),
+        ("num_epochs=3", "training.num_epochs: 3"),
+        ("training.max_epochs=3", "training.num_epochs: 3"),
+        ("epochs=3", "training.num_epochs: 3"),
+        ("training.max_steps=100", "training.num_steps: 100"),
+        ("batch_size=8", "training.batch_size: 8"),
+        ("per_device_train_batch_size=8", "training.batch_size: 8"),
+        ("training.eval_batch_size=8", "validation.batch_size: 8"),
+        ("num_workers=4", "training.num_workers: 4"),
+        ("training.dataloader_num_workers=4", "training.num_workers: 4"),
+        ("training.accumulate_grad_batches=4", "training.gradient_accumulation_steps: 4"),
+        ("gradient_accumulation_steps=4", "training.gradient_accumulation_steps: 4"),
+        ("training.max_grad_norm=1.0", "training.clip_grad_norm: 1.0"),
+        ("training.gradient_clip_val=1.0", "training.clip_grad_norm: 1.0"),
+        ("training.gradient_clip_val=none", "training.clip_grad_norm"),
+        ("training.bf16=true", "training.precision: bf16"),
+        ("training.mixed_precision=fp16", "training.precision: fp16"),
+        ("training.torch_compile=true", "training.compile: true"),
+        ("training.log_every_n_steps=10", "training.log_every: 10"),
+        ("training.save_total_limit=3", "training.keep_checkpoints: 3"),
+        ("training.eval_steps=5", "validation.every_steps: 5"),
+        ("training.output_dir=out", "training.path: out"),
+        ("patience=4", "early_stopping.patience: 4"),
+        ("report_to=wandb", "logging"),
+    ],
+)
+def test_another_trainers_spelling_is_answered_with_the_field_and_the_value(given: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.of(read_yaml(GUIDE), [given])
+    (problem,) = error.value.problems
+    assert problem == f"{given.partition('=')[0]}: there is no such field; did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("field", "says"), [("devices", "ranks_per_node"), ("num_nodes", "nodes"), ("strategy", "parallel")]
+)
+def test_what_the_job_file_sets_is_not_looked_for_in_the_training(field: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{field}: there is no such field; .* {says}$"):
+        Config.of(read_yaml(GUIDE), [f"training.{field}=2"])
+
+
+def test_every_synonym_names_a_field_that_exists() -> None:
+    for field, words in _FIELDS.items():
+        assert _type_at(Config, tuple(field.split(".")))[0], field
+        for word in words.split():
+            assert not _type_at(Config, ("training", word))[0], word
 
 
 @pytest.mark.parametrize("override", ["training", "=3", "training..x=1", "training.seed=[", "a.b=!y z"])

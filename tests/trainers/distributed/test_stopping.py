@@ -51,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_nobody_asks() -> None:
     with Stopping(ALONE, {}) as stopping:
         assert not stopping.agreed()
-        stopping.say("done")
+        stopping.record_outcome("done")
 
 
 def test_the_deadline_leaves_time_for_two_steps_two_checkpoints_and_the_grace(clock: Clock) -> None:
@@ -151,9 +151,9 @@ def test_the_code_when_stopped_early(file: str | None, code: int, monkeypatch: p
 
 def test_the_outcome_is_whole(tmp_path: Path) -> None:
     environ = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome")}
-    Stopping(RankContext(1, 2, torch.device("cpu")), environ).say("done")
+    Stopping(RankContext(1, 2, torch.device("cpu")), environ).record_outcome("done")
     assert not list(tmp_path.iterdir())
-    Stopping(ALONE, environ).say("resume")
+    Stopping(ALONE, environ).record_outcome("resume")
     assert [path.name for path in tmp_path.iterdir()] == ["outcome"]
     assert (tmp_path / "outcome").read_text() == "resume\n"
 
@@ -161,9 +161,9 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
 def test_each_host_of_castoffs_own_launcher_is_notified(tmp_path: Path) -> None:
     """It sees its own host alone: the first rank there tells it, and on others than the first nobody else."""
     there = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome"), "CASTOFF_LAUNCHER": "local"}
-    Stopping(RankContext(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("resume")
+    Stopping(RankContext(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).record_outcome("resume")
     assert not list(tmp_path.iterdir())
-    Stopping(RankContext(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("resume")
+    Stopping(RankContext(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).record_outcome("resume")
     assert (tmp_path / "outcome").read_text() == "resume\n"
 
 

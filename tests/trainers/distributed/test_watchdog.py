@@ -177,7 +177,7 @@ def test_a_store_that_is_gone_is_not_asked_again() -> None:
     (call,) = calls(1, 2)
     call._store = store = Mock()
     store.compare_set.side_effect = dist.DistNetworkError("Connection reset by peer")
-    assert call.first_to_tell("this") == 0
+    assert call.first_to_report("this") == 0
     call.ended("ValueError: no")
     call.has_reported()
     call.linger()

@@ -14,7 +14,7 @@ import torch
 
 from tests import patience
 from trainers.distributed.process_group import RankContext
-from trainers.reporting.progress import Progress, spoken
+from trainers.reporting.progress import Progress, duration_words
 
 SHOW = """
 import logging, sys, torch
@@ -131,4 +131,4 @@ def test_the_line_names_what_holds_training_up() -> None:
     [(0.4, "0 s"), (45, "45 s"), (720, "12 min"), (12000, "3 h 20 min"), (187200, "2 d 4 h")],
 )
 def test_times_in_words(seconds: float, words: str) -> None:
-    assert spoken(seconds) == words
+    assert duration_words(seconds) == words

@@ -322,8 +322,10 @@ def test_wandb_itself_offline(tmp_path: Path) -> None:
     kept = (tmp_path / "wandb-run-id").read_text().strip()
     assert kept in written.name
     further = (b"train/step", b"train/batch_time", b"checkpoint/best_loss", b"validation/best_loss")
-    telling = (b"train/loss", b"0.123456", b"ddp/world_size", *further)
-    until(lambda: all(stated in written.read_bytes() for stated in telling))  # wandb's own process writes it
+    uncertain = (b"train/loss", b"0.123456", b"ddp/world_size", *further)
+    until(
+        lambda: all(stated in written.read_bytes() for stated in uncertain)
+    )  # wandb's own process writes it
 
 
 UNIREF50 = {

@@ -109,9 +109,9 @@ class InverseFolding(nn.Module):
         heard = encoded.heard.unsqueeze(1)
         states = [nodes]
         for layer in self.decoders():
-            said = layer.said(encoded.nodes, letters, nodes)
+            reported = layer.reported(encoded.nodes, letters, nodes)
             edges = layer.by_edges(encoded.edges).unsqueeze(1)
-            nodes = layer(nodes, edges, residues(said, sources), heard)
+            nodes = layer(nodes, edges, residues(reported, sources), heard)
             states.append(nodes)
         return states
 
@@ -205,7 +205,7 @@ class DecoderLayer(MessageLayer):
     def __init__(self, width: int, dropout: float):
         super().__init__(width, 4, dropout)
 
-    def said(self, encoded: Tensor, letters: Tensor, nodes: Tensor) -> Tensor:
+    def reported(self, encoded: Tensor, letters: Tensor, nodes: Tensor) -> Tensor:
         """What each residue may add to its neighbours' messages, for `neighbour_rows`.
 
         First as one that is decoded, sequence by sequence: (batch, sequences × length); then as one that

@@ -84,8 +84,8 @@ class _Known:
         # others not looked at until they are decoded.
         letters = model.W_s(sequences)
         states = model.decode(encoded, sequences, order)
-        self._said = [
-            layer.said(encoded.nodes, letters, nodes)
+        self._reported = [
+            layer.reported(encoded.nodes, letters, nodes)
             for layer, nodes in zip(self._layers, states[:-1], strict=True)
         ]
         self._states: list[Tensor] = []
@@ -98,10 +98,10 @@ class _Known:
         heard = residues(encoded.heard, which)
         nodes = residues(encoded.nodes, which)
         self._states = []
-        for layer, edges, said in zip(self._layers, self._edges, self._said, strict=True):
+        for layer, edges, reported in zip(self._layers, self._edges, self._reported, strict=True):
             self._states.append(nodes)
             between = residues(edges.flatten(2), which).unflatten(-1, (count, width))
-            nodes = layer(nodes, between, residues(said, sources), heard)
+            nodes = layer(nodes, between, residues(reported, sources), heard)
         return self._model.logits(nodes)
 
     def decode(self, which: Tensor, letters: Tensor) -> None:
@@ -109,8 +109,8 @@ class _Known:
         embedded = self._model.W_s(letters)
         first = self._sources.shape[2] * torch.arange(which.shape[1], device=which.device)
         rows = (which + first).unsqueeze(-1).expand_as(embedded)
-        for layer, said, nodes in zip(self._layers, self._said, self._states, strict=True):
-            said.scatter_(1, rows, layer.said_decoded(embedded, nodes))
+        for layer, reported, nodes in zip(self._layers, self._reported, self._states, strict=True):
+            reported.scatter_(1, rows, layer.said_decoded(embedded, nodes))
 
 
 def _drawn(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:

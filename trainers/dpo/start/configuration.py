@@ -17,6 +17,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import one_training
 from trainers.configuration.pyobject import PyObject
 from trainers.configuration.sweep import Choose, by_array
+from trainers.configuration.synonyms import hint_from
 from trainers.configuration.yaml_text import plain
 from trainers.dpo import settings
 
@@ -131,7 +132,7 @@ def read(
     data, wrong = _without_others({**document.data, "objective": name}, name)
     document.data = data = _with_defaults(data, _defaults(objective, data.get("training")))
     problems += [document.problem(*each) for each in wrong]
-    read = convert(document, objective.settings, problems)
+    read = convert(document, objective.settings, problems, hint=hint_from(document, objective.settings))
     wrong = core.contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
     problems += [document.problem(*each) for each in wrong]
     if problems or read is None:
@@ -176,8 +177,8 @@ def _fields(arguments: type[core.Section]) -> set[str]:
 def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
     """Those of an objective, but for what would stand beside something that a configuration says instead."""
     instead = {"num_steps": "num_epochs", "lr_scheduler_type": "schedule"}
-    said = training if isinstance(training, Mapping) else {}
-    dropped = {default for field, default in instead.items() if said.get(field) is not None}
+    reported = training if isinstance(training, Mapping) else {}
+    dropped = {default for field, default in instead.items() if reported.get(field) is not None}
     kept = {name: value for name, value in objective.defaults["training"].items() if name not in dropped}
     return {**objective.defaults, "training": kept}
 

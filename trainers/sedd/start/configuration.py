@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from launcher.typed import Problem
-from launcher.typed.document import FieldPath, dotted
-from launcher.typed.structure import convert
+from launcher.typed.document import Document, FieldPath, dotted
+from launcher.typed.structure import Hint, convert
 from trainers.configuration.config import (
     Fraction,
     Logging,
@@ -27,9 +27,10 @@ from trainers.configuration.config import (
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import Rate, one_training
 from trainers.configuration.sweep import Choose, by_array
+from trainers.configuration.synonyms import hint_from
 from trainers.sedd import settings
 from trainers.sedd.settings import Above
-from trainers.sedd.start.words import IN_OWN_WORDS
+from trainers.sedd.start.words import IN_OWN_WORDS, in_own_words
 
 DEFAULT_ITERATIONS = 100_000
 
@@ -279,7 +280,7 @@ def read(
     """
     problems: list[Problem] = []
     document = one_training(fields, flags or {}, overrides, choose, RATE, origin, problems)
-    read = convert(document, Settings, problems, hint=_by_its_name_here)
+    read = convert(document, Settings, problems, hint=_hint(document))
     if read is not None and not problems:
         problems += [document.problem(*wrong) for wrong in _together(read)]
     if problems or read is None:
@@ -290,10 +291,15 @@ def read(
 RATE = Rate(("optim", "lr"), ("scaling", "learning_rate"))
 
 
-def _by_its_name_here(kind: str, path: FieldPath, known: list[str]) -> str:
-    """The name here of a field that is unknown, but the core's."""
-    name = IN_OWN_WORDS.get(dotted(path))
-    return f"; here: {name}" if name else ""
+def _hint(document: Document) -> Hint:
+    """The name here of a field that is unknown, but the core's or another trainer's."""
+    others = hint_from(document, Settings, in_own_words)
+
+    def hint(kind: str, path: FieldPath, known: list[str]) -> str:
+        name = IN_OWN_WORDS.get(dotted(path))
+        return f"; here: {name}" if name else others(kind, path, known)
+
+    return hint
 
 
 def _together(given: Settings) -> list[tuple[FieldPath, str]]:

@@ -115,9 +115,9 @@ def _built(sources: Sequence[Path], draft: Path, filters: Filters, processes: in
             write_zeros(draft / "marks", read.taken)
         else:
             bar.begin("finding duplicates", read.taken)
-            mark_repeated(draft / "hashes", draft / "marks", tell=bar.at)
+            mark_repeated(draft / "hashes", draft / "marks", report=bar.at)
         bar.begin("packing", read.taken)
-        tally = pack(*(draft / name for name in (TOKENS, "lengths", "marks", OFFSETS)), tell=bar.at)
+        tally = pack(*(draft / name for name in (TOKENS, "lengths", "marks", OFFSETS)), report=bar.at)
     for scratch in ("hashes", "marks", "lengths"):
         (draft / scratch).unlink(missing_ok=True)
     manifest = Manifest(

@@ -22,7 +22,7 @@ _Entries: TypeAlias = "numpy.typing.NDArray[Any]"
 
 
 def mark_repeated(
-    hashes: Path, marks: Path, *, bucket: int = BUCKET, tell: Callable[[int], None] = lambda done: None
+    hashes: Path, marks: Path, *, bucket: int = BUCKET, report: Callable[[int], None] = lambda done: None
 ) -> int:
     """Write a byte for each hash of a file: 1 where it has come before, else 0; how many have.
 
@@ -46,7 +46,7 @@ def mark_repeated(
                 marked[again] = 1
                 repeated += len(again)
             done = int(end)
-            tell(done)
+            report(done)
     marked.flush()
     spread.unlink()
     return repeated

@@ -69,7 +69,7 @@ class Tally:
 
 
 def pack(
-    tokens: Path, lengths: Path, marks: Path, offsets: Path, *, tell: Callable[[int], None], run: int = RUN
+    tokens: Path, lengths: Path, marks: Path, offsets: Path, *, report: Callable[[int], None], run: int = RUN
 ) -> Tally:
     """Take the proteins with a mark out of the tokens, in their place, and write the offsets of the others.
 
@@ -96,7 +96,7 @@ def pack(
                 tally.add(data, several)
             source += size
             done += len(marked)
-            tell(done)
+            report(done)
         file.truncate(tally.residues)
         table.flush()
         os.fsync(table.fileno())

@@ -78,7 +78,7 @@ class TestFailure:
         assert record.read_text() == "earlier"
         assert list(tmp_path.iterdir()) == [record]
 
-    def test_a_record_that_cannot_be_written_is_said(self, run: Run, tmp_path: Path) -> None:
+    def test_a_record_that_cannot_be_written_is_reported(self, run: Run, tmp_path: Path) -> None:
         outcome = run(["false"], 1, failure_file=tmp_path / "no" / "failure.json")
         assert outcome.code == 1
         assert "failure.json: No such file or directory" in outcome.messages
@@ -174,7 +174,7 @@ class TestSignals:
         assert outcome.messages.endswith(f"castoff: stopped by {number.name}\n")
         assert "failed" not in outcome.messages and not record.exists()
 
-    def test_one_that_reaches_the_ranks_first_is_no_failure_either(
+    def test_a_signal_that_reaches_the_ranks_first_is_not_a_failure(
         self, spawn: Spawn, tmp_path: Path
     ) -> None:
         process = spawn(shell("echo $$ > $1/$RANK; exec sleep 600", tmp_path), 2)
@@ -303,7 +303,9 @@ class TestNobodyIsLeft:
         if kind == "stubborn":
             assert "killed 1 process that had not ended on SIGTERM" in outcome.messages
 
-    def test_a_helper_that_ends_by_itself_is_no_news(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_helper_that_ends_by_itself_is_not_reported(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(supervision, "_SETTLE", patience.SECONDS)
         assert "outlived" not in run(shell("sleep 0.1 & exit 0"), 1).messages
 

@@ -56,7 +56,7 @@ os.write(1, b"\\r50%\\r100%")
         process.stdin = None
         assert finish(process).output == "[0] hello you\n"
 
-    def test_last_words_come_before_what_is_said_of_the_end(self, spawn: Spawn) -> None:
+    def test_last_lines_come_before_the_report_of_the_end(self, spawn: Spawn) -> None:
         process = spawn(shell("seq 10000; exit 3"), 1, stderr=subprocess.STDOUT)
         lines = finish(process).output.splitlines()
         assert lines[0].startswith("castoff: 1 rank on ")
@@ -116,7 +116,7 @@ os.write(1, b"\\r50%\\r100%")
         assert (tmp_path / "rank-00001.log").read_text() == whole
         assert "(Broken pipe): all of it is in the logs in" in outcome.messages
 
-    def test_without_logs_a_reader_that_leaves_is_said(self, spawn: Spawn) -> None:
+    def test_without_logs_a_closed_pipe_is_reported(self, spawn: Spawn) -> None:
         process = spawn(["seq", "200000"], 2)
         assert process.stdout is not None
         process.stdout.close()
@@ -131,7 +131,7 @@ os.write(1, b"\\r50%\\r100%")
         assert "lines of output were not shown, because nothing read them" in finish(process).messages
         assert len((tmp_path / "rank-00000.log").read_text().splitlines()) == 30000
 
-    def test_a_disk_that_fills_up_is_said_and_the_job_goes_on(self, run: Run, tmp_path: Path) -> None:
+    def test_a_full_disk_is_reported_and_the_job_continues(self, run: Run, tmp_path: Path) -> None:
         if not Path("/dev/full").exists():
             pytest.skip("no /dev/full")
         (tmp_path / "rank-00001.log").symlink_to("/dev/full")

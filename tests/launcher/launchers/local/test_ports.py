@@ -35,7 +35,7 @@ def test_behind_the_last_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert free_port("any") == PORTS[1]
 
 
-def test_when_all_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_reports_that_all_ports_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "is_free", lambda port: False)
     with pytest.raises(CastoffError, match="20000-29999 on this host is taken"):
         free_port("none")

@@ -60,7 +60,7 @@ class TestEnvironment:
         with pytest.raises(CastoffError, match=r"number 2 of those .* CUDA_VISIBLE_DEVICES=0,1 shows it 2"):
             start.start_ranks(two, output=io.BytesIO(), messages=io.StringIO())
 
-    def test_the_decisions_are_said_once(self, run: Run) -> None:
+    def test_the_decisions_are_reported_once(self, run: Run) -> None:
         said = run(["true"], 2, cores_per_rank=1).messages
         cores = processes.allowed_cores()
         port = said.rstrip().rpartition(" ")[2]
@@ -137,7 +137,7 @@ class TestCannotStart:
             (["true", "x" * 3_000_000], 126, "too long"),
         ],
     )
-    def test_what_a_shell_would_say(
+    def test_a_program_that_cannot_start_is_reported_as_a_shell_does(
         self, run: Run, tmp_path: Path, command: list[str], code: int, words: str
     ) -> None:
         (tmp_path / "plain").write_text("#!/bin/sh\n")

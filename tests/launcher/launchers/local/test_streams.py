@@ -45,7 +45,7 @@ class TestLines:
     def test_a_line_without_an_end_gets_one(self) -> None:
         assert fed(b"last words") == b"[3] last words\n"
 
-    def test_a_standing_line_is_shown_and_goes_on_in_a_new_one(self) -> None:
+    def test_an_unfinished_line_is_shown_and_continued_in_a_new_one(self) -> None:
         lines = RankLines(b"[0] ")
         lines.feed(b"loading", 10.0)
         assert lines.due() == 10.0 + streams.LINE_PATIENCE
@@ -56,7 +56,7 @@ class TestLines:
         assert lines.feed(b" done\nnext\n", 11.0) == b"[0]  done\n[0] next\n"
 
     @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-    def test_the_mere_end_of_a_shown_line_is_no_line(self, end: bytes) -> None:
+    def test_the_mere_end_of_a_shown_line_is_not_a_line(self, end: bytes) -> None:
         lines = RankLines(b"[0] ")
         lines.feed(b"ready", 0.0)
         lines.flush()
@@ -84,7 +84,7 @@ class TestLines:
         assert fed(b"\r50%", b"\r    \r") == b""
         assert fed(b"\r50%\r   \rdone\n") == b"[3] done\n"
 
-    def test_a_bar_that_never_stands_still_is_shown_now_and_then(self) -> None:
+    def test_a_progress_bar_that_never_pauses_is_shown_now_and_then(self) -> None:
         lines = RankLines(b"[0] ")
         for tick in range(100):
             lines.feed(b"\r%d" % tick, tick / 10)

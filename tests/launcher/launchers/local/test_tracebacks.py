@@ -50,7 +50,7 @@ def test_a_rank_that_has_it_again_shows_it_again() -> None:
     assert second.feed(2 * TRACEBACK, 0.0) == labelled(1, 2 * SHORT)
 
 
-def test_what_torch_puts_before_each_line_is_no_part_of_it() -> None:
+def test_torchs_prefix_of_each_line_is_not_part_of_it() -> None:
     first, second = ranks(2)
     marked = [b"".join(b"[rank%d]: " % rank + line for line in TRACEBACK.splitlines(True)) for rank in (0, 1)]
     assert first.feed(marked[0], 0.0) == labelled(0, marked[0])

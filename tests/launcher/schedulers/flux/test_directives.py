@@ -74,7 +74,7 @@ def test_a_value_is_read_back(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x00", "\x1b[2J", 'a"""b', "'''"])
-def test_what_cannot_be_said(value: str) -> None:
+def test_a_value_that_flux_cannot_hold_is_refused(value: str) -> None:
     for name, field in (("job-name", "name"), ("requires", "constraint"), ("urgency", "directives.urgency")):
         with pytest.raises(ValueError, match=f"^{field}: is"):  # as it stands in the job file
             directive(name, value)

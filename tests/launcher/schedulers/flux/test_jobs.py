@@ -69,7 +69,7 @@ def test_why_it_ended() -> None:
     assert (job.ending, job.why) == ("node-failure", "Flux ended it (node-failure): fx1 is gone")
 
 
-def test_one_job_is_no_list() -> None:
+def test_a_single_job_is_read_though_it_is_not_a_list() -> None:
     (one,) = parse_queue((ANSWERS / "one.json").read_text())
     assert one == JOBS["running"]
 
@@ -102,5 +102,5 @@ def test_ids(f58_: str, number: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "f", "f0", "fI", "DAtp9U4w", "f1 f2", "-1", "f" + "z" * 30])
-def test_what_is_no_id(text: str) -> None:
+def test_invalid_ids_are_refused(text: str) -> None:
     assert decimal(text) is None

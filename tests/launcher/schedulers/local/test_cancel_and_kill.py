@@ -90,7 +90,7 @@ class TestCancel:
         assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
         assert jobs.nothing_left(run)
 
-    def test_daemons_go_too(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+    def test_daemons_are_ended_too(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         program = DAEMON.format(then="time.sleep(600)")
         run = jobs.submit("--", sys.executable, "-c", program)
         until((jobs.folder / "daemon").exists)
@@ -193,7 +193,7 @@ class TestKilled:
         info = jobs.status(run)
         assert [member["ending"] for member in info["members"]] == ["cancelled", "unknown"]
 
-    def test_a_rank_that_ends_before_its_script_hears_of_it_was_cancelled(
+    def test_a_rank_that_ends_before_its_script_gets_the_signal_was_cancelled(
         self, jobs: LocalJobs, until: Until, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         run = jobs.submit(sh="touch here; exec sleep 600")

@@ -284,7 +284,7 @@ class TestWalltime:
         info = jobs.wait(jobs.submit("--walltime", "2s", "--set", "grace=1s", sh=program))
         assert (info["ending"], info["code"]) == ("walltime", 143)
 
-    def test_one_that_says_that_it_is_done_is_done(self, jobs: LocalJobs) -> None:
+    def test_a_program_that_writes_done_is_done(self, jobs: LocalJobs) -> None:
         program = "trap 'echo done >\"$CASTOFF_OUTCOME_FILE\"; exit 0' TERM; while :; do sleep 0.05; done"
         info = jobs.wait(jobs.submit("--walltime", "5s", "--set", "grace=1s", sh=program))
         assert (info["ending"], info["code"]) == ("done", 0)

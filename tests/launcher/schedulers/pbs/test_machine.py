@@ -65,7 +65,7 @@ def test_jobs_of_one_user(queue: str, jobs: int | None) -> None:
     assert info().queues[queue].max_jobs == jobs
 
 
-def test_a_limit_of_several_parts_stands_in_several_lines() -> None:
+def test_a_limit_of_several_parts_is_read_from_several_lines() -> None:
     lines = "Queue: q\n    max_queued = [o:PBS_ALL=500]\n    max_queued = [u:PBS_GENERIC=7]\n\n"
     assert info(queues=lines).queues["q"].max_jobs == 7
 
@@ -77,7 +77,7 @@ def test_server_and_nodes() -> None:
     assert found.qos is None
 
 
-def test_a_server_that_tells_nothing() -> None:
+def test_a_server_that_reports_nothing() -> None:
     found = info(server="Server: head\n\n", nodes="")
     assert (found.default_queue, found.array_count, found.nodes) == (None, None, [])
 

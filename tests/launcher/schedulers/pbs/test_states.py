@@ -42,7 +42,7 @@ def finished(code: int | None, **further: Any) -> dict[str, Any]:
 
 
 class TestWhatIsAsked:
-    def test_nothing_where_the_record_says_all(self, pbs: FakePbs, made: OnPbs) -> None:
+    def test_no_query_where_the_record_is_complete(self, pbs: FakePbs, made: OnPbs) -> None:
         made.attempt("0.0", "done")
         assert status(made.run).ending == "done" and pbs.questions() == []
 
@@ -121,7 +121,7 @@ class TestACopySubmittedBeforehand:
         now = status(made.run)
         assert (now.state, len(now.members[0].attempts)) == ("running", 1)
 
-    def test_goes_on(self, pbs: FakePbs, made: OnPbs) -> None:
+    def test_the_submitted_copy_is_pending(self, pbs: FakePbs, made: OnPbs) -> None:
         self.begun(made, "resume", 75)
         pbs.tells({"7.head": finished(75), "8.head": QUEUED}, made.run)
         now = status(made.run)

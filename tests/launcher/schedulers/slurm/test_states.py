@@ -17,8 +17,8 @@ from launcher.runs.records import Send
 from launcher.runs.run import LOCK
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers import base_queue as questions
-from launcher.status import asking
-from launcher.status.asking import Asking
+from launcher.status import poller
+from launcher.status.poller import Poller
 from launcher.status.watch import poll, status, statuses, wait
 from launcher.submission import resubmit as resubmission
 from launcher.submission.dependencies import condition_holds
@@ -44,7 +44,7 @@ def ending(now: RunStatus) -> tuple[str, str | None, int | None]:
 
 class TestWhatIsAsked:
     @pytest.mark.parametrize("word", [("done", 0), ("failed", 3), ("walltime", 75), ("resume", 75)])
-    def test_nothing_where_the_record_says_all(
+    def test_no_query_where_the_record_is_complete(
         self, slurm: FakeSlurm, made: OnSlurm, word: tuple[str, int]
     ) -> None:
         made.attempt("0.0", *word)
@@ -60,7 +60,7 @@ class TestWhatIsAsked:
             ("FAILED", ["squeue", "sacct"]),
         ],
     )
-    def test_accounting_only_where_the_queue_does_not_say_it(
+    def test_accounting_is_queried_only_if_the_queue_lacks_the_job(
         self, slurm: FakeSlurm, made: OnSlurm, word: str, questions: list[str]
     ) -> None:
         slurm.tells(("7", word), run=made.run)
@@ -199,7 +199,7 @@ class TestStates:
         slurm.remembers(("7", "FAILED", info, 999, 1011), run=made.run)
         assert ending(status(made.run)) == wanted
 
-    def test_accounting_hears_of_it_a_little_later(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+    def test_accounting_may_lag_behind_the_queue(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt()
         slurm.remembers(("7", "RUNNING", "0:0", 999, 0), run=made.run)
         for ago, wanted in ((1, ("running", None, None)), (20, ("ended", "failed", 1))):
@@ -385,12 +385,12 @@ class TestStartedAgain:
         start = json.dumps({"job": "7", "host": "n1", "time": 1000})
         folder = made.run.path / "attempts/0.0"
         slurm.tells(("7", "PENDING"), run=made.run)
-        asking = Asking()
-        assert status(made.run, asking).state == "pending"
+        poller = Poller()
+        assert status(made.run, poller).state == "pending"
         slurm.program("squeue", f"mkdir {folder}; echo '{start}' >{folder}/start.json; cat {slurm.queue}")
         folder.mkdir()
         (folder / "start.json").write_text(start)
-        assert status(made.run, asking).state == "running"
+        assert status(made.run, poller).state == "running"
 
     def test_submitted_again(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         """What was cancelled then stays so, whatever the new job does."""
@@ -465,7 +465,7 @@ class TestSilence:
             "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"
         )
 
-    def test_is_no_ending(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+    def test_no_answer_is_not_an_ending(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         self.failing(slurm)
         now = status(made.run)
         assert (now.state, now.unsettled, now.over, now.final) == ("unknown", True, False, False)
@@ -497,8 +497,8 @@ class TestSilence:
     def test_a_wait_outlasts_it(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "_ASK", 0.0)
-        monkeypatch.setattr(asking, "_SLOWEST_ASK", 0.0)
+        monkeypatch.setattr(poller, "_SHORTEST_PAUSE", 0.0)
+        monkeypatch.setattr(poller, "_LONGEST_PAUSE", 0.0)
         self.failing(slurm)
         looked = poll([made.run])
         assert [next(looked)[0].state for _ in range(2)] == 2 * ["unknown"]
@@ -568,7 +568,7 @@ class TestLookingAgain:
     def test_its_own_record_is_seen_between(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "_ASK", 1000.0)
+        monkeypatch.setattr(poller, "_SHORTEST_PAUSE", 1000.0)
         made.attempt()
         slurm.tells(("7", "RUNNING"), run=made.run)
         looked = poll([made.run])
@@ -627,7 +627,7 @@ class TestUnclear:
         assert ending(status(made.run)) == ("ended", "node-failure", 1)
         assert made.run.job == "12"
 
-    def test_its_own_records_tell_so(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+    def test_its_own_records_settle_it(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = self.lost(tmp_path)
         made.attempt("0.0", "done", job="12")
         assert ending(status(made.run)) == ("ended", "done", 0)

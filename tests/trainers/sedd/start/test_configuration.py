@@ -107,7 +107,8 @@ def test_the_cores_names_are_answered_with_those_here(text: str, here: str) -> N
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("training: {lr: 1e-4}", "optim.lr"),
+        ("training: {lr: 1e-4}", "optim.lr: 0.0001"),
+        ("optim: {learning_rate: 1e-4}", "optim.lr: 0.0001"),
         ("optim: {dropout: 0.1}", "model.dropout"),
         ("ddp: {mixed_precision: true}", "memory.mixed_precision"),
         ("patience: 4", "validation.patience"),

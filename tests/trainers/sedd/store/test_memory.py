@@ -41,9 +41,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few thousand proteins are many pieces of everything that is done in pieces."""
     monkeypatch.setattr(fasta.Fasta.blocks, "__defaults__", (1 << 14,))
     monkeypatch.setattr(packing, "_LENGTHS", 500)
-    monkeypatch.setattr(building, "pack", lambda *paths, tell: pack(*paths, tell=tell, run=1 << 14))
+    monkeypatch.setattr(building, "pack", lambda *paths, report: pack(*paths, report=report, run=1 << 14))
     monkeypatch.setattr(
-        building, "mark_repeated", lambda *paths, tell: mark_repeated(*paths, tell=tell, bucket=500)
+        building, "mark_repeated", lambda *paths, report: mark_repeated(*paths, report=report, bucket=500)
     )
 
 

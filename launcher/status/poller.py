@@ -15,7 +15,7 @@ from launcher.runs.directory import check_trusted
 from launcher.runs.records import write
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.base_queue import NOT_ASKED, Answer
+from launcher.schedulers.base_queue import NOT_QUERIED, Answer
 from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.job_info import JobInfo
 from launcher.status import scheduler_view
@@ -25,12 +25,12 @@ from launcher.status.survey import LAST_WORD, RunRecords
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""
 
-_ASK = 2.0
-_SLOWEST_ASK = 30.0
+_SHORTEST_PAUSE = 2.0
+_LONGEST_PAUSE = 30.0
 """Seconds between two questions to a scheduler: more of them the longer ago records have changed."""
 
 
-class Asking:
+class Poller:
     """Asks the schedulers of runs about them when that is due."""
 
     def __init__(self, patience: float | None = None) -> None:
@@ -62,7 +62,7 @@ class _Side:
 
     def __init__(self, scheduler: QueuedScheduler, patience: float | None) -> None:
         self._queue = scheduler.queue(patience=patience or PATIENCE)
-        self._answer = NOT_ASKED
+        self._answer = NOT_QUERIED
         self._elsewhere: dict[Path, str] = {}
         self._history: Mapping[str, list[JobInfo]] | None = None
         self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
@@ -83,7 +83,7 @@ class _Side:
             further = True
             while further:  # records are read after each answer: what has ended since may be over for it
                 runs = [self._again(records) if records.run.path in asked else records for records in runs]
-                further = self._ask_further([records for records in runs if records.run.path in asked])
+                further = self._query_further([records for records in runs if records.run.path in asked])
         return self._judge(runs)
 
     def _is_due(self, runs: list[RunRecords]) -> bool:
@@ -91,14 +91,18 @@ class _Side:
         if self._asked is None or new:
             return True  # its jobs may be newer than the answer
         changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
-        pause = _ASK if changed else min(_SLOWEST_ASK, max(_ASK, (self._asked - self._changed) / 4))
+        pause = (
+            _SHORTEST_PAUSE
+            if changed
+            else min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, (self._asked - self._changed) / 4))
+        )
         return time.monotonic() - self._asked >= pause
 
     def _ask(self, runs: list[RunRecords]) -> None:
         reached = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
         self._elsewhere = {run.run.path: why for run, why in reached if why}
         here = {job for run, why in reached if not why for job in run.jobs}
-        self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_ASKED
+        self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_QUERIED
         self._jobs = {job for run in runs for job in run.jobs}
         self._history = None
         self._asked = time.monotonic()
@@ -106,11 +110,11 @@ class _Side:
         if records != self._records:
             self._records, self._changed = records, self._asked
 
-    def _ask_further(self, runs: list[RunRecords]) -> bool:
+    def _query_further(self, runs: list[RunRecords]) -> bool:
         """Ask about jobs that have been submitted since, as by those that resume; whether there were any."""
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
-        if not further or not self._queue.asks_by_id or self._answer.silence:
+        if not further or not self._queue.queries_by_id or self._answer.silence:
             return False
         self._jobs |= further
         self._answer = self._answer.joined(self._queue.ask(further))
