@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.cases import others_long
+
 from .conftest import Benches
 from .harness import Bench, Ended
 
-KINDS = ["pals", "hydra"]
+KINDS = others_long(["pals", "hydra"], ["pals"])
 AGAIN = {"PROBE": "outcome resume"}
 
 
