@@ -108,6 +108,11 @@ class TestAurorasQueues:
             "is 'debug', which does not take 4 nodes for 02:00:00; it takes 1 to 2 nodes for 5m to 1h "
             "(aurora/running-jobs-aurora, table of queues, 2026-08-19); what would: capacity, visualization"
         )
+        message = self.of_queue(aurora, "debug", 3, 1800)
+        assert message is not None
+        assert message.endswith("what would: debug-scaling, capacity, visualization"), (
+            "one job is not too many"
+        )
         message = self.of_queue(aurora, "prod", 1500, 20 * 3600)
         assert message is not None
         assert "256 to 1024 nodes for 5m to 12h or 1025 to 1999 nodes for 5m to 18h or 2000" in message
