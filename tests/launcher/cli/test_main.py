@@ -50,8 +50,8 @@ class TestHelp:
             assert help_text() == click.Group.get_help(group.castoff, context)
 
     @pytest.mark.parametrize("verb", VERBS)
-    def test_each_verb_explains_itself(self, castoff_command: Castoff, verb: str) -> None:
-        answer = castoff_command(verb, "--help")
+    def test_each_verb_explains_itself(self, castoff: Castoff, verb: str) -> None:
+        answer = castoff(verb, "--help")
         assert answer.returncode == 0 and answer.stderr == ""
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
         # What makes or shows something has an answer for programs; schema is JSON, completion for shells.

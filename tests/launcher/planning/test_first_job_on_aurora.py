@@ -19,14 +19,8 @@ queue: debug
 walltime: "00:30:00"
 directives: {filesystems: "home:flare"}
 """
-GUIDE = "(aurora/running-jobs-aurora, table of queues, 2026-08-19)"
 
 MISTAKES = {
-    "no account": (
-        ["account=null"],
-        'account: is missing, and aurora needs it: PBS refuses the job: "Account_Name is required to be '
-        'set."; write, for example, account: MyProject (running-jobs/index, 2026-08-19)',
-    ),
     "no file systems": (
         ["directives.filesystems=null"],
         "directives.filesystems: is missing, and aurora needs it: PBS refuses the job: "
@@ -47,43 +41,10 @@ MISTAKES = {
         ['directives.filesystems="home,flare"'],
         "directives.filesystems: is 'home,flare', but aurora has no 'home,flare'",
     ),
-    "three nodes in debug": (
-        ["nodes=3"],
-        "queue: is 'debug', which does not take 3 nodes for 00:30:00; it takes 1 to 2 nodes for 5m to 1h "
-        f"{GUIDE}; what would: debug-scaling, capacity, visualization",
-    ),
-    "two hours in debug": (
-        ["walltime=2h"],
-        "queue: is 'debug', which does not take 2 nodes for 02:00:00; it takes 1 to 2 nodes for 5m to 1h "
-        f"{GUIDE}; what would: capacity, visualization",
-    ),
-    "no walltime": (
-        ["walltime=null"],
-        "walltime: is missing, and aurora needs it: PBS refuses a job without one; write, for example, "
-        'walltime: "00:30:00" (running-jobs/index, 2026-08-19)',
-    ),
-    "ten nodes in prod": (
-        ["queue=prod", "nodes=10"],
-        "queue: is 'prod', which does not take 10 nodes for 00:30:00; it takes 256 to 1024 nodes for 5m to "
-        "12h or 1025 to 1999 nodes for 5m to 18h or 2000 to 10624 nodes for 5m to 24h",
-    ),
-    "a queue that prod feeds": (
-        ["queue=small", "nodes=256"],
-        "queue: is 'small', which takes no jobs itself: write queue: prod",
-    ),
     "another -k": (
         ["directives.k=oe"],
         "directives.k: is 'oe', but aurora takes doe alone (running-jobs/index, 2026-08-19): drop it",
     ),
-    "a tile for half a rank": (["ranks_per_node=13"], "ranks_per_node: is 13, but a node has 12 devices"),
-    "going on in debug": (
-        ["requeue.max=3"],
-        "requeue: cannot work, because a job submits a copy of itself while it is still running, "
-        "and debug allows a "
-        f"user 1 job queued or running {GUIDE}; use another queue, or drop requeue and restart it with "
-        "castoff resubmit",
-    ),
-    "two in debug": (["array.count=2"], "array.count: is 2, but debug allows a user 1 job queued or running"),
 }
 
 

@@ -108,6 +108,11 @@ class TestAurorasQueues:
             "is 'debug', which does not take 4 nodes for 02:00:00; it takes 1 to 2 nodes for 5m to 1h "
             "(aurora/running-jobs-aurora, table of queues, 2026-08-19); what would: capacity, visualization"
         )
+        message = self.of_queue(aurora, "debug", 3, 1800)
+        assert message is not None
+        assert message.endswith("what would: debug-scaling, capacity, visualization"), (
+            "one job is not too many"
+        )
         message = self.of_queue(aurora, "prod", 1500, 20 * 3600)
         assert message is not None
         assert "256 to 1024 nodes for 5m to 12h or 1025 to 1999 nodes for 5m to 18h or 2000" in message
@@ -393,64 +398,68 @@ def _of(**fields: Any) -> Site:
 
 
 class TestDirectives:
-    @pytest.mark.parametrize(
-        ("name", "field"),
-        [
-            ("time", "walltime"),
-            ("nodes", "nodes"),
-            ("ntasks", "ranks"),
-            ("ntasks-per-node", "ranks_per_node"),
-            ("cpus-per-task", "cores_per_rank"),
-            ("array", "array"),
-            ("dependency", "after"),
-            ("job-name", "name"),
-            ("export", "inherit"),
-            ("requeue", "requeue.max"),
-            ("no-requeue", "requeue.max"),
-        ],
-    )
-    def test_what_follows_from_fields_on_slurm(self, name: str, field: str) -> None:
-        found = problems(site("slurm"), directives={name: "1"})
-        assert found == {f"directives.{name}": f"follows from other fields; set {field} instead"}
+    def test_what_follows_from_fields_on_slurm(self) -> None:
+        instead = {
+            "time": "walltime",
+            "nodes": "nodes",
+            "ntasks": "ranks",
+            "ntasks-per-node": "ranks_per_node",
+            "cpus-per-task": "cores_per_rank",
+            "array": "array",
+            "dependency": "after",
+            "job-name": "name",
+            "export": "inherit",
+            "requeue": "requeue.max",
+            "no-requeue": "requeue.max",
+            "account": "account",
+            "partition": "queue",
+            "qos": "qos",
+            "constraint": "constraint",
+            "exclusive": "exclusive",
+        }
+        raw = {**dict.fromkeys(instead, "1"), "exclusive": True}
+        assert problems(site("slurm"), directives=raw) == {
+            f"directives.{name}": f"follows from other fields; set {field} instead"
+            for name, field in instead.items()
+        }
 
-    @pytest.mark.parametrize(
-        ("name", "words"),
-        [
-            ("N", "set name"),
-            ("walltime", "set walltime"),
-            ("select", "set nodes, ranks_per_node"),
-            ("J", "set array"),
-            ("W", "set after"),
-            ("V", "set inherit"),
-            ("v", "set inherit"),
-            ("r", "set requeue.max"),
-            ("l", "write each under its name"),
-            ("ncpus", "set cores_per_rank"),
-            ("ngpus", "set devices_per_rank"),
-            ("mem", "set memory"),
-            ("nodes", "set nodes"),
-        ],
-    )
-    def test_what_follows_from_fields_on_pbs(self, name: str, words: str) -> None:
-        (message,) = problems(site("pbs"), directives={name: "1"}).values()
-        assert words in message
+    def test_what_follows_from_fields_on_pbs(self) -> None:
+        instead = {
+            "N": "set name",
+            "q": "set queue",
+            "A": "set account",
+            "walltime": "set walltime",
+            "select": "set nodes, ranks_per_node",
+            "J": "set array",
+            "W": "set after",
+            "V": "set inherit",
+            "v": "set inherit",
+            "r": "set requeue.max",
+            "l": "write each under its name",
+            "ncpus": "set cores_per_rank",
+            "ngpus": "set devices_per_rank",
+            "mem": "set memory",
+            "nodes": "set nodes",
+        }
+        found = problems(site("pbs"), directives=dict.fromkeys(instead, "1"))
+        assert found.keys() == {f"directives.{name}" for name in instead}
+        for name, words in instead.items():
+            assert words in found[f"directives.{name}"]
 
     @pytest.mark.parametrize("gone", [None, False])
-    @pytest.mark.parametrize(
-        ("name", "reason"),
-        [
-            ("output", "logs are found through it"),
-            ("open-mode", "would overwrite its first log"),
-            ("no-requeue", "without counting it for castoff"),
-            ("signal", "could not stop before its walltime"),
-            ("nodes", "it follows from nodes"),
-        ],
-    )
-    def test_what_a_feature_needs_stays(self, name: str, reason: str, gone: bool | None) -> None:
-        found = problems(site("slurm"), directives={name: gone}, walltime="1h")
-        assert set(found) == {f"directives.{name}"}
-        assert found[f"directives.{name}"].startswith("cannot be removed: ")
-        assert reason in found[f"directives.{name}"]
+    def test_what_a_feature_needs_stays(self, gone: bool | None) -> None:
+        reasons = {
+            "output": "logs are found through it",
+            "open-mode": "would overwrite its first log",
+            "no-requeue": "without counting it for castoff",
+            "signal": "could not stop before its walltime",
+            "nodes": "it follows from nodes",
+        }
+        found = problems(site("slurm"), directives=dict.fromkeys(reasons, gone), walltime="1h")
+        assert found.keys() == {f"directives.{name}" for name in reasons}
+        for name, reason in reasons.items():
+            assert found[f"directives.{name}"].startswith("cannot be removed: ")
+            assert reason in found[f"directives.{name}"]
 
     def test_a_directive_that_no_feature_needs_can_be_removed(self) -> None:
         # submitit 1632, 1758, dask-jobqueue 461: what a site forbids must be removable
@@ -463,51 +472,47 @@ class TestDirectives:
         found = problems(site("slurm"), directives={"requeue": None, "no-requeue": None}, requeue={"max": 1})
         assert found == {"directives.requeue": "cannot be removed: requeue.max asks for it"}
 
-    @pytest.mark.parametrize("name", ["output", "open-mode", "signal"])
-    def test_a_directive_that_may_change_but_not_be_removed(self, name: str) -> None:
-        assert problems(site("slurm"), directives={name: "x"}, walltime="1h") == {}
+    def test_a_directive_that_may_change_but_not_be_removed(self) -> None:
+        changed = dict.fromkeys(("output", "open-mode", "signal"), "x")
+        assert problems(site("slurm"), directives=changed, walltime="1h") == {}
 
-    @pytest.mark.parametrize("name", ["j", "r"])
-    def test_pbss_needed(self, name: str) -> None:
-        assert "cannot be removed" in problems(site("pbs"), directives={name: None})[f"directives.{name}"]
+    def test_pbss_needed(self) -> None:
+        found = problems(site("pbs"), directives={"j": None, "r": None})
+        assert found.keys() == {"directives.j", "directives.r"}
+        assert all("cannot be removed" in message for message in found.values())
 
     @pytest.mark.parametrize(
-        ("scheduler", "name", "words"),
+        ("scheduler", "said"),
         [
-            ("slurm", "p", "is a short flag; write the long one"),
-            ("slurm", "parti", "is short for partition, which follows from other fields; set queue instead"),
-            ("slurm", "ntasks-per", "is short for ntasks-per-node, which follows from other fields"),
-            ("slurm", "outp", "is short for output; write it in full"),
-            ("slurm", "clusters", "sends it where castoff could not ask about it; submit on that"),
-            ("slurm", "cluster", "is short for clusters, which sends it where castoff could not ask"),
             (
-                "pbs",
-                "WallTime",
-                "is short for walltime, which follows from other fields; set walltime instead",
+                "slurm",
+                {
+                    "p": "is a short flag; write the long one",
+                    "parti": "is short for partition, which follows from other fields; set queue instead",
+                    "ntasks-per": "is short for ntasks-per-node, which follows from other fields",
+                    "outp": "is short for output; write it in full",
+                    "clusters": "sends it where castoff could not ask about it; submit on that",
+                    "cluster": "is short for clusters, which sends it where castoff could not ask",
+                },
             ),
             (
                 "pbs",
-                "NCPUS",
-                "is short for ncpus, which follows from other fields; set cores_per_rank instead",
+                {
+                    "WallTime": "is short for walltime, which follows from other fields; set walltime",
+                    "NCPUS": "is short for ncpus, which follows from other fields; set cores_per_rank",
+                },
             ),
         ],
     )
-    def test_other_spellings_of_a_name_do_not_slip_past(self, scheduler: str, name: str, words: str) -> None:
-        message = problems(site(scheduler), directives={name: "x"})[f"directives.{name}"]
-        assert message.startswith(words)
+    def test_other_spellings_of_a_name_do_not_slip_past(self, scheduler: str, said: dict[str, str]) -> None:
+        found = problems(site(scheduler), directives=dict.fromkeys(said, "x"))
+        for name, words in said.items():
+            assert found[f"directives.{name}"].startswith(words)
 
-    @pytest.mark.parametrize(
-        ("scheduler", "name"),
-        [
-            ("slurm", "container-image"),
-            ("slurm", "nodelist"),
-            ("pbs", "daos"),
-            ("pbs", "P"),
-            ("slurm", "filesystems"),
-        ],
-    )
-    def test_what_castoff_does_not_know_passes(self, scheduler: str, name: str) -> None:
-        assert problems(site(scheduler), directives={name: "x"}) == {}
+    def test_what_castoff_does_not_know_passes(self) -> None:
+        of_slurm = dict.fromkeys(("container-image", "nodelist", "filesystems"), "x")
+        assert problems(site("slurm"), directives=of_slurm) == {}
+        assert problems(site("pbs"), directives=dict.fromkeys(("daos", "P"), "x")) == {}
 
     def test_directives_under_a_schedulers_name_are_checked_there(self) -> None:
         pbs = {"filesystems": "home", "N": "x", "l": "x", "j": None, "site": "a&b"}
@@ -527,33 +532,33 @@ class TestDirectives:
             assert found.keys() == {f"directives.{name}" for name in wrong}
             assert all(words in found[f"directives.{name}"] for name, words in wrong.items())
 
-    @pytest.mark.parametrize("field", ["qos", "constraint", "exclude", "reservation"])
-    def test_slurms_fields_on_pbs(self, field: str) -> None:
-        message = problems(site("pbs"), **cast("dict[str, Any]", {field: "x"}))[field]
-        assert message.startswith("is not supported by PBS, which there runs: drop it")
-        assert "directives.select" not in message, "which castoff would refuse"
-        assert problems(site("slurm"), **cast("dict[str, Any]", {field: "x"})) == {}
-        assert problems(site("local"), **cast("dict[str, Any]", {field: "x"})) == {}
+    def test_slurms_fields_on_pbs(self) -> None:
+        given = dict.fromkeys(("qos", "constraint", "exclude", "reservation"), "x")
+        found = problems(site("pbs"), **cast("dict[str, Any]", given))
+        assert found.keys() == given.keys()
+        for message in found.values():
+            assert message.startswith("is not supported by PBS, which there runs: drop it")
+            assert "directives.select" not in message, "which castoff would refuse"
 
 
 class TestNames:
-    @pytest.mark.parametrize("name", ["a", "A.b_c-d+1", "x" * 200])
-    def test_pbs_takes(self, name: str) -> None:
-        assert problems(site("pbs"), name=name) == {}
+    def test_pbs_takes(self) -> None:
+        for name in ("a", "A.b_c-d+1", "x" * 200):
+            assert problems(site("pbs"), name=name) == {}
 
-    @pytest.mark.parametrize("name", ["1a", "a b", "a:b", "a/b", "ä", "", "x" * 201, "a\n", "-a"])
-    def test_pbs_refuses(self, name: str) -> None:
-        assert "a PBS job's name starts with a letter" in problems(site("pbs"), name=name)["name"]
+    def test_pbs_refuses(self) -> None:
+        for name in ("1a", "a b", "a:b", "a/b", "ä", "", "x" * 201, "a\n", "-a"):
+            assert "a PBS job's name starts with a letter" in problems(site("pbs"), name=name)["name"]
 
-    @pytest.mark.parametrize("name", ["1a", "a b", "a:b", "ä", "x" * 200])
-    def test_slurm_takes(self, name: str) -> None:
-        assert problems(site("slurm"), name=name) == {}
+    def test_slurm_takes(self) -> None:
+        for name in ("1a", "a b", "a:b", "ä", "x" * 200):
+            assert problems(site("slurm"), name=name) == {}
 
-    @pytest.mark.parametrize("name", ["a/b", "..", ".", "x" * 201, "ä" * 101])
     @pytest.mark.parametrize("scheduler", ["slurm", "local"])
-    def test_a_name_is_also_a_files(self, scheduler: str, name: str) -> None:
+    def test_a_name_is_also_a_files(self, scheduler: str) -> None:
         # NeMo-Run 38: a slash in a name fails obscurely, hours later.
-        assert "names log files" in problems(site(scheduler), name=name)["name"]
+        for name in ("a/b", "..", ".", "x" * 201, "ä" * 101):
+            assert "names log files" in problems(site(scheduler), name=name)["name"]
 
 
 class TestArraysAndTime:

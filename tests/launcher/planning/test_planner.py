@@ -17,7 +17,6 @@ from launcher.runs.plan import Devices, Plan
 from launcher.runs.records import encode
 
 FACT: dict[str, Any] = {"source": "s", "date": "2026-08-19"}
-SITES = ["aurora", "polaris", "perlmutter", "frontier", "slurm", "pbs", "local"]
 
 AURORA: dict[str, Any] = {
     "command": ["python", "train.py"],
@@ -274,9 +273,8 @@ class TestLayout:
             ({"ranks": 5}, [(5, 1)]),
         ],
     )
-    @pytest.mark.parametrize("site", ["slurm", "pbs"])
-    def test_layouts(self, site: str, fields: dict[str, Any], layout: list[tuple[int, int]]) -> None:
-        found = planned(site, **fields)
+    def test_layouts(self, fields: dict[str, Any], layout: list[tuple[int, int]]) -> None:
+        found = planned("slurm", **fields)
         assert found.layout == layout
         assert found.ranks == sum(count * times for count, times in layout)
 
@@ -464,23 +462,6 @@ class TestNothingSlipsPast:
         )
         assert ("mem", "0") in planned(at, directives={"mem": 0}).directives, "which no field can say"
 
-    @pytest.mark.parametrize(
-        ("site", "raw", "instead"),
-        [
-            ("pbs", {"q": "debug"}, "queue"),
-            ("pbs", {"A": "a: b"}, "account"),
-            ("slurm", {"account": "me"}, "account"),
-            ("slurm", {"qos": "high"}, "qos"),
-            ("slurm", {"constraint": "a&b"}, "constraint"),
-            ("slurm", {"exclusive": True}, "exclusive"),
-        ],
-    )
-    def test_a_raw_directive_that_a_field_sets_is_refused(
-        self, site: str, raw: dict[str, Any], instead: str
-    ) -> None:
-        (message,) = refused(site, directives=raw).values()
-        assert message.endswith(f"set {instead} instead")
-
     def test_a_raw_directive_beyond_the_field_is_kept(self) -> None:
         assert ("exclusive", "user") in planned("slurm", directives={"exclusive": "user"}).directives
         assert ("mail-type", "ALL") in planned("slurm", directives={"mail-type": "ALL"}).directives
@@ -588,14 +569,20 @@ class TestDevices:
 
 
 class TestEnvironment:
-    @pytest.mark.parametrize("site", SITES)
     @pytest.mark.parametrize(
-        ("asked", "reported"),
-        [(None, "none"), ("none", "none"), ("all", "all"), (["A"], ["A"]), ([], "none")],
+        ("site", "asked", "reported"),
+        [
+            ("slurm", None, "none"),
+            ("slurm", "none", "none"),
+            ("slurm", "all", "all"),
+            ("slurm", ["A"], ["A"]),
+            ("slurm", [], "none"),
+            ("local", None, "all"),
+            ("local", [], "none"),
+        ],
     )
     def test_what_is_inherited(self, site: str, asked: Any, reported: Any) -> None:
-        found = planned(site, inherit=asked).inherit
-        assert found == ("all" if site == "local" and asked is None else reported)
+        assert planned(site, inherit=asked).inherit == reported
 
     @pytest.mark.parametrize(
         ("asked", "reported"),

@@ -71,7 +71,13 @@ def container(here: Bench, runtime: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "kind"), [*RUNTIMES.items(), *(("apptainer", kind) for kind in ("local", "openmpi", "pals"))]
+    ("runtime", "kind"),
+    [
+        *RUNTIMES.items(),
+        ("apptainer", "local"),
+        ("apptainer", "pals"),
+        pytest.param("apptainer", "openmpi", marks=pytest.mark.long),
+    ],
 )
 def test_what_a_program_sees_inside(runtime: str, kind: str, containers: Containers) -> None:
     here = containers(runtime, kind, folder="with 'quotes' and spaces")
@@ -169,6 +175,7 @@ def test_python_and_workdir_are_the_insides(containers: Containers, tmp_path: Pa
     assert seen["environ"]["PATH"].startswith("/opt/it's/bin:/usr/")
 
 
+@pytest.mark.long
 def test_torchrun_is_inside_too(containers: Containers) -> None:
     torch = pytest.importorskip("torch")
     here = containers("apptainer")
@@ -183,7 +190,7 @@ def test_torchrun_is_inside_too(containers: Containers) -> None:
     assert len(here.calls("apptainer")) == 1
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", others_long(RUNTIMES, ["apptainer", "pyxis"]))
 def test_a_runtime_that_is_not_there(runtime: str, containers: Containers) -> None:
     here = containers(runtime)
     (here.bin / runtime).unlink()
@@ -212,9 +219,9 @@ def test_an_image_that_is_not_there(containers: Containers, tmp_path: Path) -> N
     ("runtime", "name"),
     [
         ("apptainer", "a,b"),
-        ("apptainer", "a\\b"),
+        pytest.param("apptainer", "a\\b", marks=pytest.mark.long),
         ("podman-hpc", "a:b"),
-        ("pyxis", "a$b"),
+        pytest.param("pyxis", "a$b", marks=pytest.mark.long),
         ("pyxis", "line\nbreak"),
     ],
 )

@@ -123,7 +123,7 @@ def try_many(trials: Trials, wanted: int, first: int) -> None:
 @pytest.mark.usefixtures("for_real")
 def test_some_jobs(tmp_path: Path) -> None:
     """The same ones every time, where the same modules are loaded."""
-    try_many(Trials(tmp_path / "trials"), 40, first=0)
+    try_many(Trials(tmp_path / "trials"), 20, first=0)
 
 
 @pytest.mark.long
@@ -174,13 +174,13 @@ def the_first_job_file_is_one(queue: str, because: str, name: str) -> None:
     assert all(line.isprintable() for line in text.split("\n"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(queue=LINES, because=TEXTS, name=LINES)
 def test_the_first_job_file_is_one(queue: str, because: str, name: str) -> None:
     the_first_job_file_is_one(queue, because, name)
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(case=cases("slurm") | cases("pbs"))
 def test_the_job_file_that_a_run_keeps_is_the_same_job(case: Case, tmp_path: Path) -> None:
     if case.blamed is None:
@@ -198,7 +198,7 @@ def the_list_that_a_text_should_be_is_proposed(text: str) -> None:
     assert yaml.safe_load(proposal) == {"setup": [text]} or problem.message.endswith("[a, b]")
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(TEXTS)
 def test_the_list_that_a_text_should_be_is_proposed(text: str) -> None:
     the_list_that_a_text_should_be_is_proposed(text)

@@ -21,6 +21,7 @@ from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.status.watch import status
 from tests import patience
+from tests.cases import others_long
 from tests.launcher.terminal import on_terminal
 
 from .conftest import Benches
@@ -223,7 +224,9 @@ def test_a_script_that_ends_early_leaves_an_ending(line: str, code: int, ending:
     assert here.calls("srun") == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", others_long([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], [signal.SIGINT, signal.SIGTERM])
+)
 def test_one_signal_stops_in_order(number: signal.Signals, bench: Benches) -> None:
     here = bench("srun")
     process = subprocess.Popen(

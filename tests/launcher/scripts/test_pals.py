@@ -27,19 +27,19 @@ def started(script: str) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("name", UNDER_PALS)
-def test_golden_scripts(name: str) -> None:
-    decided = EXAMPLES[name].plan()
-    assert decided.launcher == "pals"
-    *before, command = started(render(decided))
-    assert len(before) == bool(decided.stage)
-    for words in before:  # what stages files; the machinery adds the program
-        options, _ = pals.parse([*words, "stage.sh"])
-        assert options["-n"] == str(decided.nodes)
-    options, program = pals.parse(command)
-    assert program[0] == "$castoff_rank"
-    assert "--line-buffer" in options
-    assert options["-n"] == str(decided.nodes if decided.torchrun else decided.ranks)
+def test_golden_scripts() -> None:
+    for name in UNDER_PALS:
+        decided = EXAMPLES[name].plan()
+        assert decided.launcher == "pals", name
+        *before, command = started(render(decided))
+        assert len(before) == bool(decided.stage), name
+        for words in before:  # what stages files; the machinery adds the program
+            options, _ = pals.parse([*words, "stage.sh"])
+            assert options["-n"] == str(decided.nodes), name
+        options, program = pals.parse(command)
+        assert program[0] == "$castoff_rank", name
+        assert "--line-buffer" in options, name
+        assert options["-n"] == str(decided.nodes if decided.torchrun else decided.ranks), name
 
 
 def test_the_goldens_are_many() -> None:

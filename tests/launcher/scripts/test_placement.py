@@ -97,8 +97,11 @@ DEVICES = {
 }
 
 
-@pytest.mark.parametrize(("site", "each"), DEVICES)
-def test_a_rank_finds_the_device_beside_its_cores(site: str, each: int, bench: Benches) -> None:
+@pytest.mark.parametrize(
+    "case", others_long(DEVICES, [("polaris", 2), ("perlmutter", 4)]), ids=lambda case: f"{case[0]}-{case[1]}"
+)
+def test_a_rank_finds_the_device_beside_its_cores(case: tuple[str, int], bench: Benches) -> None:
+    site, each = case
     here = bench(site)
     ended = here.run(nodes=2, ranks_per_node=each, env=STALE)
     assert ended.code == 0, ended.output
@@ -258,7 +261,7 @@ def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists() and not (tmp_path / "sourced").exists()
 
 
-@pytest.mark.parametrize("kind", others_long(["srun", "pals", "hydra", "openmpi"], ["pals", "srun"]))
+@pytest.mark.parametrize("kind", others_long(["srun", "pals", "hydra", "openmpi"], ["pals"]))
 def test_a_program_that_is_called_like_a_word_of_the_shell(kind: str, bench: Benches) -> None:
     """Neither a shell's own word nor a function of the script's."""
     here = bench(kind)

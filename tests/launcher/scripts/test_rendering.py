@@ -59,13 +59,13 @@ def test_a_plain_script_is_short() -> None:
     assert script.count("\n") <= 400
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_a_head_is_short(name: str) -> None:
+def test_a_head_is_short() -> None:
     """Beside what the user says: setup, environment and the program's arguments."""
-    decided = EXAMPLES[name].plan()
-    program = head(name).partition('"$castoff_rank"' if decided.scheduler != "local" else " -- ")[2]
-    theirs = len(decided.setup) + len(decided.env) + program.partition("\ncastoff_end")[0].count("\n")
-    assert head(name).count("\n") - theirs <= 60
+    for name, example in EXAMPLES.items():
+        decided = example.plan()
+        program = head(name).partition('"$castoff_rank"' if decided.scheduler != "local" else " -- ")[2]
+        theirs = len(decided.setup) + len(decided.env) + program.partition("\ncastoff_end")[0].count("\n")
+        assert head(name).count("\n") - theirs <= 60, name
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if "dependency" in name])
@@ -94,23 +94,25 @@ def test_a_missing_or_other_golden_file_fails(
         same_as_golden("local-1-node.sh", head("local-1-node") + "\n")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_directives_read_back_are_the_plans(name: str) -> None:
-    decided = EXAMPLES[name].plan()
-    if decided.scheduler == "local":
-        assert decided.directives == []
-        return
-    read = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux}[decided.scheduler]
-    assert decided.directives
-    assert read(rendered(name)) == decided.directives
+def test_directives_read_back_are_the_plans() -> None:
+    for name, example in EXAMPLES.items():
+        decided = example.plan()
+        if decided.scheduler == "local":
+            assert decided.directives == [], name
+            continue
+        read = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux}[decided.scheduler]
+        assert decided.directives, name
+        assert read(rendered(name)) == decided.directives, name
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("local")])
-def test_nothing_comes_between_directives(name: str) -> None:
-    lines = rendered(name).split("\n")
-    found = [number for number, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH", "#flux:"))]
-    assert lines[0].startswith("#!")
-    assert found == list(range(1, len(found) + 1))
+def test_nothing_comes_between_directives() -> None:
+    for name, example in EXAMPLES.items():
+        if example.plan().scheduler == "local":
+            continue
+        lines = rendered(name).split("\n")
+        found = [at for at, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH", "#flux:"))]
+        assert lines[0].startswith("#!"), name
+        assert found == list(range(1, len(found) + 1)), name
 
 
 def test_aurora_as_alcf_asks_for_it() -> None:
@@ -152,13 +154,13 @@ def test_lines_fit_a_window() -> None:
             assert len(line) <= 120 or max(map(len, line.split())) > 60, (name, line)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_no_function_is_defined_twice(name: str) -> None:
+def test_no_function_is_defined_twice() -> None:
     """Nor by a part within a function or a subshell: bash refuses it, for the first is read-only."""
-    outside = re.sub(r"<<'(\w+)'\n.*?\n\1\n", "", rendered(name), flags=re.DOTALL)  # what nodes run
-    names = re.findall(r"^ *(\w+)\(\) ", outside, re.MULTILINE)
-    assert len(names) > 10
-    assert sorted(names) == sorted(set(names))
+    for name in EXAMPLES:
+        outside = re.sub(r"<<'(\w+)'\n.*?\n\1\n", "", rendered(name), flags=re.DOTALL)  # what nodes run
+        names = re.findall(r"^ *(\w+)\(\) ", outside, re.MULTILINE)
+        assert len(names) > 10, name
+        assert sorted(names) == sorted(set(names)), name
 
 
 def test_words_are_not_divided_from_their_flags() -> None:

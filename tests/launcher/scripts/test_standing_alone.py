@@ -154,16 +154,6 @@ def test_a_workdir_is_the_folder_of_that_name(folder: str, bench: Benches) -> No
     assert here.ranks()[0]["cwd"] == str(here.folder / folder)
 
 
-@pytest.mark.parametrize("line", ["false", "module load nothing-of-this-name", "exit 4"])
-@pytest.mark.parametrize("kind", ["local", "srun"])
-def test_a_setup_line_that_fails_ends_the_job(kind: str, line: str, bench: Benches) -> None:
-    here = bench(kind)
-    ended = here.run(setup=[line])
-    assert ended.code != 0
-    assert ended.ending == ("failed", ended.code)
-    assert here.ranks() == []
-
-
 def refused(ended: Ended, text: str) -> None:
     assert ended.code == 1
     assert ended.ending == ("failed", 1)

@@ -27,7 +27,9 @@ case $TORCHELASTIC_RESTART_COUNT$RANK in 00) exit 5 ;; 12) {} ;; esac
     ("kind", "program", "env", "reported"),
     [
         ("hydra", OTHERS_WAIT.format("exit 7"), {}, (2, 7, None)),
-        ("local", OTHERS_WAIT.format("kill -s KILL $$"), {}, (2, 137, "SIGKILL")),
+        pytest.param(
+            *("local", OTHERS_WAIT.format("kill -s KILL $$"), {}, (2, 137, "SIGKILL")), marks=pytest.mark.long
+        ),
         # The rank's whole session, with what castoff has put there.
         pytest.param(
             *("hydra", OTHERS_WAIT.format("kill -s KILL 0"), {}, (2, 137, "SIGKILL")), marks=pytest.mark.long

@@ -70,7 +70,6 @@ def refusal(decided: Plan) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("where", ["setup", "teardown"])
 class TestParts:
     def of(self, where: str, lines: list[str]) -> Plan:
         if where == "setup":
@@ -78,10 +77,15 @@ class TestParts:
         return planned(site=msgspec.structs.replace(SITE, teardown=lines))
 
     @pytest.mark.parametrize("lines", OPEN.values(), ids=OPEN)
-    def test_what_is_left_open(self, where: str, lines: list[str]) -> None:
-        said = refusal(self.of(where, lines))
-        assert said.startswith(f"{where}: bash does not parse this as intended: line ")
+    def test_what_is_left_open(self, lines: list[str]) -> None:
+        said = refusal(self.of("setup", lines))
+        assert said.startswith("setup: bash does not parse this as intended: line ")
 
+    def test_what_a_site_leaves_open(self) -> None:
+        said = refusal(self.of("teardown", OPEN["a here-document"]))
+        assert said.startswith("teardown: bash does not parse this as intended: line ")
+
+    @pytest.mark.parametrize("where", ["setup", "teardown"])
     def test_a_last_line_that_continues_is_refused(self, where: str) -> None:
         said = refusal(self.of(where, ["true", "module load x \\"]))
         assert said == (
@@ -90,9 +94,10 @@ class TestParts:
         )
 
     @pytest.mark.parametrize("lines", [["fi"], ["}"], [")"], ["}; {"], ["esac"], ["done"]])
-    def test_what_would_close_castoffs_own(self, where: str, lines: list[str]) -> None:
-        assert refusal(self.of(where, lines)).startswith(f"{where}: bash does not parse")
+    def test_what_would_close_castoffs_own(self, lines: list[str]) -> None:
+        assert refusal(self.of("setup", lines)).startswith("setup: bash does not parse")
 
+    @pytest.mark.parametrize("where", ["setup", "teardown"])
     def test_plain_lines_are_read_once_with_the_whole_script(
         self, where: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -110,8 +115,8 @@ class TestParts:
         assert texts == [script.encode()]
 
     @pytest.mark.parametrize("lines", CLOSED.values(), ids=CLOSED)
-    def test_what_is_whole(self, where: str, lines: list[str]) -> None:
-        decided = self.of(where, lines)
+    def test_what_is_whole(self, lines: list[str]) -> None:
+        decided = self.of("setup", lines)
         check_syntax(decided, render(decided))
 
 

@@ -102,6 +102,18 @@ class TestWhatIsAsked:
         assert info == {"SLURM_CONF": "theirs", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 
 
+BETTER_KNOWN = [
+    ("TIMEOUT", "walltime", 143),
+    ("OUT_OF_MEMORY", "out-of-memory", 137),
+    ("NODE_FAIL", "node-failure", 1),
+    ("BOOT_FAIL", "node-failure", 1),
+    ("PREEMPTED", "preempted", 143),
+    ("CANCELLED", "cancelled", 143),
+    ("DEADLINE", "walltime", 143),
+]
+"""Words that count more than a script's ending; the ending, and the code of a script that recorded none."""
+
+
 class TestStates:
     def test_waiting(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         slurm.tells(("7", "PENDING"), run=made.run, reason="Priority")
@@ -148,18 +160,12 @@ class TestStates:
         made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0})
         assert ending(status(made.run)) == ("ended", "done", 0)
 
-    @pytest.mark.parametrize("source", ["squeue", "sacct"])
-    @pytest.mark.parametrize("script", [None, "cancelled", "failed"])
     @pytest.mark.parametrize(
-        ("word", "wanted", "code"),
+        ("source", "script", "word", "wanted", "code"),
         [
-            ("TIMEOUT", "walltime", 143),
-            ("OUT_OF_MEMORY", "out-of-memory", 137),
-            ("NODE_FAIL", "node-failure", 1),
-            ("BOOT_FAIL", "node-failure", 1),
-            ("PREEMPTED", "preempted", 143),
-            ("CANCELLED", "cancelled", 143),
-            ("DEADLINE", "walltime", 143),
+            *(("squeue", script, *info) for script in (None, "failed") for info in BETTER_KNOWN),
+            ("squeue", "cancelled", *BETTER_KNOWN[0]),
+            *(("sacct", script, *BETTER_KNOWN[0]) for script in (None, "cancelled", "failed")),
         ],
     )
     def test_slurm_knows_better(
