@@ -174,7 +174,7 @@ class TestWhole:
         """As many of these programs as have each of their lines once."""
         texts = {text for name in EXAMPLES for text in inner(rendered(name)).values()}
         seen: set[str] = set()
-        paths = []
+        paths: list[Path] = []
         for text in sorted(texts, key=lambda text: (-len(text), text)):
             if {*text.splitlines()} <= seen:
                 continue
