@@ -1,4 +1,4 @@
-"""The record of the first failure of a start, which castoff's own launcher keeps like each scheduler's script.
+"""The record of a start's first failure, which castoff's own launcher keeps as each scheduler's script does.
 
 Imported once a rank has failed: most jobs do well, and json would cost each of their starts.
 """

@@ -13,15 +13,17 @@ from launcher.typed.document import FieldPath
 from launcher.typed.structure import convert
 from launcher.typed.suggestion import did_you_mean
 from trainers.configuration import config as core
+from trainers.configuration.consistency import contradictions
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import one_training
 from trainers.configuration.pyobject import PyObject
+from trainers.configuration.section import Section
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.yaml_text import plain
 from trainers.dpo import settings
 
 
-class Common(core.Section, frozen=True, kw_only=True):
+class Common(Section, frozen=True, kw_only=True):
     """What both objectives have: the core's sections, of the same fields."""
 
     name: str
@@ -58,7 +60,7 @@ class Objective(NamedTuple):
 
     settings: type[Common]
     """Its configuration."""
-    arguments: type[core.Section]
+    arguments: type[Section]
     """Those of its sections that the task takes."""
     task: PyObject
     defaults: Mapping[str, Any]
@@ -132,7 +134,7 @@ def read(
     document.data = data = _with_defaults(data, _defaults(objective, data.get("training")))
     problems += [document.problem(*each) for each in wrong]
     read = convert(document, objective.settings, problems)
-    wrong = core.contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
+    wrong = contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
     problems += [document.problem(*each) for each in wrong]
     if problems or read is None:
         raise ConfigError(problems)
@@ -164,7 +166,7 @@ def _without_others(data: Mapping[str, Any], name: str) -> tuple[dict[str, Any],
     return left, wrong
 
 
-def _fields(arguments: type[core.Section]) -> set[str]:
+def _fields(arguments: type[Section]) -> set[str]:
     """The paths of the fields in the sections of a task."""
     return {
         f"{section.name}.{field}"
