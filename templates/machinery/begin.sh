@@ -1,4 +1,6 @@
 # --- Run directory: records and logs --------------------------------------------------------------
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || # older ones lose exit codes of setup in traps
+  { echo "castoff: this needs bash 4.4 or newer, not $BASH_VERSION: name one as the profile's shell" >&2 && exit 1; }
 castoff_begin() {
   castoff_unset_user_functions
   castoff_scheduler_locate

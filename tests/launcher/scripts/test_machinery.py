@@ -296,6 +296,19 @@ def called_in_scripts() -> set[str]:
     return found
 
 
+def test_an_older_bash_is_refused_before_anything_is_done(bench: Benches) -> None:
+    here = bench("srun")
+    script, newest = here.folder / "old.sh", ">= 404"
+    text = render(here.plan_of(ranks_per_node=1))
+    assert newest in text
+    script.write_text(text.replace(newest, ">= 9904"))
+    done = subprocess.run(["bash", script], cwd=here.folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    found = r"castoff: this needs bash 4\.4 or newer, not [5-9]\.\S+: name one as the profile's shell\n"
+    assert re.fullmatch(found, done.stderr)
+    assert list(here.folder.iterdir()) == [script]
+
+
 class TestFunctionsOfTheEnvironment:
     @pytest.mark.parametrize("inherit", others_long(["all", ["PROBE_FOLDER"]], [["PROBE_FOLDER"]]))
     @pytest.mark.parametrize("kind", others_long(["local", "hydra", "pals", "srun"], ["local"]))
