@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 import torch.distributed as dist
 
@@ -42,6 +44,22 @@ def backend_for(asked: str | None, device: torch.device) -> str:
     if asked in (None, "auto"):
         return str(dist.get_default_backend_for_device(device))
     return _ALIASES.get(str(asked), str(asked))
+
+
+def available_backend(asked: str | None, device: torch.device) -> str:
+    """The backend, if this torch has it.
+
+    Raises:
+        DistributedError: it has not.
+    """
+    used = backend_for(asked, device)
+    lacking = [each for each in re.split(r"\w+:|,", used) if each and not dist.is_backend_available(each)]
+    if lacking:
+        raise DistributedError(
+            f"parallel.backend: is {asked}, but this torch has no {', '.join(lacking)}; "
+            f"leave it out, and {device.type} gets {backend_for(None, device)}"
+        )
+    return used
 
 
 def device_ids(device: torch.device) -> list[int] | None:

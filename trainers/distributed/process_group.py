@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
-import re
 import socket
 from collections.abc import Callable, MutableMapping
 from datetime import timedelta
@@ -21,7 +20,7 @@ from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeo
 from launcher.ranks import RankEnv
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.device_choice import backend_for, choose_device
+from trainers.distributed.device_choice import available_backend, choose_device
 from trainers.distributed.devices import limit_memory
 from trainers.distributed.errors import DistributedError, RanksLost, lost_peers, of_a_collective
 from trainers.distributed.explanations import brief
@@ -207,21 +206,27 @@ def initialize_ddp(
     rendezvous(os.environ, me, rank, worldsize, master_addr, str(master_port))
     if chosen.type not in ("cpu", "mps"):
         torch.accelerator.set_device_index(chosen.index)  # before the group: the other order hangs
-    used = backend_for(backend, chosen)
-    lacking = [each for each in re.split(r"\w+:|,", used) if each and not dist.is_backend_available(each)]
-    if lacking:
-        raise DistributedError(
-            f"parallel.backend: is {backend}, but this torch has no {', '.join(lacking)}; "
-            f"leave it out, and {chosen.type} gets {backend_for(None, chosen)}"
-        )
+    used = available_backend(backend, chosen)
     if used == "nccl":
         record_flights(os.environ)
     # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
     # where one that still lets go of a tensor aborts the process (torch 2.13).
     importlib.import_module("torch._dynamo")
+    _join(used, me, rank, worldsize, timeout)
+    if worldsize > 1:
+        _health_check()  # now, so that every rank has left word of its host
+    return RankContext(rank, worldsize, chosen)
+
+
+def _join(backend: str, me: RankEnv, rank: int, worldsize: int, timeout: float) -> None:
+    """Meet the other ranks.
+
+    Raises:
+        DistributedError: others do not come.
+    """
     try:
         dist.init_process_group(
-            used,
+            backend,
             store=_store(os.environ, me, rank, worldsize, timeout),
             rank=rank,
             world_size=worldsize,
@@ -237,9 +242,6 @@ def initialize_ddp(
             f"parallel.start_timeout, {timeout:g} seconds, that {where} is rank 0's host and a port that "
             "nothing else uses there, and that other hosts reach it"
         ) from error
-    if worldsize > 1:
-        _health_check()  # now, so that every rank has left word of its host
-    return RankContext(rank, worldsize, chosen)
 
 
 def _store(
