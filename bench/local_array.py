@@ -26,7 +26,7 @@ def cpu(members: int) -> float:
     """Seconds of CPU time from the submission to the end of an array, whoever took them."""
     with tempfile.TemporaryDirectory() as home:
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
-        array = ["--set", f"array.count={members}", "--set", "array.at_most=2"]
+        array = ["--set", f"array.count={members}", "--set", "array.max_concurrent=2"]
         words = [
             CASTOFF,
             "submit",

@@ -57,14 +57,14 @@ def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
 
 
 def _lap(runner: Runner, passes: int) -> Lap:
-    _meet()
+    _barrier()
     began, busy = time.perf_counter(), time.process_time()
     runner.run(passes)
-    _meet()
+    _barrier()
     return Lap(time.perf_counter() - began, time.process_time() - busy)
 
 
-def _meet() -> None:
+def _barrier() -> None:
     if dist.is_initialized():
         dist.barrier()
 

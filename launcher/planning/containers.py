@@ -180,8 +180,8 @@ def _bind_problem(runtime: RuntimeName, text: str) -> str | None:
             " (a path with : cannot be bound)"
         )
     paths = bind[0] + bind[1]
-    if unfit := [character for character in RUNTIMES[runtime].unbindable if character in paths]:
-        return f"is {text!r}, but {runtime} cannot bind a path that holds {' '.join(unfit)}"
+    if forbidden := [character for character in RUNTIMES[runtime].unbindable if character in paths]:
+        return f"is {text!r}, but {runtime} cannot bind a path that holds {' '.join(forbidden)}"
     # userInputPathFilter() drops all others without a word, and so would bind another folder.
     if runtime == "shifter" and re.search(r"[^A-Za-z0-9_.+/-]|\.\.", paths):
         return f"is {text!r}, but shifter takes letters, digits and _ . + / - in a path, and no .."

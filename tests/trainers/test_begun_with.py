@@ -13,7 +13,7 @@ from trainers.configuration.fields import ConfigError
 ENDLESS = {"num_epochs": None}
 
 
-def test_it_goes_on_there_bit_for_bit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_resumes_there_bit_for_bit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And leaves the other one alone; its own record begins with what was known of the checkpoint."""
     first, branch = tmp_path / "first", tmp_path / "branch"
     train(Sensitive(), with_checkpoints(first, num_steps=45, **ENDLESS))

@@ -278,7 +278,7 @@ def test_a_run_that_is_over_is_not_trained_again(tmp_path: Path) -> None:
     assert one["digest"] == two["digest"]
 
 
-def test_another_seed_or_batch_cannot_go_on(tmp_path: Path) -> None:
+def test_another_seed_or_batch_cannot_resume(tmp_path: Path) -> None:
     for wrong, says in [
         ({}, None),
         ({"seed": 1}, r"training\.seed: is 1, but .*step-.* was made with 0.*\n.*--fresh"),
@@ -338,7 +338,7 @@ def test_what_a_program_saves_by_itself_is_loaded(tmp_path: Path) -> None:
     assert digest(other.model) == digest(trainer.model)
 
 
-def test_a_wrong_place_is_said(tmp_path: Path) -> None:
+def test_training_without_loaders_of_the_trainer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="prepare_dataloaders"):
         TrainerDDP(0, config(tmp_path), Toy()).run_training([], None)  # type: ignore[arg-type]
 

@@ -266,7 +266,7 @@ def test_schedulers_are_stepped_at_steps_and_validations(
     assert trainer.engine.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
-def test_also_of_the_validation_that_a_run_goes_on_from(tmp_path: Path) -> None:
+def test_also_of_the_validation_that_a_run_resumes_from(tmp_path: Path) -> None:
     """Once: its checkpoint was saved before it."""
     halved: dict[str, Any] = {
         "lr_scheduler_type": ReduceLROnPlateau,
@@ -325,7 +325,7 @@ class Clocked(Toy):
         return super().loss(model, batch)
 
 
-def test_a_validation_is_no_part_of_the_steps_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_validation_is_not_part_of_the_steps_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Clocked(40)
     timed = functools.partial(Throughput, clock=lambda: task.now)
     monkeypatch.setattr("trainers.reporting.reports.Throughput", timed)
@@ -340,7 +340,7 @@ class Worsens(Toy):
         return {"loss": (float(self.state.step), 1)}
 
 
-def test_the_best_is_what_validation_says_and_what_is_tested(tmp_path: Path) -> None:
+def test_validation_chooses_the_best_which_is_tested(tmp_path: Path) -> None:
     trainer = trained(tmp_path, Worsens(40))
     best = trainer.checkpoints.best()
     assert best is not None
@@ -410,7 +410,7 @@ class DrawsInCollate(Toy):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_what_a_collate_draws_goes_on(num_workers: int, tmp_path: Path) -> None:
+def test_draws_of_a_collate_function_are_resumed(num_workers: int, tmp_path: Path) -> None:
     """In training and validation."""
     whole = trained(tmp_path / "whole", DrawsInCollate(40), num_epochs=2, num_workers=num_workers)
     for steps in (3, 8):
@@ -454,7 +454,7 @@ def finite(state: Mapping[str, Tensor]) -> bool:
     return all(bool(torch.isfinite(each).all()) for each in state.values())
 
 
-def test_a_loss_that_is_no_number_ends_training(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_ends_training(tmp_path: Path) -> None:
     """And no checkpoint of it pushes a good one out."""
     with pytest.raises(NonFiniteError, match=r"step 6: the loss of rank 0 is not finite"):
         trained(tmp_path, Diverges(40), checkpoint_every_steps=1)

@@ -84,7 +84,7 @@ def test_the_last_ones_and_the_best_stay(tmp_path: Path) -> None:
     assert str((tmp_path / "best").readlink()) == "step-0000000007"
 
 
-def test_what_stands_in_a_record(tmp_path: Path) -> None:
+def test_a_record_is_kept_with_its_checkpoint(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path)
     path = saved(kept, 1, {"better": False, "measures": {"loss": float("inf"), "x": 0.1}})
     assert kept.record_of(path) == {"better": False, "measures": {"loss": float("inf"), "x": 0.1}}
@@ -127,7 +127,7 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
     assert names(tmp_path) == ["latest", "step-0000000001"]
 
 
-def test_one_is_on_the_disk_before_the_one_in_its_place_goes(
+def test_a_checkpoint_is_on_the_disk_before_the_one_it_replaces_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a node that loses its power may have neither."""
@@ -148,7 +148,7 @@ def test_one_is_on_the_disk_before_the_one_in_its_place_goes(
     assert removed == {f"remove {draft}.before/{name}" for name in files}
 
 
-def test_one_that_goes_has_lost_its_name_on_the_disk_first(
+def test_a_removed_checkpoint_loses_its_name_on_the_disk_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a node that loses its power may find one with its name, and half of its files."""
@@ -338,7 +338,7 @@ def two_parts(number: float) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.timeout(120)
-def test_training_goes_on_while_it_is_written(tmp_path: Path, held_back: HeldBack) -> None:
+def test_training_continues_while_a_checkpoint_is_written(tmp_path: Path, held_back: HeldBack) -> None:
     kept = Checkpoints(tmp_path)
     state = two_parts(1)
     kept.save(1, state)
@@ -457,7 +457,7 @@ def test_weights_that_are_not_finite_become_no_checkpoint(part: str, bad: float,
     "dtype",
     [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.float8_e4m3fn],
 )
-def test_a_sum_that_overflows_is_no_nan(dtype: torch.dtype) -> None:
+def test_a_sum_that_overflows_is_not_taken_for_nan(dtype: torch.dtype) -> None:
     real = torch.float32 if dtype.is_complex else dtype
     numbers = torch.full((40_000,), torch.finfo(real).max, dtype=torch.float64).to(dtype)
     assert finite(numbers)

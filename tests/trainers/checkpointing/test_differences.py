@@ -230,7 +230,7 @@ class Says(Toy):
         ({"samples": 203}, {"folder": "x"}, 1, 0),
     ],
 )
-def test_a_task_says_what_its_arguments_are_to_it(
+def test_a_task_declares_which_arguments_may_change(
     before: dict[str, Any], now: dict[str, Any], refused: int, stated: int
 ) -> None:
     old, new = fields(config(task_kwargs=before), 1), fields(config(task_kwargs=now), 1)

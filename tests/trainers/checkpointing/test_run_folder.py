@@ -129,7 +129,7 @@ def die_and_leave_a_worker(path: str, left: str) -> NoReturn:
 
 
 @pytest.mark.usefixtures("for_real")
-def test_a_killed_rank_0_lets_go_of_it(tmp_path: Path) -> None:
+def test_a_killed_rank_0_releases_the_folder(tmp_path: Path) -> None:
     """Also while one of its loader workers, which inherits every descriptor, lives on."""
     left = tmp_path / "worker"
     ranks = Ranks(tmp_path / "ranks", 1)
@@ -177,7 +177,7 @@ def test_an_attempt_waits_for_the_end_of_the_one_before(
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_without_locks_it_goes_on(
+def test_a_file_system_without_locks_is_used_and_reported(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def lockf(*_: object) -> None:

@@ -89,7 +89,7 @@ def test_a_mean_for_another_measure_is_a_warning(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize("judge", [right, right_means])
-def test_nothing_is_said_of_what_is_right(
+def test_a_correct_evaluation_is_not_reported(
     judge: Sums, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -301,6 +301,6 @@ def test_all_ranks_agree(tmp_path: Path) -> None:
     assert first[0] == "" and "Judged.evaluate gives a mean for loss" in first[1]
 
 
-def test_a_loss_that_is_no_mean_is_judged_by_its_sums(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_a_mean_is_checked_by_its_sums(tmp_path: Path) -> None:
     """The default of `evaluate` repeats what `loss` gives, and nothing is reported twice."""
     trained(TrainerDDP(0, config(tmp_path, num_epochs=1), Lossy(mean_times_samples)))

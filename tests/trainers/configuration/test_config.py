@@ -127,7 +127,7 @@ def test_other_tags_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["name: a\nname: b\n", "training: {lr: 1, lr: 2}\n"])
-def test_a_field_that_stands_there_twice(text: str) -> None:
+def test_a_duplicate_field_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"config:\d: .*appears twice \(first at config:1\); keep one"):
         read_yaml(text)
     assert read_yaml("a: {1: x, '1': y}\nb: &b {c: 1}\nd: {<<: *b, c: 2}")["d"] == {"c": 2}
@@ -319,7 +319,9 @@ def test_no_data_makes_it_fail_otherwise(data: object) -> None:
         ),
     ],
 )
-def test_what_cannot_be_made_is_said(fields: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_constructed_is_reported(
+    fields: dict[str, Any], says: str, tmp_path: Path
+) -> None:
     data = toy_config(tmp_path)
     for path, value in fields.items():
         section, _, name = path.rpartition(".")
@@ -333,7 +335,7 @@ def falling(step: int) -> float:
     return 0.5**step
 
 
-def test_objects_are_found_wherever_arguments_stand(tmp_path: Path) -> None:
+def test_objects_are_found_anywhere_in_arguments(tmp_path: Path) -> None:
     """A custom schedule, as torch's LambdaLR takes it."""
     data = toy_config(tmp_path, num_steps=2, num_epochs=None)
     data["training"] |= {
@@ -449,7 +451,7 @@ def test_a_mistake_in_plain_words(field: str, says: str) -> None:
     assert says in str(error.value)
 
 
-def test_what_has_no_effect_is_said() -> None:
+def test_fields_without_effect_are_reported() -> None:
     said = without_effect(Config.of(read_yaml(GUIDE)))
     assert [line.partition(":")[0] for line in said] == ["training.checkpoint_at"]
     assert without_effect(Config.of(toy_config("x"))) == []
@@ -466,14 +468,14 @@ def test_what_has_no_effect_is_said() -> None:
         ("parallel.rank=0", None),
     ],
 )
-def test_a_field_without_effect_is_said_once(field: str, beside: str | None) -> None:
+def test_a_field_without_effect_is_reported_once(field: str, beside: str | None) -> None:
     (said,) = without_effect(Config.of(toy_config("x"), [field]))
     assert said.startswith(f"{field.partition('=')[0]}: has no effect; ")
     if beside is not None:
         assert without_effect(Config.of(toy_config("x"), [field, beside])) == []
 
 
-def test_a_limit_that_torch_cannot_see_to_is_said() -> None:
+def test_a_memory_limit_that_torch_cannot_enforce_is_reported() -> None:
     limited = Config.of(toy_config("x"), ["training.max_memory_per_gpu=0.85"])
     (said,) = without_effect(limited, limits_memory=False)
     assert said.startswith("training.max_memory_per_gpu: has no effect; torch limits no process's memory")

@@ -55,7 +55,7 @@ def problems(text: str) -> str:
 
 
 class TestTags:
-    def test_the_last_of_a_file_varies_fastest_and_coupled_ones_go_along(self) -> None:
+    def test_the_last_sweep_of_a_file_varies_fastest_and_coupled_ones_follow(self) -> None:
         found = members(read_yaml(SEARCH))
         stated = [
             (
@@ -269,7 +269,9 @@ class TestArrays:
         assert "this array has 4 members; write array: {count: 6} in the job file" in str(error.value)
 
     @pytest.mark.parametrize("count", ["", "1"])
-    def test_without_an_array_it_says_the_ways(self, count: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_an_array_the_error_lists_the_ways(
+        self, count: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("CASTOFF_ARRAY_COUNT", count)
         with pytest.raises(ConfigError) as error:
             TrainerDDP(0, read_yaml(SEARCH))
@@ -322,7 +324,7 @@ class TestArrays:
 
 
 class TestTraining:
-    def test_a_member_has_a_folder_and_plain_values_and_goes_on(
+    def test_a_member_has_a_folder_and_plain_values_and_resumes(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         text = SEARCH.replace("FOLDER", str(tmp_path)).replace("values: [8, 16]", "values: [80, 160]")

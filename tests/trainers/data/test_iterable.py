@@ -128,7 +128,7 @@ def test_a_set_that_deals_over_workers_is_seen_whole() -> None:
     assert sorted(everything(Guided(), 2, size=1, num_workers=2)) == [(number,) for number in range(61)]
 
 
-def test_a_set_hears_of_its_epoch() -> None:
+def test_a_set_is_passed_its_epoch() -> None:
     assert everything(Epochs(), 1, 3) == [(3,)] * 8
 
 
@@ -145,7 +145,7 @@ def test_a_last_batch_of_one_is_left_out() -> None:
 
 @pytest.mark.parametrize("kind", [Plain, Keeping, Sharding])
 @pytest.mark.parametrize("workers", others_long([0, 2], [2]))
-def test_going_on(kind: Any, workers: int) -> None:
+def test_a_stream_resumes_at_every_step(kind: Any, workers: int) -> None:
     """From every step, on each of two ranks, as if nothing had been: also where a step was not done."""
     given: dict[str, Any] = {"num_workers": workers, "gradient_accumulation_steps": 2}
     for rank in range(2):
@@ -193,7 +193,7 @@ def stored(state: dict[str, Any]) -> Any:
     return torch.load(file, weights_only=True)
 
 
-def test_what_cannot_go_on() -> None:
+def test_a_stream_whose_position_is_unknown_cannot_resume() -> None:
     first = loaded(Plain(), RankContext(0, 2, CPU), num_workers=2)
     next(first.groups(0, 0))
     state = first.state_dict()
@@ -285,7 +285,9 @@ def trained(folder: Path, workers: int, *steps: int) -> tuple[str, int, int]:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize(("world_size", "workers", "epoch"), [(2, 2, 1), (3, 0, 1)])
-def test_a_training_on_a_stream_goes_on(world_size: int, workers: int, epoch: int, tmp_path: Path) -> None:
+def test_a_training_on_a_stream_resumes_bit_for_bit(
+    world_size: int, workers: int, epoch: int, tmp_path: Path
+) -> None:
     """Bit for bit, over the end of an epoch too."""
     whole = run(trained, tmp_path / "a", workers, 11, folder=tmp_path / "1", world_size=world_size)
     parts = run(trained, tmp_path / "b", workers, 4, 5, 11, folder=tmp_path / "2", world_size=world_size)

@@ -82,7 +82,9 @@ def test_what_is_trained_on_together_does_not_depend_on_the_world_size(
 
 
 @given(samples, shapes, st.integers(0, 40))
-def test_going_on_in_the_middle(lengths: list[int], shape: tuple[int, int, int], consumed: int) -> None:
+def test_resuming_in_the_middle_of_an_epoch(
+    lengths: list[int], shape: tuple[int, int, int], consumed: int
+) -> None:
     plan = dealt_or_refused(len(lengths), shape)
     consumed = min(consumed, plan.steps)
     assert steps(lengths, plan, consumed=consumed) == steps(lengths, plan)[consumed:]
@@ -175,7 +177,7 @@ def batches(dataset: Any, settings: Training = SETTINGS, consumed: int = 0) -> A
 
 
 @pytest.mark.parametrize("said", [LENGTHS, torch.tensor(LENGTHS), torch.tensor(LENGTHS).numpy()])
-def test_a_set_says_how_long_its_samples_are(said: Any) -> None:
+def test_a_set_gives_the_lengths_of_its_samples(said: Any) -> None:
     found = batches(Long(said))
     assert sorted(itertools.chain(*found)) == list(range(90))
     spans = [max(LENGTHS[at] for at in batch) - min(LENGTHS[at] for at in batch) for batch in found]
@@ -229,6 +231,6 @@ def test_validation_begins_with_the_longest(world_size: int) -> None:
         (len, r"is a builtin_function_or_method"),
     ],
 )
-def test_what_are_no_lengths(said: Any, says: str) -> None:
+def test_invalid_lengths_are_refused(said: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=rf"data: Long\.lengths {says}; it takes a whole number"):
         batches(Long(said))

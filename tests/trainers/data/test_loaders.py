@@ -177,7 +177,7 @@ class Declared(Dataset[Any]):
 
 
 @pytest.mark.parametrize("names", [(), ("torch",), ["random", "numpy"]])
-def test_a_data_set_says_what_it_draws_from(names: Any) -> None:
+def test_a_data_set_declares_its_generators(names: Any) -> None:
     """The other generators are left alone; where there is none, samples are taken together."""
     seed_all(1)
     Seeded(Subset(Declared(names), [3, 4, 5]), 0).__getitems__((0, [1]))
@@ -212,7 +212,7 @@ class Slow(Numbers):
 
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("context", others_long(["fork", "spawn", "forkserver"], ["fork"]))
-def test_workers_do_not_hear_signals(context: str) -> None:
+def test_workers_ignore_signals(context: str) -> None:
     """A step takes TERM and USR2 to every process of the rank, from the first moment of its workers on.
 
     What samples draw is the same in any kind of worker.

@@ -209,7 +209,7 @@ def test_nor_is_one_in_a_part_of_a_set_missed(tmp_path: Path, caplog: pytest.Log
         caplog.clear()
 
 
-def test_generators_go_back_to_where_they_stood() -> None:
+def test_generators_are_restored() -> None:
     data = Keeps("none")
     with drawing(data) as drew:
         random.random()
@@ -218,7 +218,7 @@ def test_generators_go_back_to_where_they_stood() -> None:
     assert data.torch.initial_seed() == 0
 
 
-def test_a_set_that_cannot_be_read_is_for_training_to_tell(tmp_path: Path) -> None:
+def test_a_set_that_cannot_be_read_is_left_for_training_to_report(tmp_path: Path) -> None:
     class Broken(Keeps):
         def __getitem__(self, index: int) -> Any:
             raise OSError("no such sample")

@@ -81,7 +81,7 @@ def test_what_is_trained_on_together_does_not_depend_on_the_world_size(
 
 
 @given(lengths, shapes, st.integers(0, 40))
-def test_going_on_in_the_middle(length: int, shape: tuple[int, int, int], consumed: int) -> None:
+def test_resuming_in_the_middle_of_an_epoch(length: int, shape: tuple[int, int, int], consumed: int) -> None:
     plan = dealt_or_refused(length, shape)
     for rank in range(shape[2]):
         assert micros(plan, rank, min(consumed, plan.steps)) == micros(plan, rank)[consumed:]

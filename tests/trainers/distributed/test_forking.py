@@ -45,7 +45,7 @@ def test_one_that_sleeps_before_its_first_line_is_forked_anew(next_child: list[s
     assert len(list(Path("/proc/self/fd").iterdir())) == files
 
 
-def test_one_that_is_killed_is_for_the_loader_to_tell(next_child: list[str]) -> None:
+def test_a_killed_worker_is_left_for_the_loader_to_report(next_child: list[str]) -> None:
     next_child.append("killed")
     assert ended() == -signal.SIGKILL
 

@@ -82,7 +82,7 @@ class TestNothingListensBeyondLoopback:
         assert all(heard), "gloo's pairs of each rank"
         assert [beyond_loopback(each) for each in heard] == [[]] * len(heard)
 
-    def test_while_ranks_train_that_a_scheduler_tells_their_hosts_name(self, tmp_path: Path) -> None:
+    def test_while_ranks_train_that_get_their_hosts_name_from_a_scheduler(self, tmp_path: Path) -> None:
         given = {"MASTER_ADDR": socket.gethostname()}
         self.check(run(trained, tmp_path / "out", folder=tmp_path / "ranks", world_size=2, **given))
 

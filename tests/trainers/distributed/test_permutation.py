@@ -33,7 +33,7 @@ class TestOrders:
         assert sorted(order) == list(range(length))
 
     @given(lengths, seeds, slices)
-    def test_pieces_are_what_single_places_say(self, length: int, seed: int, some: slice) -> None:
+    def test_slices_equal_single_elements(self, length: int, seed: int, some: slice) -> None:
         order = Permutation(length, seed)
         one_by_one = [order[place] for place in range(length)]
         assert all(type(number) is int for number in one_by_one)

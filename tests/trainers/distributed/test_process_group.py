@@ -50,7 +50,7 @@ def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
     assert done.stdout == "sum=3 sum=3 ", done.stderr
 
 
-def test_a_program_that_spawns_its_ranks_says_where_they_meet() -> None:
+def test_a_program_that_spawns_its_ranks_sets_their_rendezvous() -> None:
     given: dict[str, str] = {}
     rendezvous(given, RankEnv.detect({}), 1, 2, "localhost", "12399")
     assert given == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12399"}

@@ -168,7 +168,7 @@ def test_each_host_of_castoffs_own_launcher_is_notified(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_nothing_is_said_before_the_checkpoint_is_on_the_disk(
+def test_no_outcome_is_recorded_before_the_checkpoint_is_on_the_disk(
     stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it cannot be written, neither `resume` nor `done` would be true."""
@@ -328,7 +328,7 @@ def stop_after_a_validation() -> int:
     return step
 
 
-def test_a_validation_of_quick_batches_says_nothing_of_the_steps_after_it(tmp_path: Path) -> None:
+def test_quick_validation_batches_do_not_predict_the_steps_after_them(tmp_path: Path) -> None:
     """They may take a minute each, and go with a message from the first one on."""
     assert run(stop_after_a_validation, folder=tmp_path, world_size=2) == [1, 1]
 

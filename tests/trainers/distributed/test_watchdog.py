@@ -89,7 +89,7 @@ def test_many_are_counted() -> None:
     ]
 
 
-def test_only_one_rank_says_it_in_full() -> None:
+def test_only_one_rank_reports_it_in_full() -> None:
     verdict = Verdict(0, ["rank 1 does not answer", "rank 0 waited"])
     assert str(RanksLost(verdict, 0)) == "rank 1 does not answer\nrank 0 waited"
     assert str(RanksLost(verdict, 2)) == "rank 1 does not answer"
@@ -147,7 +147,7 @@ def test_when_all_have_answered_nobody_waits_longer() -> None:
     assert verdicts[0].lines[0] == "rank 1 (node1) ended before the end of the first step: ValueError: no"
 
 
-def test_it_is_heard_of_without_waiting() -> None:
+def test_a_held_rank_is_noticed_without_waiting() -> None:
     made = calls(2, 2)
     assert not made[1].is_open()
     made[0].window = 0.1
@@ -155,7 +155,7 @@ def test_it_is_heard_of_without_waiting() -> None:
     patience.until(made[1].is_open)
 
 
-def test_a_store_that_is_gone_is_said() -> None:
+def test_a_store_that_does_not_answer_is_reported() -> None:
     """As when rank 0 is stopped: the connection stands, and nobody answers."""
     (call,) = calls(1, 2)
     call.window = 0.1
@@ -316,7 +316,7 @@ def sum_up(context: RankContext) -> None:
 
 
 @pytest_real
-def test_ranks_that_disagree_end_and_say_what_each_waits_for(tmp_path: Path) -> None:
+def test_ranks_that_disagree_end_and_report_what_each_waits_for(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path / "ranks", 2)
     ranks.start(disagree)
     assert ranks.end() == [1, 1]

@@ -174,7 +174,7 @@ def test_a_set_that_is_there_is_left_as_it_is(index: Index, sources: list[Source
         make(tmp_path / "other", index.address)
 
 
-def test_goes_on_where_it_was_interrupted(index: Index, sources: list[Source], tmp_path: Path) -> None:
+def test_an_interrupted_download_resumes(index: Index, sources: list[Source], tmp_path: Path) -> None:
     more = index.files.pop("more-2.tar.gz")
     with pytest.raises(ConfigError, match=r"/simple/more/ has no more-2\.tar\.gz; name an index"):
         make(tmp_path / "set", index.address)
@@ -207,7 +207,7 @@ def test_a_server_that_gives_no_parts(index: Index, sources: list[Source], tmp_p
     assert fetched(sources[0].archive, tmp_path, index.address).read_bytes() == index.files["some-1.tar.gz"]
 
 
-def test_says_that_there_is_no_network(index: Index, sources: list[Source], tmp_path: Path) -> None:
+def test_a_missing_network_is_reported(index: Index, sources: list[Source], tmp_path: Path) -> None:
     index.close()
     with pytest.raises(ConfigError, match=r"127\.0\.0\.1:\d+/simple/some/ cannot be fetched \(.*refused"):
         make(tmp_path / "set", index.address)
@@ -216,7 +216,9 @@ def test_says_that_there_is_no_network(index: Index, sources: list[Source], tmp_
 
 
 @pytest.mark.parametrize("page", [b"please log in", b"[]", b"{}", b'{"files": "none"}', b"\xff"])
-def test_what_is_no_index(page: bytes, index: Index, sources: list[Source], tmp_path: Path) -> None:
+def test_a_page_that_is_not_an_index_is_reported(
+    page: bytes, index: Index, sources: list[Source], tmp_path: Path
+) -> None:
     index.page = page
     with pytest.raises(
         ConfigError, match=r"/simple/some/ is not a page of a package index; name another one"
@@ -224,7 +226,7 @@ def test_what_is_no_index(page: bytes, index: Index, sources: list[Source], tmp_
         make(tmp_path / "set", index.address)
 
 
-def test_a_password_goes_to_the_server_and_nowhere_else(
+def test_a_password_is_sent_to_the_server_and_nowhere_else(
     index: Index, sources: list[Source], tmp_path: Path
 ) -> None:
     address = index.address.replace("http://", "http://me:se%40cret@")

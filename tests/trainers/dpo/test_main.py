@@ -166,7 +166,7 @@ def test_a_file_where_the_folder_would_be(place: str, with_pairs: Here) -> None:
     assert not list(with_pairs.folder.glob("*.reference"))
 
 
-def test_a_command_without_anything_says_all_that_it_lacks(here: Here) -> None:
+def test_an_empty_command_reports_every_missing_field(here: Here) -> None:
     assert here("--beta", "0") == 1
     assert here.stderr.splitlines() == [
         "castoff train: command line: training.path (--output_dir): is missing; it takes text",

@@ -81,7 +81,7 @@ def test_a_larger_share_changes_more(folder: Path, tmp_path: Path) -> None:
     assert changed(few) == 1 < changed(many)
 
 
-def test_says_that_so_many_cannot_be_made(folder: Path, tmp_path: Path) -> None:
+def test_more_pairs_than_can_be_made_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--number: [\d,]+ different pairs can be made of the 2 different"):
         made(folder, tmp_path / "pairs.json", 100_000, 0.01, 0)
 
@@ -109,7 +109,7 @@ def test_where_nothing_can_be_written_nothing_is_made(folder: Path, tmp_path: Pa
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_the_program_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"STRUCTURES: is .*, but there is no such folder"):
         make_pairs.main([str(tmp_path / "none"), "--out", str(tmp_path / "pairs.json")])
     for words in (["--number", "0"], ["--seed", "-1"], ["--substitutions", "2"], ["--substitutions", "x"]):

@@ -213,7 +213,7 @@ def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_are_no_numbers_is_reported_and_not_kept(tmp_path: Path) -> None:
+def test_nan_in_a_reference_is_reported_and_not_kept(tmp_path: Path) -> None:
     """As where all that is divided by a temperature overflows; each step would be lost to NaN."""
     with pytest.raises(ConfigError, match=r"temperature: is 1e-40.* of 3 of 3 pairs are not finite numbers"):
         computed(tmp_path, MadePairs(3), CONDITIONS._replace(temperature=1e-40))

@@ -135,7 +135,7 @@ def test_steps_that_end_inside_an_epoch_have_no_summary_of_it(alone: Logged) -> 
     ]
 
 
-def test_what_goes_on_says_which_epoch_it_is_in(alone: Logged) -> None:
+def test_a_resumed_training_shows_its_epoch(alone: Logged) -> None:
     alone(DPO, Stand(), batch_size=8, num_epochs=1)
     lines = alone(DPO, Stand(), batch_size=8, num_epochs=2)
     assert "Epoch 2/2" in lines and "Training: 4/4" in "".join(lines)

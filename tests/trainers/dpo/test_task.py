@@ -215,7 +215,7 @@ def test_files_may_be_moved(tmp_path: Path) -> None:
     assert torch.equal(batch_of(after).reference, batch_of(before).reference)
 
 
-def test_what_a_run_that_goes_on_may_change(tmp_path: Path) -> None:
+def test_what_a_resumed_run_may_change(tmp_path: Path) -> None:
     """Where files lie; not what is made of them."""
     fields = [
         f"{section.name}.{field.name}"

@@ -104,7 +104,7 @@ def test_a_metric_that_nobody_measures() -> None:
         DefaultEarlyStopping({"t": {"metric": "f1"}})({"loss": 1.0})
 
 
-def test_going_on() -> None:
+def test_an_average_resumes_from_its_state() -> None:
     one, two = DefaultEarlyStopping(patience=3), DefaultEarlyStopping(patience=3)
     for value in losses(3, 2, 2):
         one(value)

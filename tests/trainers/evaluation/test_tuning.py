@@ -148,7 +148,7 @@ class TestPruning:
         trained(again, None)
         assert (again.epoch, len(again.val_data)) == (4, 4)
 
-    def test_a_training_that_goes_on_tells_nothing_twice(self, tmp_path: Path) -> None:
+    def test_a_resumed_training_reports_nothing_twice(self, tmp_path: Path) -> None:
         """Optuna would warn, and a warning is an error here."""
         study = study_of()
         trial = study.ask()

@@ -101,7 +101,7 @@ def test_the_forest_learns_from_the_training_sets(monkeypatch: pytest.MonkeyPatc
     assert without is not None and without.dimension is None
 
 
-def test_without_scikit_learn_there_is_no_forest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_forest_needs_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     train = sets([2, 0], ordering_fraction=[0.5, 0.1], myrheim_meyer=[2, 3])
     assert forest(train, train) is None

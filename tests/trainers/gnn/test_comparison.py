@@ -52,7 +52,7 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.gnn.baselines.TREES", 5)
 
 
-def test_the_network_stands_beside_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_network_is_reported_beside_its_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.gnn.report.TOGETHER", 4)  # so batches are put together in order
     model = Knowing(0, 1)
     found = report(apply, model, TRAIN, TEST, CPU)
@@ -82,7 +82,7 @@ def test_heads_that_are_not_active_are_left_out(head: int) -> None:
     assert bool(found.lines) == (head == 1)
 
 
-def test_without_held_out_sets_there_is_nothing_to_say() -> None:
+def test_without_held_out_sets_there_is_no_report() -> None:
     assert report(apply, Knowing(0), TRAIN, [], CPU) is None
     assert guess_of(apply, Knowing(0), [], CPU).manifold_like is None
 
@@ -133,7 +133,7 @@ def test_generated_sets_have_a_network_a_criterion_and_measures() -> None:
     assert with_defaults(config(data={"files": ["a"]})) == config(data={"files": ["a"]})
 
 
-def test_what_is_said_stays() -> None:
+def test_given_fields_are_kept() -> None:
     own = config(
         data={"causets": {}},
         model={"encoder_type": "mine"},
@@ -145,7 +145,7 @@ def test_what_is_said_stays() -> None:
     assert with_defaults(config(data={"causets": {}}, criterion="mine")).testing.tester is None
 
 
-def test_what_is_said_of_the_built_in_network_changes_it() -> None:
+def test_given_fields_change_the_built_in_network() -> None:
     found = with_defaults(config(data={"causets": {}}, model={"encoder_kwargs": {"dropout": 0.5}}))
     assert found.model["encoder_kwargs"] == {**MODEL["encoder_kwargs"], "dropout": 0.5}
 

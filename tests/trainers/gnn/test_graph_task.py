@@ -205,7 +205,7 @@ def compared(before: dict[str, Any], now: dict[str, Any], path: Path) -> differe
 @pytest.mark.parametrize(
     ("field", "one", "other"), [("output", "/a/x", "/b/y"), ("n_processes", 1, 4), ("chunksize", 5, 6)]
 )
-def test_how_graphs_are_written_is_no_matter(field: str, one: Any, other: Any, tmp_path: Path) -> None:
+def test_how_graphs_are_written_does_not_matter(field: str, one: Any, other: Any, tmp_path: Path) -> None:
     found = compared({field: one}, {field: other}, tmp_path)
     assert (found.refused, found.reported) == ([], [])
 
@@ -226,7 +226,7 @@ def stored(path: Path, number: int) -> dict[str, Any]:
     return given
 
 
-def test_a_training_goes_on_with_the_graphs_that_it_was_begun_with(tmp_path: Path) -> None:
+def test_a_training_resumes_with_the_same_graphs(tmp_path: Path) -> None:
     """Written again, elsewhere, from a file with another time, they are the same."""
     trained(stored(tmp_path, 10))
     given = stored(tmp_path, 10)

@@ -156,7 +156,7 @@ def test_a_task_of_ones_own_beside_the_configuration(tmp_path: Path, monkeypatch
 
 
 @ONE_EPOCH
-def test_what_is_filled_in_stands_in_the_runs_configuration(tmp_path: Path, here: Here) -> None:
+def test_defaults_are_written_to_the_runs_configuration(tmp_path: Path, here: Here) -> None:
     """And what the section says changes the built-in network."""
     assert here(tmp_path, YAML, "--set", "model={encoder_kwargs: {hidden: [64]}}") == 0, here.stderr
     written = Config.load(tmp_path / "out" / "causets" / "config.yaml")
@@ -174,7 +174,7 @@ def evaluators(config: Config) -> list[Any]:
 # --- Errors ------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+def test_mistakes_are_reported_and_nothing_is_left(tmp_path: Path) -> None:
     text = YAML.replace("num_epochs", "num_epoch").replace("batch_size: 16", "batch_size: 0")
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was loaded')")
     done = program(tmp_path, text)
@@ -246,7 +246,7 @@ def test_a_mistake_in_the_program_keeps_its_traceback(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("numbers", [10, 1_000_000])
-def test_a_full_disk_is_behind_what_torch_says(numbers: int) -> None:
+def test_a_full_disk_is_found_behind_torchs_error(numbers: int) -> None:
     """Of a large file, that a position was unexpected."""
     with Path("/dev/full").open("wb") as full:
         with pytest.raises((OSError, RuntimeError)) as error:
@@ -265,7 +265,7 @@ def test_before_the_folder_is_known_no_error_is_about_it() -> None:
     assert explained(PermissionError(13, "Permission denied", "/w"), None) is None
 
 
-def test_every_line_says_whose_it_is() -> None:
+def test_every_line_names_its_program() -> None:
     assert words("a\nb") == ["castoff train: a", "castoff train: b"]
 
 

@@ -76,7 +76,7 @@ def test_of_several_outputs_the_largest_is_the_class() -> None:
     assert F1(head=3, column=1)(outputs, targets) == pytest.approx(2 / 3), "so it does not count"
 
 
-def test_errors_count_where_another_column_says_so() -> None:
+def test_errors_are_masked_by_another_column() -> None:
     """As a dimension's, which only manifold-like sets have."""
     outputs = [{1: torch.tensor([[2.5], [99.0]])}, {1: torch.tensor([[4.0]])}]
     targets = [torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[1.0, 3.0]])]

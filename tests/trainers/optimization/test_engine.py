@@ -228,7 +228,7 @@ def test_a_hook_that_the_backend_does_not_have(tmp_path: Path) -> None:
         assert said.endswith("; write fp16, or leave it out")
 
 
-def test_a_gradient_that_is_no_number_ends_training() -> None:
+def test_a_gradient_that_is_not_finite_ends_training() -> None:
     made = engine(RankContext(0, 1, CPU))
     before = weights(made)
     with pytest.raises(NonFiniteError, match=r"step 1: the loss of rank 0 is not .*0\.weight.*and 3 more"):
@@ -581,7 +581,7 @@ def test_complex_weights_are_averaged() -> None:
     assert torch.equal(dict(turning.judged.named_parameters())["turn"], turn)
 
 
-def test_what_goes_on_from_its_state_is_the_same() -> None:
+def test_an_engine_resumes_from_its_state() -> None:
     """Optimizer, loss scale, average and expectation."""
     context = RankContext(0, 1, CPU)
     first, second = (engine(context, precision="fp16", ema_decay=0.9) for _ in range(2))

@@ -97,7 +97,7 @@ def test_a_schedule_is_followed_step_by_step() -> None:
     assert seen == pytest.approx([0.05, 0.1, 0.1, 0.075, 0.05, 0.025, 0.0])
 
 
-def test_the_rate_stands_before_the_first_step() -> None:
+def test_the_rate_is_set_before_the_first_step() -> None:
     made = Trained(schedule={"warmup_steps": 4})
     assert made.optimizer.param_groups[0]["lr"] == pytest.approx(0.025)
 
@@ -147,7 +147,7 @@ def test_scaling_reaches_every_group_and_the_warmup_and_the_log() -> None:
     ],
     ids=lambda fields: str(*list(fields.values())[:1]),
 )
-def test_s1_scaling_is_applied_once_however_often_it_goes_on(fields: dict[str, Any]) -> None:
+def test_s1_scaling_is_applied_once_however_often_it_resumes(fields: dict[str, Any]) -> None:
     given = {"scaling": {**LINEAR, "warmup": "none"}, "world_size": 4, **fields}
     whole = Trained(**given).run(20)
     seen, saved = [], Trained(**given).save()
@@ -160,7 +160,7 @@ def test_s1_scaling_is_applied_once_however_often_it_goes_on(fields: dict[str, A
     assert whole.seen[0] == [pytest.approx(0.4 if "schedule" not in fields else 0.2)]
 
 
-def test_another_world_size_gives_another_rate_when_it_goes_on() -> None:
+def test_another_world_size_gives_another_rate_on_resume() -> None:
     saved = Trained(scaling={**LINEAR, "warmup": "none"}, world_size=4).run(3).save()
     after = Trained(scaling={**LINEAR, "warmup": "none"}, world_size=2)
     after.load(saved)
@@ -265,7 +265,7 @@ def test_a_new_rate_is_used_from_then_on() -> None:
     assert again.load(after.save()) == []
 
 
-def test_what_an_optimizer_itself_changed_goes_on() -> None:
+def test_changes_of_the_optimizer_itself_are_resumed() -> None:
     """Optimizers that keep counts in their groups, and tasks that change a weight decay by hand."""
     before = Trained().run(1)
     before.optimizer.param_groups[0].update(weight_decay=0.25, count=7)
@@ -405,7 +405,7 @@ class Wrong:
         ),
     ],
 )
-def test_what_cannot_be_made_is_said(fields: dict[str, Any], says: str) -> None:
+def test_a_schedule_that_cannot_be_constructed_is_reported(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Trained(**fields)
 

@@ -65,7 +65,7 @@ def test_a_warmup_is_whole_and_never_lost(warmup: int, base: int, ranks: int) ->
         ),
     ],
 )
-def test_what_a_rule_lacks_is_said(rules: dict[str, Any], says: str) -> None:
+def test_missing_fields_of_a_rule_are_reported(rules: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         resolved(made(rules), 2)
 

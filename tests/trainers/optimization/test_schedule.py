@@ -124,7 +124,7 @@ def test_some_by_hand() -> None:
         ({"floor": 0.1}, 100, r"floor: is 0\.1, but constant never falls"),
     ],
 )
-def test_what_cannot_be_followed_is_said(fields: dict[str, Any], total: int | None, says: str) -> None:
+def test_an_impossible_schedule_is_reported(fields: dict[str, Any], total: int | None, says: str) -> None:
     (problem,) = wrong(Schedule(**fields), total)
     assert problem.startswith("training.schedule.")
     assert re.search(says, problem)

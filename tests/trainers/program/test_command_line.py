@@ -40,7 +40,7 @@ def written(folder: Path, **training: Any) -> Path:
         (["--set", "training.fresh=false", "--fresh"], True),
     ],
 )
-def test_going_on_or_beginning_anew(
+def test_resuming_or_starting_fresh(
     words: list[str], fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command line wins over the file."""

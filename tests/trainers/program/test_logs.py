@@ -9,7 +9,7 @@ import pytest
 from trainers.program.logs import in_own_words
 
 
-def test_some_loggers_speak_so_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_of_some_loggers_are_reworded_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     mine, others = logging.getLogger("tests.mine"), logging.getLogger("tests.others")
     with in_own_words(str.upper, "tests.mine"):

@@ -37,7 +37,7 @@ GPU = torch.device("cuda", 0)
         lambda size: st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=size, max_size=size)
     )
 )
-def test_one_sum_gathers_what_all_ranks_say(said: list[list[float]]) -> None:
+def test_one_sum_gathers_the_values_of_all_ranks(said: list[list[float]]) -> None:
     size = len(said)
     summed = [
         sum(column)
@@ -124,7 +124,7 @@ def refuses(device: torch.device) -> int:
     ("module", "utilization"),
     [({}, NAN), ({"utilization": refuses}, NAN), ({"utilization": lambda device: 93}, 0.93)],
 )
-def test_what_an_accelerator_tells(
+def test_measures_of_an_accelerator(
     module: dict[str, Any], utilization: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus(monkeypatch, **module)

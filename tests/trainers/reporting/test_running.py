@@ -69,7 +69,7 @@ def test_means_are_over_the_items() -> None:
     assert means == {"loss": 2.0, "accuracy": 0.5}
 
 
-def test_items_that_a_checkpoint_brought_tell_nothing_of_the_pace() -> None:
+def test_items_from_a_checkpoint_do_not_count_for_the_pace() -> None:
     before, after = Running(), Running()
     before.add(torch.tensor(6.0), 3)
     after.load_state_dict(before.state_dict())
@@ -190,7 +190,7 @@ def whole_and_resumed() -> tuple[Any, ...]:
 
 
 @pytest.mark.usefixtures("for_real")
-def test_ranks_sum_up_and_go_on(tmp_path: Path) -> None:
+def test_ranks_sum_up_and_resume(tmp_path: Path) -> None:
     given = run(whole_and_resumed, folder=tmp_path, world_size=3)
     whole, resumed, half, _ = given[0]
     assert resumed == whole

@@ -146,7 +146,7 @@ def test_a_missing_package_is_named_with_its_field(tmp_path: Path, monkeypatch: 
     check_packages(Logging())
 
 
-def test_a_service_that_fails_is_left_out_and_said_once(
+def test_a_service_that_fails_is_dropped_and_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing:
@@ -345,7 +345,7 @@ UNIREF50 = {
 
 
 @given(st.dictionaries(st.sampled_from([*UNIREF50.values(), "train/loss", "test/loss"]), st.integers()))
-def test_further_names_say_the_same(values: dict[str, float]) -> None:
+def test_further_names_have_the_same_values(values: dict[str, float]) -> None:
     further = {name: values[own] for name, own in UNIREF50.items() if own in values}
     assert with_further_names(values) == {**values, **further}
 
@@ -374,7 +374,7 @@ def test_an_empty_record_has_a_picture_too(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").is_file()
 
 
-def test_without_matplotlib_a_line_says_so(
+def test_missing_matplotlib_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:

@@ -52,7 +52,7 @@ def test_one_rank() -> None:
     assert measures([8.0, *summed], [computing])["step_time"] == 2.0, "a new interval has begun"
 
 
-def test_items_that_are_samples_are_no_tokens() -> None:
+def test_samples_are_not_reported_as_tokens() -> None:
     assert "tokens_per_second" not in measures([8.0, 1.0, 8.0, 2.0, 0.0, 0.0], [2.0])
 
 

@@ -14,7 +14,7 @@ def test_letters_are_tokens_and_back() -> None:
 
 
 @pytest.mark.parametrize("letter", "XBZJUO*-. 1")
-def test_what_is_no_amino_acid_is_unknown(letter: str) -> None:
+def test_other_letters_are_unknown(letter: str) -> None:
     assert encode(letter.encode()).tolist() == [UNKNOWN]
 
 

@@ -33,7 +33,7 @@ def test_noise_is_that_of_the_chain(kind: str, sigma: float) -> None:
 
 
 @BOTH
-def test_what_is_no_residue_meets_no_noise(kind: str) -> None:
+def test_special_tokens_meet_no_noise(kind: str) -> None:
     tokens = torch.tensor([[UNKNOWN, PADDING, MASK]])
     graph = GRAPHS[kind]()
     assert graph.corrupted(tokens, torch.full((1, 1), 20.0), torch.zeros(1, 3)).equal(tokens)
@@ -180,7 +180,7 @@ def test_a_long_analytic_step_forgets_all_but_the_score(kind: str, step: float) 
     torch.testing.assert_close(made, torch.full_like(made, 1 / 20), rtol=1e-4, atol=1e-6)
 
 
-def test_what_a_model_says_of_the_token_that_is_there_changes_nothing() -> None:
+def test_the_score_of_the_present_token_changes_nothing() -> None:
     """On the uniform graph: its score is 1, and nobody has taught a model to say so."""
     graph = GRAPHS["uniform"](RESIDUES)
     tokens, clean = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[0, 2, 2, 1]])

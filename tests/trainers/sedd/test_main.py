@@ -124,7 +124,7 @@ def test_what_has_no_effect_is_logged(here: Here, monkeypatch: pytest.MonkeyPatc
         ),
     ],
 )
-def test_what_is_wrong_is_said_of_the_files_fields(override: str, says: str, here: Here) -> None:
+def test_mistakes_are_reported_with_the_files_fields(override: str, says: str, here: Here) -> None:
     """Also what the core finds later."""
     assert here("tiny.yaml", "--set", override) == 1
     given = [line for line in here.stderr.splitlines() if not line.startswith("[RANK 0]")]

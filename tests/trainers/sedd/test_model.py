@@ -31,7 +31,7 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
 SIGMA = torch.tensor([0.3, 2.0])
 
 
-def test_an_untrained_one_knows_what_the_noise_says() -> None:
+def test_an_untrained_model_has_the_scores_of_the_noise() -> None:
     score = DiffusionTransformer(SHAPE, scale_by_sigma=True)(tokens(2, 5), SIGMA)
     wanted = -torch.log(20 * torch.expm1(SIGMA))
     torch.testing.assert_close(score, wanted[:, None, None].expand(2, 5, 20))
@@ -143,7 +143,7 @@ def test_sizes(size: Any, millions: float) -> None:
     assert sum(each.numel() for each in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.06)
 
 
-def test_what_is_said_wins_over_the_size() -> None:
+def test_given_fields_override_the_size() -> None:
     shape = shape_of(Model(size="mini", hidden_size=128, dropout=0.0))
     assert shape == SIZES["mini"]._replace(hidden_size=128, dropout=0.0)
 

@@ -87,7 +87,7 @@ def test_the_field_that_names_no_file_is_reported(tmp_path: Path) -> None:
         opened(data, ALONE)
 
 
-def test_made_up_ones_where_there_is_no_file() -> None:
+def test_synthetic_proteins_without_a_file() -> None:
     data = Data(synthetic=10, split=(0.5, 0.3, 0.2))
     assert sizes(divided(opened(data, ALONE), data)) == [5, 3, 2]
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_not_there() -> None:
         opened(Data(datafile="/nowhere.fasta"), ALONE)
 
 
-def test_a_store_is_where_rank_0_says(tmp_path: Path) -> None:
+def test_rank_0_decides_where_the_store_is(tmp_path: Path) -> None:
     """Which makes it: of thousands of ranks none else looks at the file."""
     store = store_with(tmp_path, ["ACD"])
 
@@ -109,7 +109,7 @@ def test_a_store_is_where_rank_0_says(tmp_path: Path) -> None:
     assert opened(Data(datafile="not seen here"), context).train.digest == store.digest
 
 
-def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_other_proteins(tmp_path: Path) -> None:
     """The path is the same, and so is the name."""
     path = tmp_path / "a.fasta"
 
@@ -124,7 +124,7 @@ def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:
         task(1).load_state_dict(kept)
 
 
-def test_a_run_does_not_go_on_with_other_proteins_to_validate_with(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_other_validation_proteins(tmp_path: Path) -> None:
     """Else the best model would be the one that met the easiest proteins."""
     mine = fasta(tmp_path / "a.fasta", 0, 10)
 
@@ -155,7 +155,7 @@ def test_nothing_made_up_is_streamed() -> None:
         divided(opened(data, ALONE), data)
 
 
-def test_what_is_no_protein_for_this_training_is_left_out(tmp_path: Path) -> None:
+def test_proteins_outside_the_limits_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.fasta"
     path.write_text(">1\nA\n>2\nAXX\n>3\nACD\n>4\nXACD\n")
     data = Data(datafile=str(path), min_length=2, max_unknown=0.25)

@@ -113,7 +113,7 @@ def test_it_takes_as_many_steps_as_are_asked_for(noise_removal: bool, calls: int
         ([0.5, 0.4], 0.95, MASK),
     ],
 )
-def test_rare_residues_are_drawn_and_rounding_is_no_mask(
+def test_rare_residues_are_drawn_and_rounding_gives_no_mask(
     chances: list[float], number: float, drawn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "rand", lambda shape, *, dtype, **_: torch.full(shape, number, dtype=dtype))

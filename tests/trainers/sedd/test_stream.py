@@ -81,7 +81,7 @@ def test_shards_share_the_proteins_out(block: int, mixed: int, shards: int, stor
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 @given(taken=some.integers(0, NUMBER), block=some.integers(1, 40), mixed=some.integers(1, 9))
-def test_goes_on_where_it_was(taken: int, block: int, mixed: int, store: TokenStore) -> None:
+def test_a_stream_resumes_where_it_was(taken: int, block: int, mixed: int, store: TokenStore) -> None:
     torch.manual_seed(3)
     one = stream(store, block=block, mixed=mixed)
     samples = iter(one)
@@ -131,7 +131,7 @@ def loader_of(store: TokenStore, workers: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_training_goes_on_with_the_same_samples_and_noise(workers: int, store: TokenStore) -> None:
+def test_a_training_resumes_with_the_same_samples_and_noise(workers: int, store: TokenStore) -> None:
     whole = taken(loader_of(store, workers), 0, 0)
     assert_nearly_all(whole, workers)
     before = loader_of(store, workers)

@@ -199,7 +199,7 @@ def test_what_saves_memory_reaches_the_network() -> None:
     ] == [False, True]
 
 
-def test_what_a_run_that_goes_on_may_change() -> None:
+def test_what_a_resumed_run_may_change() -> None:
     """What is measured and generated; not what is learned, and from what."""
     sections = [field.name for field in msgspec.structs.fields(settings.Task)]
     before, now = ({f"task_kwargs.{name}.x": value for name in sections} for value in (1, 2))

@@ -257,7 +257,7 @@ def test_arguments_that_are_wrong(make: Any, arguments: dict[str, Any], problems
         assert said.startswith(begins)
 
 
-def test_what_goes_wrong_inside_is_the_programs_own() -> None:
+def test_errors_inside_user_code_keep_their_type() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         contract.construct(lambda width: width + "", {"width": 3}, "model")
 
@@ -349,7 +349,7 @@ def test_samples_that_cannot_be_seen(batch: Any) -> None:
 
 
 @pytest.mark.parametrize("names", [(), ("torch",), ["random", "numpy"]])
-def test_a_task_says_what_it_draws_from(names: Any, tmp_path: Path) -> None:
+def test_a_task_declares_its_generators(names: Any, tmp_path: Path) -> None:
     task = Toy()
     task.rng_sources = names
     state = TrainerDDP(0, toy_config(tmp_path), task).state
@@ -381,7 +381,7 @@ class DrawsFrom(Toy):
 
 
 @pytest.mark.parametrize("name", others_long(["torch", "random", "numpy"], ["numpy"]))
-def test_a_task_that_draws_from_more_than_it_says(name: str, tmp_path: Path) -> None:
+def test_a_task_that_draws_from_undeclared_generators(name: str, tmp_path: Path) -> None:
     fields = toy_config(tmp_path, num_steps=1, num_epochs=None)
     trainer = TrainerDDP(0, fields, DrawsFrom(name, [name]))
     trainer.run_training(trainer.prepare_dataloaders()[0], None)
@@ -410,7 +410,7 @@ class DrawsAfterwards(Toy):
         return {"drawn": float(torch.rand(())) + random.random() + numpy.random.random()}
 
 
-def test_what_a_task_says_that_it_draws_from_is_not_said_of_its_samples(tmp_path: Path) -> None:
+def test_a_tasks_declared_generators_do_not_cover_its_samples(tmp_path: Path) -> None:
     drawn = set()
     for number in (1, 2):
         fields = toy_config(tmp_path / str(number), num_epochs=1)

@@ -193,7 +193,7 @@ def test_numbers_by_name(given: Any, kept: Any, measures: dict[str, float]) -> N
 @pytest.mark.parametrize(
     ("given", "kept"), [(None, None), ("0.5", None), (None, [object()]), ({"loss": "low"}, None)]
 )
-def test_none_at_all_is_an_error_that_says_where_to_put_them(given: Any, kept: Any) -> None:
+def test_the_error_about_no_measures_names_where_to_put_them(given: Any, kept: Any) -> None:
     with pytest.raises(ConfigError, match=r"validation\.validator: Gives\.validate gave .*self\.data"):
         measured(given, kept)
 

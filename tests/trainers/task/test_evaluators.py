@@ -235,7 +235,7 @@ def test_a_number_or_several(value: Any, measures: dict[str, float]) -> None:
         (Shy(), "(m): its monitor gave a Shy: not yet; give a number"),
     ],
 )
-def test_what_is_no_number_is_reported_with_its_name(value: Any, says: str) -> None:
+def test_a_measure_that_is_not_a_number_is_reported_with_its_name(value: Any, says: str) -> None:
     with pytest.raises(ConfigError) as error:
         here(fields("x", ("fine", seen), ("m", gives(value))))
     assert f"validation.validator.evaluator_tasks.1 {says}" in str(error.value)
@@ -342,7 +342,7 @@ def trained(given: dict[str, Any]) -> tuple[list[dict[str, float]], dict[str, fl
     return measures, trainer.run_test(test)
 
 
-def test_what_an_evaluator_does_not_say_is_the_trainings(tmp_path: Path) -> None:
+def test_an_evaluator_falls_back_to_the_trainings_fields(tmp_path: Path) -> None:
     given = fields(tmp_path, testing={"tester": {"evaluator_tasks": [{"name": "s", "monitor": seen}]}})
     (validated,), tested = trained(given)
     assert validated == {"loss": 0.0}
@@ -451,7 +451,7 @@ def test_what_nobody_measures_is_reported_with_what_is(tmp_path: Path) -> None:
         trained(given)
 
 
-def test_a_run_that_goes_on_knows_what_they_gave(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_resumed_run_knows_their_measures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And may have others from there on, of which the log tells. The record has them, too, also NaN."""
     trained(fields(tmp_path, ("a", lambda p, t: math.nan)))
     (record,) = (tmp_path / "toy" / "checkpoints").glob("step-*/record.json")

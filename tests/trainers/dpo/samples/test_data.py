@@ -143,7 +143,7 @@ def test_files_are_looked_for_where_they_may_be(
         ("a" * 300, "a cannot be read: File name too long; "),
     ],
 )
-def test_says_why_a_file_cannot_even_be_looked_for(name: str, words: str, folder: Path) -> None:
+def test_a_path_that_cannot_be_looked_up_is_reported(name: str, words: str, folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         pairs(folder, pair(), pair(pdb_file=name))
     (problem,) = caught.value.problems
@@ -282,7 +282,7 @@ def test_a_chain_is_taken_in_a_new_order_with_new_noise(folder: Path) -> None:
         (lambda place: (place / "it.pdb").write_text(""), r"it\.pdb: is empty"),
     ],
 )
-def test_says_why_no_chain_is_taken(prepare: Any, words: str, tmp_path: Path) -> None:
+def test_the_error_gives_the_reason_why_no_chain_is_taken(prepare: Any, words: str, tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     prepare(tmp_path / "place")
     with pytest.raises(ConfigError, match=words):

@@ -85,13 +85,13 @@ def test_reads_what_people_write(write: Write) -> None:
         ({"pdb_file": [3]}, "pdb_file: is a list, but takes text"),
     ],
 )
-def test_says_what_is_wrong_and_where(wrong: dict[str, Any], words: str, write: Write) -> None:
+def test_mistakes_are_reported_with_their_pair(wrong: dict[str, Any], words: str, write: Write) -> None:
     problems = problems_of(write(pair(), pair(**wrong)))
     named = "pair 2: " if "pdb_file" in wrong else "pair 2 (a.pdb): "
     assert any(problem.startswith(f"{named}{words}") for problem in problems), problems
 
 
-def test_says_what_is_missing(write: Write) -> None:
+def test_missing_fields_are_reported(write: Write) -> None:
     problems = problems_of(write({"pdb_file": "a.pdb"}, "no pair"))
     assert problems[0] == "pair 1 (a.pdb): preferred_seq: is missing; it takes text"
     assert problems[1] == "pair 1 (a.pdb): unpreferred_seq: is missing; it takes text"
@@ -117,13 +117,13 @@ def test_of_many_mistakes_the_first_few(write: Write) -> None:
         ("3", "holds 3, but takes a list of pairs"),
     ],
 )
-def test_says_that_a_file_holds_no_pairs(text: str, words: str, tmp_path: Path) -> None:
+def test_a_file_without_pairs_is_reported(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "pairs.json").write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=rf"pairs\.json: {words}"):
         read_pairs(tmp_path / "pairs.json")
 
 
-def test_says_that_there_is_no_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"pairs\.json: cannot be read: No such file"):
         read_pairs(tmp_path / "pairs.json")
 
@@ -284,12 +284,14 @@ def test_an_unknown_residue_is_not_designed(chains: list[Chain]) -> None:
         ),
     ],
 )
-def test_says_what_does_not_fit(fields: dict[str, Any], words: str, chains: list[Chain]) -> None:
+def test_a_sequence_that_does_not_fit_is_reported(
+    fields: dict[str, Any], words: str, chains: list[Chain]
+) -> None:
     with pytest.raises(ConfigError, match=words):
         fit(chains, MODELLED, **fields)
 
 
-def test_says_that_nothing_is_designed(chains: list[Chain]) -> None:
+def test_a_pair_without_designed_residues_is_reported(chains: list[Chain]) -> None:
     with pytest.raises(ConfigError, match=r"nothing of it is designed: of 24 residues 2 are mutable"):
         fit(chains, SEQUENCE, chain_id="A", mutable_positions=[5, 6])
     with pytest.raises(ConfigError, match="holds no protein chain"):

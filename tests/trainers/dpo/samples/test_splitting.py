@@ -21,7 +21,7 @@ def test_another_seed_holds_out_others() -> None:
     assert first == divided_by_what_they_share(things, 0.1, 0)
 
 
-def test_what_is_related_by_others_goes_together() -> None:
+def test_pairs_related_through_others_stay_together() -> None:
     """0 and 1 share a, 1 and 2 share b: 0 and 2 are related."""
     things = [("a",), ("a", "b"), ("b",), ("c",), ("d",)]
     for seed in range(20):

@@ -24,7 +24,7 @@ def problems(fields: Any, *overrides: str, flags: dict[str, Any] | None = None) 
     return list(map(with_flags, caught.value.problems))
 
 
-def test_what_must_be_said_is_enough() -> None:
+def test_required_fields_are_enough() -> None:
     """The defaults are those of the tool that this one follows."""
     config = read(PAIRS)
     training = config.training
@@ -65,7 +65,7 @@ def test_sections_of_the_core_have_all_its_fields() -> None:
     }
 
 
-def test_what_is_said_wins_over_defaults_one_by_one() -> None:
+def test_given_fields_override_defaults_one_by_one() -> None:
     given = {"num_steps": 7, "optimizer_kwargs": {"weight_decay": 0.1}, "schedule": {"type": "linear"}}
     training = read({**CHAINS, "training": {"path": "out", **given}}).training
     assert (training.num_steps, training.num_epochs) == (7, None)

@@ -71,7 +71,7 @@ def test_documented_command_lines_are_parsed(line: str) -> None:
         ("--diversity_lambda 0.2", "preference.diversity_lambda", 0.2),
     ],
 )
-def test_each_tells_the_task(words: str, path: str, value: object) -> None:
+def test_each_flag_reaches_the_task(words: str, path: str, value: object) -> None:
     section, field = path.split(".")
     assert config(*words.split()).task_kwargs[section][field] == value
 
@@ -200,7 +200,7 @@ def test_any_folder_is_taken_apart_so_that_it_is_itself(parts: list[str]) -> Non
         ("my.objective: is", "my.objective: is"),
     ],
 )
-def test_what_is_said_of_a_field_names_its_flag(text: str, said: str) -> None:
+def test_a_message_about_a_field_names_its_flag(text: str, said: str) -> None:
     assert with_flags(text) == said
     assert with_flags(said) == said
 

@@ -160,7 +160,7 @@ def test_a_disk_that_fills_up_while_it_is_written(files: list[Path], tmp_path: P
     assert not [path for path in tmp_path.iterdir() if path.is_dir() and path.name != "structures"]
 
 
-def test_says_which_files_are_wrong_and_leaves_nothing(files: list[Path], tmp_path: Path) -> None:
+def test_wrong_files_are_reported_and_nothing_is_left(files: list[Path], tmp_path: Path) -> None:
     wrong = [tmp_path / "structures" / f"wrong-{number}.pdb" for number in range(8)]
     for file in wrong:
         file.write_text("nothing\n")
@@ -199,6 +199,6 @@ def test_several_processes_read_the_same(files: list[Path], tmp_path: Path) -> N
     check(structures_of(files, tmp_path / "structures", processes=2), files)
 
 
-def test_says_that_there_is_no_cache(tmp_path: Path) -> None:
+def test_a_missing_cache_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no structures that were read"):
         Structures(tmp_path)

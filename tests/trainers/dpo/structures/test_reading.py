@@ -52,7 +52,7 @@ def test_chains_come_in_the_order_asked_for(tmp_path: Path) -> None:
     assert found.positions.tolist() == [*range(12), *range(15)]
 
 
-def test_says_which_chains_there_are(tmp_path: Path) -> None:
+def test_the_error_lists_the_chains(tmp_path: Path) -> None:
     file = written(structure(helix("A", SEQUENCE), helix("B", SEQUENCE, 15.0)), tmp_path / "two.pdb")
     with pytest.raises(ConfigError, match=r"two\.pdb: has no protein chain 'C'; there are A, B"):
         read_structure(file, ["A", "C"])
@@ -115,7 +115,7 @@ def test_reads_the_first_model_alone(tmp_path: Path) -> None:
     assert letters(only(written(made, tmp_path / "models.pdb")).native) == "ACDEF" * 3
 
 
-def test_leaves_out_what_is_no_protein(tmp_path: Path) -> None:
+def test_ligands_and_water_are_left_out(tmp_path: Path) -> None:
     capped = helix("A", ["ACE", *SEQUENCE, "NH2"])
     for cap in (capped[0], capped[-1]):
         cap.remove_atom("CA", "\0", gemmi.Element("C"))
@@ -277,7 +277,7 @@ def test_the_three_layouts_of_a_chain(name: str, tmp_path: Path) -> None:
     assert modelled.resolved.all()
 
 
-def test_without_a_full_sequence_the_numbers_say_what_is_left_out(tmp_path: Path) -> None:
+def test_without_a_full_sequence_gaps_follow_from_residue_numbers(tmp_path: Path) -> None:
     chain = numbered(lambda place: (place + 1 if place < 10 else place + 5, " "))
     found = only(written(structure(chain), tmp_path / "gap.pdb"))
     assert found.laid_out().positions.tolist() == [*range(10), *range(14, 28)]
@@ -294,7 +294,7 @@ def test_a_full_sequence_of_other_residues_is_not_believed(tmp_path: Path) -> No
     assert letters(read_structure(tmp_path / "wrong.pdb").native) == SEQUENCE
 
 
-def test_the_model_goes_before_the_full_sequence(tmp_path: Path) -> None:
+def test_the_model_takes_precedence_over_the_full_sequence(tmp_path: Path) -> None:
     full = SEQUENCE[:4] + "W" + SEQUENCE[5:] + "GG"
     file = written(structure(helix("A", SEQUENCE), full={"A": full}), tmp_path / "mutated.pdb")
     assert letters(read_structure(file).native) == SEQUENCE + "GG"
@@ -336,20 +336,20 @@ def whole() -> bytes:
         (b"\x1f\x8b", "is a damaged gzip file .* fetch it again"),
     ],
 )
-def test_says_that_a_file_holds_no_structure(content: bytes, words: str, tmp_path: Path) -> None:
+def test_a_file_without_a_structure_is_reported(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "it.pdb").write_bytes(content)
     with pytest.raises(ConfigError, match=rf"it\.pdb: {words}"):
         read_structure(tmp_path / "it.pdb")
 
 
-def test_says_that_there_is_no_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"it\.pdb: cannot be read: No such file"):
         read_structure(tmp_path / "it.pdb")
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_structure(tmp_path)
 
 
-def test_says_that_there_is_no_protein(tmp_path: Path) -> None:
+def test_a_file_without_a_protein_is_reported(tmp_path: Path) -> None:
     file = written(structure(helix("D", ["DA", "DC", "DG"] * 4)), tmp_path / "dna.pdb")
     with pytest.raises(ConfigError, match=r"dna\.pdb: holds no protein chain"):
         read_structure(file)

@@ -100,7 +100,7 @@ def test_a_quasicrystal_has_eight_directions_and_its_density(at_rest: list[Point
     assert found == set(range(0, 360, 45))
 
 
-def test_a_quasicrystal_is_no_lattice(at_rest: list[Points]) -> None:
+def test_a_quasicrystal_is_not_a_lattice(at_rest: list[Points]) -> None:
     """In a lattice a step that leads from one point to another leads from nearly every point to one."""
     quasicrystal(200, random(4))
     (points,) = at_rest

@@ -94,7 +94,7 @@ def test_only_kinds_that_are_named_come() -> None:
 
 
 @pytest.mark.parametrize("index", range(12))
-def test_a_graph_tells_of_its_causal_set(index: int) -> None:
+def test_a_graph_holds_features_of_its_causal_set(index: int) -> None:
     made = sample(SMALL, 0, index)
     name, causet = drawn(SMALL, 0, index)
     order, number = causet.order, len(causet.order)

@@ -9,14 +9,14 @@ import pytest
 from trainers.gnn.causets.settings import MIX, Causets, read
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_fields_have_defaults() -> None:
     problems: list[str] = []
     assert read({"number": 40}, "data.causets", problems) == Causets(number=40)
     assert problems == []
     assert Causets().kinds == MIX
 
 
-def test_what_is_said_counts() -> None:
+def test_given_fields_are_used() -> None:
     found = read({"size": [10, 20], "kinds": {"cut": 1}, "seed": 3}, "data.causets", [])
     assert found == Causets(size=(10, 20), kinds={"cut": 1.0}, seed=3)
 
@@ -44,7 +44,7 @@ def test_what_cannot_be(data: Any, problem: str) -> None:
     assert any(each.startswith(problem) for each in problems), problems
 
 
-def test_all_that_is_wrong_is_said() -> None:
+def test_every_mistake_is_reported() -> None:
     problems: list[str] = []
     read({"number": "x", "size": [9, 8], "kinds": {"cat": 1}, "other": 1}, "data.causets", problems)
     assert len(problems) == 4

@@ -21,7 +21,7 @@ def test_either_way_round_it_is_the_same_order(dtype: str) -> None:
         assert (found.order == ORDER).all() and (found.bare == links(ORDER)).all() and found.numbers is None
 
 
-def test_whoever_knows_better_says_so() -> None:
+def test_a_given_order_is_used() -> None:
     found = ordered(ORDER, None, True)
     assert found.numbers is not None
     assert (found.order == ORDER.T[numpy.ix_(found.numbers, found.numbers)]).all()

@@ -80,7 +80,7 @@ def test_a_graph_comes_back_bit_by_bit(content: dict[str, Any]) -> None:
 
 @settings(max_examples=60)
 @given(some.binary(max_size=80))
-def test_what_is_no_record_is_reported(content: bytes) -> None:
+def test_bytes_that_are_not_a_record_are_reported(content: bytes) -> None:
     with pytest.raises(ValueError, match="not a graph's record"):
         decoded(bytearray(content))
 

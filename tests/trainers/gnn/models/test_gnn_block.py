@@ -177,7 +177,7 @@ def test_blocks_that_make_no_sense(given: dict[str, Any], says: str | None) -> N
     assert error.value.problems[0].startswith(says)
 
 
-def test_an_encoder_speaks_of_its_own_fields() -> None:
+def test_an_encoders_errors_name_its_own_fields() -> None:
     with pytest.raises(ConfigError) as error:
         Encoder(5, [8], convolution="gcm", norm="bach", dropout=2)
     begin = [problem.split(":")[0] for problem in error.value.problems]

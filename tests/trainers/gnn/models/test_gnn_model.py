@@ -82,7 +82,7 @@ def test_empty_graphs_have_a_row(pooling: str, sizes: tuple[int, ...]) -> None:
     assert torch.isfinite(out[0]).all()
 
 
-def test_poolings_stand_side_by_side() -> None:
+def test_poolings_are_concatenated() -> None:
     model = judging()
     some = batch(4, 6)
     nodes = model.encoder(some.x, some.edge_index)
@@ -91,7 +91,7 @@ def test_poolings_stand_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("asked", [{1: False}, {"1": False}, {0: True, 1: False}])
-def test_an_inactive_head_is_frozen_and_says_nothing(asked: Any) -> None:
+def test_an_inactive_head_is_frozen_and_has_no_output(asked: Any) -> None:
     """`--set model.active_tasks.1=false` leaves the number as text."""
     model = made(active_tasks=asked)
     out = answer(model, batch(3, 4))
@@ -131,7 +131,7 @@ def featured(**other: Any) -> GNNModel:
     )
 
 
-def test_graph_features_stand_beside_what_was_pooled() -> None:
+def test_graph_features_are_concatenated_with_the_pooled_ones() -> None:
     model, some = featured().eval(), batch(3, 4)
     rows = model.get_embeddings(some.x, some.edge_index, some.batch)
     both = torch.cat([rows, model.graph_features_net(some.graph_features)], dim=1)  # type: ignore[misc]

@@ -62,7 +62,7 @@ def test_projections_are_drawn_every_so_many_batches_of_training() -> None:
     assert all(torch.equal(step(never)[0], step(never)[0]) for _ in range(3))
 
 
-def test_a_run_that_goes_on_draws_what_it_would_have_drawn() -> None:
+def test_a_resumed_run_draws_what_it_would_have_drawn() -> None:
     whole = performer(2)
     for _ in range(3):
         step(whole)

@@ -95,7 +95,7 @@ def test_a_network_gets_what_it_names() -> None:
     assert torch.equal(applied(Deaf())(Deaf(), some), some.x)
 
 
-def test_graph_features_go_where_something_takes_them() -> None:
+def test_graph_features_reach_the_parts_that_take_them() -> None:
     """Graphs may have some that a network without a part for them does not see."""
     deaf = model_of(SHORT)
     applied(deaf)(deaf, batch(3, 4))
@@ -144,7 +144,7 @@ def test_an_error_inside_ones_own_class_keeps_its_place() -> None:
     assert __file__ in {str(entry.path) for entry in error.traceback}
 
 
-def test_quantumgravs_configuration_as_it_stands() -> None:
+def test_quantumgravs_configuration_is_read_unchanged() -> None:
     """Its classifier, with this package's name where its own stood."""
     section = read_yaml("""
       encoder_type: !pyobject trainers.gnn.models.GNNBlock

@@ -70,7 +70,7 @@ def test_a_flag_may_begin_a_section() -> None:
     assert given.logging.wandb.project == "proteins"
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     said = problems(
         "training: {batchsize: 3, accum: 0}\noptim: {optimizer: Adan, lr: fast}\nnoise: {sigma_max: -1}\n"
         "modle: {}\nmodel: {size: huge}",
@@ -127,7 +127,7 @@ def test_a_field_that_belongs_elsewhere(text: str, where: str) -> None:
         ("ddp: {static_graph: true}", "ddp.static_graph: is true, but torch cannot accumulate gradients"),
     ],
 )
-def test_fields_that_do_not_go_together(text: str, says: str) -> None:
+def test_fields_that_exclude_each_other_are_refused(text: str, says: str) -> None:
     (said,) = problems(text)
     assert said.startswith(says)
 
@@ -151,5 +151,5 @@ def test_a_section_twice() -> None:
         (["optim.warmup=3"], "linear"),
     ],
 )
-def test_a_rate_by_hand_is_meant_as_it_stands(overrides: list[str], rule: str) -> None:
+def test_a_literal_rate_is_not_scaled(overrides: list[str], rule: str) -> None:
     assert read({}, overrides=overrides).scaling.learning_rate == rule

@@ -127,7 +127,7 @@ def test_a_run_that_has_a_name_in_no_project_is_answered_with_the_flag() -> None
         settings("--wandb_name", "n")
 
 
-def test_help_speaks_of_the_files_fields(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_the_files_fields(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed(["--help"])
     shown = " ".join(capsys.readouterr().out.split())

@@ -175,7 +175,7 @@ def test_as_what_they_are_started() -> None:
     assert "--nodes" not in command(Layout(1, 0, 2, None, None), [])
 
 
-def test_what_is_wrong_is_said_before_anything_starts(
+def test_mistakes_are_reported_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Once, and not by each rank."""

@@ -99,14 +99,14 @@ def test_it_is_what_the_core_takes() -> None:
         ("logging: {tensorboard: true}", "logging.tensorboard", True),
     ],
 )
-def test_each_field_goes_where_it_means_the_same(text: str, path: str, value: object) -> None:
+def test_each_field_is_translated_to_its_equal(text: str, path: str, value: object) -> None:
     found: Any = translated(text)
     for name in path.split("."):
         found = found[name] if isinstance(found, dict) else getattr(found, name)
     assert found == value
 
 
-def test_one_measure_says_what_is_better() -> None:
+def test_one_measure_decides_which_model_is_best() -> None:
     """The loss of validation: never the one of training, and no other beside it."""
     stopping = translated("validation: {patience: 3, min_delta: 0.01}").early_stopping
     assert stopping is not None
@@ -254,7 +254,7 @@ def test_once_also_when_it_is_gone_on() -> None:
         ("validation: {checkpoint_freq: 100}", []),
     ],
 )
-def test_what_has_no_effect_is_said(text: str, said: list[str]) -> None:
+def test_fields_without_effect_are_reported(text: str, said: list[str]) -> None:
     found = without_effect(read(read_yaml(text)))
     assert len(found) == len(said)
     for line, beginning in zip(found, said, strict=True):
@@ -320,7 +320,7 @@ def test_every_word_is_a_field_on_both_sides() -> None:
         ),
     ],
 )
-def test_what_the_core_finds_later_is_said_of_the_file(text: str, says: str) -> None:
+def test_later_errors_of_the_core_name_the_files_fields(text: str, says: str) -> None:
     import torch
 
     from trainers.optimization.optimizer import CONFIGURED

@@ -141,7 +141,7 @@ def test_a_mistake_in_the_file_is_reported_with_other_processes_too(tmp_path: Pa
         build([source, tmp_path / "bad.fasta"], tmp_path / "store", Filters(), processes=2)
 
 
-def test_the_manifest_tells_where_it_is_from(tmp_path: Path) -> None:
+def test_the_manifest_records_its_source(tmp_path: Path) -> None:
     source = write_fasta(tmp_path / "some.fasta", ["ACD"])
     manifest = build([source], tmp_path / "deep" / "store", Filters(min_length=2), processes=1)
     (origin,) = manifest.origins
@@ -155,7 +155,7 @@ def test_a_length_that_no_protein_can_have_is_reported(tmp_path: Path) -> None:
         build([], tmp_path / "store", Filters(min_length=4, max_length=3))
 
 
-def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_store_is_left_alone(tmp_path: Path) -> None:
     source = write_fasta(tmp_path / "some.fasta", ["ACD"])
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "thesis.tex").touch()
@@ -239,7 +239,7 @@ def test_a_killed_build_leaves_no_store_and_no_process_and_the_next_one_cleans_u
 
 
 @pytest.mark.usefixtures("for_real")
-def test_ctrl_c_leaves_no_draft_and_says_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_draft_and_prints_nothing(tmp_path: Path) -> None:
     source = tmp_path / "endless.fasta"
     os.mkfifo(source)
     words = [sys.executable, "-m", "trainers.sedd.prepare", str(source), "--out", str(tmp_path / "store")]
@@ -352,7 +352,7 @@ def children_of(pid: int, number: int) -> list[int]:
     return [int(word) for word in found] if len(found) == number else []
 
 
-def test_a_full_disk_says_so(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     def test() -> None:
         source = write_fasta(tmp_path / "some.fasta", ["ACDEFGHIKL" * 100 + "A" * n for n in range(300)])
         mount_small(tmp_path / "small", "size=256k")
@@ -369,7 +369,7 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
 # --- The command --------------------------------------------------------------------------------------
 
 
-def test_the_command_builds_and_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_builds_and_prints_a_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_fasta(tmp_path / "some.fasta", ["ACD", "ACD", "A", "XXXXX", "ACDEFGHIKL"])
     words = ["--min_length", "2", "--max_length", "9", "--max_unknown", "0.5", "--processes", "1"]
     main([str(source), "--out", str(tmp_path / "store"), *words])

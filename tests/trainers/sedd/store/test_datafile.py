@@ -54,7 +54,7 @@ def test_a_folder_without_a_store_is_reported_with_the_field_that_named_it(tmp_p
         store_of(tmp_path, field="data.test_datafile")
 
 
-def test_an_empty_name_is_no_folder() -> None:
+def test_an_empty_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"data\.datafile: is ''.* variable that is not set"):
         store_of("")
 
@@ -229,7 +229,7 @@ def test_where_there_are_no_locks_others_drafts_are_left_alone(
     assert proteins_of(tmp_path / "store") == ["ACD"]
 
 
-def test_a_pipe_is_no_data_file(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_as_a_data_file(tmp_path: Path) -> None:
     """Nobody waits for what it may never hold."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match=r"data.datafile: is '.*pipe', a pipe or a device, .* --out FOLDER"):

@@ -48,7 +48,7 @@ def test_the_first_of_many_stays(tmp_path: Path) -> None:
     assert marks(hashes, tmp_path, 400) == expected(hashes)
 
 
-def test_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     (tmp_path / "hashes").write_bytes(b"".join(n.to_bytes(HASH, "big") for n in range(100)))
     stated: list[int] = []
     mark_repeated(tmp_path / "hashes", tmp_path / "marks", bucket=10, report=stated.append)

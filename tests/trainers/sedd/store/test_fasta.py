@@ -70,7 +70,7 @@ def test_a_star_or_greater_sign_inside_a_sequence_stays(tmp_path: Path) -> None:
     assert read(path) == [b"AC*DEF>G", b""]
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "windows.fasta"
     path.write_bytes(b"\xef\xbb\xbf\r\n>a\r\nAC\r\n")
     assert read(path) == [b"AC"]

@@ -105,9 +105,7 @@ def emptied(store: Path) -> None:
         (shutil.rmtree, "is not a folder of a token store"),
     ],
 )
-def test_what_is_no_whole_store_is_reported(
-    damage: Callable[[Path], None], word: str, tmp_path: Path
-) -> None:
+def test_an_incomplete_store_is_reported(damage: Callable[[Path], None], word: str, tmp_path: Path) -> None:
     store_with(tmp_path, PROTEINS)
     damage(tmp_path / "store")
     with pytest.raises(ConfigError, match=word) as error:
