@@ -59,7 +59,7 @@ class Site(Checked, frozen=True, kw_only=True):
     extends: Word | None = None
     """The profile that this one changes."""
     shell: Word = "/bin/bash"
-    """The interpreter in the script's first line."""
+    """The interpreter in the script's first line: bash 4.4 or newer."""
     mpiexec: Program = "mpiexec"
     """The mpiexec program, where the launcher is one."""
     launcher_args: list[Word] = []

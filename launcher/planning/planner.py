@@ -6,19 +6,19 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 import msgspec
 
 from launcher.config.job import JobSpec, check, program_name
-from launcher.config.job_fields import Container, Directives, LauncherName, Snapshot
+from launcher.config.job_fields import Directives, LauncherName, Snapshot
 from launcher.config.options import fixed_ranks, option_problems, with_options
 from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
-from launcher.errors import InvalidInput, Problem, shown
+from launcher.errors import InvalidInput, shown
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import binding, containers, limits, near, stage_in
+from launcher.planning.defaults import with_defaults
+from launcher.planning.findings import Findings
 from launcher.planning.raw_directives import directive_problems, section_problems
 from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
@@ -26,10 +26,7 @@ from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import of_scheduler, own_dependency
 from launcher.schedulers.fields import ignored
-from launcher.typed.document import Document, FieldPath, dotted
-from launcher.typed.structure import fields_of
-
-T = TypeVar("T", bound=msgspec.Struct)
+from launcher.typed.document import Document, dotted
 
 DEFAULT_GRACE = 120
 """Seconds between the request to stop and the walltime, where the job does not say."""
@@ -56,38 +53,8 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     wanted = spec.options or site.defaults.options
     scheduler = check_profile(site)
     changed = with_options(site, wanted)
-    planner = _Planner(_with_defaults(spec, changed), changed, scheduler, source, spec.directives)
+    planner = _Planner(with_defaults(spec, changed), changed, scheduler, source, spec.directives)
     return planner.plan(function=function)
-
-
-def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
-    """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
-    chosen = _filled(spec, site.defaults)
-    setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
-    named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
-    stage = [stage_in.decided(item) for item in chosen.stage]
-    excluded = {"ranks": "ranks_per_node", "ranks_per_node": "ranks"}
-    changed: dict[str, Any] = {
-        other: None for name, other in excluded.items() if getattr(spec, name) is not None
-    }
-    if chosen.container.image is None and spec.container == Container():
-        changed["container"] = Container()  # a runtime for those who want one
-    env = {**site.env, **chosen.env}
-    return msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, stage=stage, **changed)
-
-
-def _filled(mine: T, default: T) -> T:
-    """One struct with another's values where it has no own; mappings and structs in it likewise."""
-    chosen: dict[str, Any] = {}
-    for field in fields_of(type(mine)).values():
-        own, other = getattr(mine, field.name), getattr(default, field.name)
-        if isinstance(own, dict):
-            chosen[field.name] = {**other, **own}
-        elif isinstance(field.default, msgspec.Struct):
-            chosen[field.name] = _filled(own, other)
-        elif own == field.default or (own == [] and field.default_factory is not msgspec.NODEFAULT):
-            chosen[field.name] = other
-    return msgspec.structs.replace(mine, **chosen)
 
 
 def _from_here(folder: str | None) -> str | None:
@@ -101,7 +68,7 @@ class _Planner:
     def __init__(
         self, spec: JobSpec, site: Site, scheduler: Scheduler, source: Document | None, given: Directives
     ):
-        self.spec, self.site, self.scheduler, self.source, self.given = spec, site, scheduler, source, given
+        self.spec, self.site, self.scheduler, self.given = spec, site, scheduler, given
         self.queued = scheduler.has_queue
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
@@ -110,8 +77,7 @@ class _Planner:
         self.shared = next((kind for kind in limits.kinds(spec, site, scheduler) if kind.max_devices), None)
         self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
-        self.problems: list[Problem] = []
-        self.notes: list[str] = []
+        self.found = Findings(self.name, site, source, given)
         self._numbered: Devices | None = None  # those that castoff itself gives the ranks, by their numbers
         self.layout = self._layout()
         self.launcher = self._launcher()
@@ -124,7 +90,7 @@ class _Planner:
             self.node_devices = self.of_node if self.whole_nodes else min(self.node_devices, self.of_node)
 
     def plan(self, *, function: bool) -> Plan:
-        spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
+        """Decide what is left, and check all of it."""
         devices = self._devices()
         cores, cpu_lists = self._cores()
         processes = self._processes(cores, cpu_lists)._replace(
@@ -132,17 +98,24 @@ class _Planner:
             name=self.name,
             walltime=self.walltime,
             grace=self.grace,
-            after=own_dependency(dict(spec.after)),
+            after=own_dependency(dict(self.spec.after)),
         )
         self._check(processes)
         self._check_devices(devices)
-        if self.problems:
-            raise InvalidInput(self.problems)
+        if self.found.problems:
+            raise InvalidInput(self.found.problems)
+        return self._decided(processes, devices, cores, cpu_lists, function)
+
+    def _decided(
+        self, asked: Request, devices: Devices, cores: int | None, cpu_lists: list[str], function: bool
+    ) -> Plan:
+        """Each decision in its place; by now nothing can be wrong."""
+        spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         if site.array and spec.array and spec.array.count > site.array.max_count:
-            self.notes.append(
+            self.found.notes.append(
                 f"array of {spec.array.count}: castoff submit sends it in parts; sbatch alone takes "
                 f"{site.array.max_count} members at the most"
             )
@@ -152,16 +125,14 @@ class _Planner:
             site=site.name,
             scheduler=site.scheduler,
             shell=site.shell,
-            directives=self.scheduler.directives(spec, site, processes),
+            directives=self.scheduler.directives(spec, site, asked),
             function=function,
             nodes=layout.nodes,
             ranks=layout.processes,
             layout=layout.groups,
-            own_distribution=processes.own_distribution,
+            own_distribution=asked.own_distribution,
             launcher=launcher,
-            start=LAUNCHERS[launcher].start(
-                processes, self.site_args, spec.launcher.args if self.queued else []
-            ),
+            start=LAUNCHERS[launcher].start(asked, self.site_args, spec.launcher.args if self.queued else []),
             start_timeout=self._start_timeout(),
             torchrun=spec.launcher.torchrun,
             cores_per_rank=cores,
@@ -189,7 +160,7 @@ class _Planner:
             container=self._container(),
             stage_start=stage_start if self.queued and spec.stage else [],
             local_storage=site.local_storage if spec.stage else None,
-            notes=self.notes,
+            notes=self.found.notes,
         )
 
     def _check(self, asked: Request) -> None:
@@ -212,57 +183,43 @@ class _Planner:
             *self.scheduler.contradictions(spec, site, asked),
             *(("binding", message) for message in explicit_binding),
         ):
-            self._report(field, message)
+            self.found.report(field, message)
         of_site = directive_problems(site.directives, spec, site, self.scheduler, asked, of_site=True)
         for field, message in of_site:
             field = directives.place(field, site.directives, site.scheduler)
-            self.problems.append(Problem(f"site {site.name}", field, message))
+            self.found.report_site(field, message)
 
     def _check_devices(self, devices: Devices) -> None:
         """Whether each rank gets a device beside its cores, and the job itself sets no other."""
-        spec, site, node = self.spec, self.site, self.site.node
+        spec, node = self.spec, self.site.node
         masks = devices.per_rank or ([devices.visible] if devices.visible else [])
         if node and masks and node.device_variable in spec.env:
             problem = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
             fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
-            self._report(f"env.{node.device_variable}", f"{problem} ({' '.join(masks)}): {fix}")
+            self.found.report(f"env.{node.device_variable}", f"{problem} ({' '.join(masks)}): {fix}")
         said = near.explicit_binding(spec, self.launcher, self.site_args)
         if said is None or node is None or spec.launcher.torchrun or devices != self._numbered:
             return
         for message in near.problems(node, devices, self.layout.max_per_node, self.launcher, said):
             if said.field == "launcher_args":
-                self.problems.append(Problem(f"site {site.name}", said.field, message))
+                self.found.report_site(said.field, message)
             else:
-                self._report(said.field, message)
-
-    def _report(self, field: str, message: str) -> None:
-        field = directives.place(field, self.given, self.site.scheduler)
-        self.problems.append(Problem(self._where(field), field, message))
-
-    def _where(self, field: str) -> str:
-        """Where a field's value comes from: the job file's line, a flag, or the site's defaults."""
-        if self.source is None:
-            return f"{self.name} on {self.site.name}"
-        path: FieldPath = tuple(int(key) if key.isdecimal() else key for key in field.split("."))
-        mine = self.source.data.get(path[0]) if isinstance(self.source.data, dict) else None
-        if mine is None and path[0] in msgspec.to_builtins(self.site.defaults):
-            return f"defaults of site {self.site.name}"
-        return self.source.where(path)
+                self.found.report(said.field, message)
 
     def _report_ranks(self, message: str) -> None:
         """What is wrong with how many there are, said of the field that says so."""
         in_all = self.spec.ranks is not None
         count = self.layout.processes if in_all else self.layout.max_per_node
-        self._report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
+        self.found.report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
 
     def _layout(self) -> Layout:
         spec, site, total = self.spec, self.site, self.of_node
         nodes = spec.nodes or 1
-        self.notes += [
+        self.found.notes += [
             f"{name}: {site.options[name].description}" for name in spec.options if name in site.options
         ]
         if not self.queued and nodes > 1:
-            self._report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
+            self.found.report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
             nodes = 1
         if spec.ranks is not None:
             return Layout.of(spec.ranks, min(nodes, spec.ranks))
@@ -271,16 +228,16 @@ class _Planner:
         each = 1
         if fixed := fixed_ranks(spec.options, site):
             each = fixed[1]
-            self.notes.append(f"{each} ranks per node: what {fixed[0]} is made for")
+            self.found.notes.append(f"{each} ranks per node: what {fixed[0]} is made for")
         elif total and spec.devices_per_rank != 0:
             why = f"the node has {total} devices"
             if self.shared and self.shared.max_devices < total:
                 total = self.shared.max_devices
                 why = f"{self.shared.name} gives a job {total} of a node's devices"
             each = max(total // (spec.devices_per_rank or 1), 1)
-            self.notes.append(f"{each} ranks per node: {why}")
+            self.found.notes.append(f"{each} ranks per node: {why}")
         else:
-            self.notes.append("1 rank per node: set ranks_per_node or ranks for more")
+            self.found.notes.append("1 rank per node: set ranks_per_node or ranks for more")
         return Layout([(each, nodes)])
 
     def _cores_per_node(self) -> int | None:
@@ -300,14 +257,14 @@ class _Planner:
             kind = self.scheduler.title
             message = f"is {launcher}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
             if spec.launcher.name:
-                self._report("launcher.name", message)
+                self.found.report("launcher.name", message)
             else:
-                self.problems.append(Problem(f"site {self.site.name}", "launcher", message))
+                self.found.report_site("launcher", message)
         own = LAUNCHERS[launcher]
         most = own.most_words
         if most is not None and len(spec.command) > most:
             message = f"has {len(spec.command)} words, but {launcher} takes at most {most}"
-            self._report("command", f"{message}: write them to a file that the program reads")
+            self.found.report("command", f"{message}: write them to a file that the program reads")
         if own.fills_nodes and not layout.block_filled and not spec.launcher.torchrun:
             low = layout.processes - layout.processes % layout.nodes
             message = (
@@ -315,7 +272,7 @@ class _Planner:
                 f"{layout.max_per_node}, which leaves the last with too few; use {low} or "
                 f"{low + layout.nodes}"
             )
-            self._report("ranks", message)
+            self.found.report("ranks", message)
         return launcher
 
     def _note_ignored(self, launcher: LauncherName) -> None:
@@ -325,7 +282,7 @@ class _Planner:
             is_so = field == "launcher.name" and spec.launcher.name == launcher
             of_others = field == "directives" and not of_scheduler(spec.directives, self.scheduler.name)
             if not is_so and not of_others:
-                self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
+                self.found.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
 
     def _devices(self) -> Devices:
         site, node, layout, per_rank = self.site, self.site.node, self.layout, self.per_rank
@@ -348,14 +305,14 @@ class _Planner:
         numbered = whole and not self.binds_devices
         if torchrun:
             if devices.per_rank:
-                self.notes.append("torchrun hands out no devices: each rank sees all those of its node")
+                self.found.notes.append("torchrun hands out no devices: each rank sees all those of its node")
             return Devices(visible=devices.visible) if numbered else Devices()
         if numbered:
             self._numbered = devices if per_rank else None
             return devices
         if self.binds_devices and per_rank:
             shows = f"{self.scheduler.launchers[0]} shows each rank only its own devices"
-            self.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
+            self.found.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
         return chosen
 
     def _does_not_fit(self, field: str, error: ValueError) -> None:
@@ -363,7 +320,7 @@ class _Planner:
         node, asked = self.site.node, getattr(self.spec, field)
         source = f"({self.site.name}: {node.source}, {node.date})" if node else ""
         if asked is not None and asked > 1:
-            self._report(field, f"is {asked}, but {error} {source}")
+            self.found.report(field, f"is {asked}, but {error} {source}")
         else:
             self._report_ranks(f"{error} {source}")
 
@@ -385,7 +342,9 @@ class _Planner:
         cores = len(lists[0])
         if self.scheduler.counts_cpus and node.cpus_per_core > 1 and not self.spec.launcher.torchrun:
             counted = f"--cpus-per-task={self.site.cpus_of(cores)}"
-            self.notes.append(f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each")
+            self.found.notes.append(
+                f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each"
+            )
         # Which cores a job gets of a node that it shares is not known before.
         return cores, [] if self.shared else [cpulist(numbers) for numbers in lists]
 
@@ -425,7 +384,7 @@ class _Planner:
     def _container(self) -> ContainerPlan | None:
         decided = containers.decide(self.spec.container, self.site, self.per_rank)
         if decided and self.per_rank and self.spec.container.gpus is None and decided.gpus == "none":
-            self.notes.append(
+            self.found.notes.append(
                 "the container is given no GPUs: the site does not name their vendor; set container.gpus"
             )
         return decided
@@ -435,5 +394,5 @@ class _Planner:
         if "OMP_NUM_THREADS" not in env and self.queued:
             env["OMP_NUM_THREADS"] = str(cores or 1)
             why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank sets more"
-            self.notes.append(f"OMP_NUM_THREADS={cores or 1}: {why}")
+            self.found.notes.append(f"OMP_NUM_THREADS={cores or 1}: {why}")
         return env

@@ -1,4 +1,9 @@
 # --- Run directory: records and logs --------------------------------------------------------------
+if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then # older ones lose exit codes of setup in traps
+  echo "castoff: this script needs bash 4.4 or newer, and $BASH on $(hostname) is bash $BASH_VERSION;" \
+    "name a newer one as shell in the site's profile" >&2
+  exit 1
+fi
 castoff_begin() {
   castoff_unset_user_functions
   castoff_scheduler_locate

@@ -31,8 +31,11 @@ castoff_started='' castoff_beside_it='' castoff_node='' # what not every launche
 NODE_RANK=$castoff_process
 #else
 castoff_first=$((castoff_ranks_per_node * castoff_full_nodes)) # of those on nodes with one fewer
-NODE_RANK=$((castoff_process < castoff_first ? castoff_process / castoff_ranks_per_node :
-  castoff_full_nodes + (castoff_process - castoff_first) / (castoff_ranks_per_node - 1)))
+if [ "$castoff_process" -lt "$castoff_first" ]; then # bash 4.2 would divide by 0 in the arm of ?: that it skips
+  NODE_RANK=$((castoff_process / castoff_ranks_per_node))
+else
+  NODE_RANK=$((castoff_full_nodes + (castoff_process - castoff_first) / (castoff_ranks_per_node - 1)))
+fi
 #endif
 #endif
 #if distribution

@@ -18,8 +18,9 @@ from trainers.checks.untouched import untouched
 from trainers.configuration.fields import ConfigError
 from trainers.data.batches import FirstBatch
 from trainers.data.loaders import Batch
+from trainers.distributed.errors import of_a_collective
 from trainers.distributed.explanations import brief, place_of
-from trainers.distributed.process_group import RankContext, of_a_collective
+from trainers.distributed.process_group import RankContext
 from trainers.evaluation.early_stopping import EarlyStopping
 from trainers.evaluation.measures import evaluating, totals
 from trainers.optimization.engine import Engine

@@ -172,7 +172,7 @@ def _in_a_line(text: str, count: int, teller: int | None) -> str:
 
 def _with_names(error: Exception, call: RankHealthCheck) -> Exception:
     """Where a collective has failed: which ranks are missing."""
-    from trainers.distributed.process_group import RanksLost, of_a_collective
+    from trainers.distributed.errors import RanksLost, of_a_collective
 
     if isinstance(error, RanksLost) or not of_a_collective(error):
         return error

@@ -1,4 +1,4 @@
-"""The process group: who meets whom, on which device, and how ranks agree."""
+"""The process group: who meets whom, and how ranks agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pickle
 import re
 import socket
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -20,54 +20,22 @@ from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeo
 
 from launcher.ranks import RankEnv
 from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError, UserError
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.device_choice import backend_for, choose_device
 from trainers.distributed.devices import limit_memory
+from trainers.distributed.errors import DistributedError, RanksLost, lost_peers, of_a_collective
 from trainers.distributed.explanations import brief
-from trainers.distributed.health_check import RankHealthCheck, Verdict
+from trainers.distributed.health_check import RankHealthCheck
 from trainers.distributed.one_host import meeting_store, on_one_host, stay_within
-
-_PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
-
-_BY_GLOO = re.compile("gloo|application timeout caused pair closure", re.IGNORECASE)
-"""The latter without its name, on a rank whose connection another thread has given up."""
 
 _BACKSTOP = 60.0
 """Seconds by which NCCL waits longer than `Watchdog`, as NCCL's own ends the process without a message."""
 
 Decided = TypeVar("Decided")
 
-_ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
-
 SIDE_GROUP_LIMIT = 256
 """Up to so many ranks a gloo group beside the accelerators' carries flags; gloo connects every rank
 with every other, which fails for thousands (pytorch/gloo issue 419)."""
-
-
-class DistributedError(UserError):
-    """Ranks that cannot meet, or a device that is not there; the text says how to mend it."""
-
-
-class RanksLost(DistributedError):
-    """Others do not come to where this rank waits; the text says which, and where they were last."""
-
-    def __init__(self, verdict: Verdict, rank: int, more: Sequence[str] = (), before: str = ""):
-        self.reporting_rank = rank if verdict.reporter == -1 else verdict.reporter
-        """The rank that says it in full."""
-        self.is_explained = verdict.is_explained
-        """Whether it comes of an error of another rank's, who then is the first to end."""
-        first, *rest = verdict.lines
-        super().__init__("\n".join([before + first, *(rest if self.reporting_rank == rank else ()), *more]))
-
-
-def lost_peers(error: BaseException) -> bool:
-    """Whether an error says that another rank is gone, or does not answer."""
-    return of_a_collective(error) and (isinstance(error, dist.DistError) or bool(_PEERS.search(str(error))))
-
-
-def of_a_collective(error: BaseException) -> bool:
-    """The same, or that the ranks are at different places: gloo finds a message that is not for it."""
-    by_gloo = isinstance(error, RuntimeError) and _BY_GLOO.search(str(error)) is not None
-    return by_gloo or isinstance(error, dist.DistError)
 
 
 class RankContext:
@@ -378,45 +346,6 @@ def _is(me: RankEnv, rank: int) -> bool:
 def local_rank(me: RankEnv, rank: int, world_size: int) -> int:
     """The rank on this host; ranks that a program spawned itself are all on one."""
     return me.local_rank if (me.rank, me.world_size) == (rank, world_size) else rank
-
-
-def choose_device(asked: str, local: int, index: int | None = None) -> torch.device:
-    """The device of a local rank: `index` among the visible ones, else the local rank in turn.
-
-    Raises:
-        DistributedError: this host has no such device.
-    """
-    if asked == "cpu":
-        return torch.device("cpu")
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if found is None:
-        if asked == "auto":
-            return torch.device("cpu")
-        raise DistributedError(
-            f"training.device is {asked}, but torch {torch.__version__} sees none here; "
-            "write device: auto (or cpu), or load the module of a torch built for it"
-        )
-    if asked not in ("auto", found.type):
-        raise DistributedError(f"training.device is {asked}, but this host has {found.type}; write auto")
-    count = max(torch.accelerator.device_count(), 1)
-    if index is not None and index >= count > 1:
-        raise DistributedError(
-            f"this rank's device is {found.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask for as "
-            "many devices as the ranks of a node need, or start fewer ranks on a node"
-        )
-    return torch.device(found.type, (local if index is None else index) % count)
-
-
-def backend_for(asked: str | None, device: torch.device) -> str:
-    """The backend by its name or an alias (ccl, xpu: xccl); None: what torch has for the device."""
-    if asked in (None, "auto"):
-        return str(dist.get_default_backend_for_device(device))
-    return _ALIASES.get(str(asked), str(asked))
-
-
-def device_ids(device: torch.device) -> list[int] | None:
-    """What DistributedDataParallel takes: None on a CPU, else the device's index."""
-    return None if device.type in ("cpu", "mps") else [device.index]
 
 
 def context_of(rank: int, config: Config) -> RankContext:

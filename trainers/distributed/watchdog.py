@@ -16,10 +16,11 @@ from types import FrameType, TracebackType
 from typing import TypeVar
 
 from trainers.configuration.config import Parallel
+from trainers.distributed.errors import RanksLost, of_a_collective
 from trainers.distributed.explanations import brief, missing_ranks, module_of, place_in
 from trainers.distributed.failures import end
 from trainers.distributed.health_check import WINDOW, RankHealthCheck
-from trainers.distributed.process_group import RankContext, RanksLost, of_a_collective
+from trainers.distributed.process_group import RankContext
 
 Item = TypeVar("Item")
 

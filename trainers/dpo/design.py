@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from trainers.checkpointing.durable import flush_folder
-from trainers.configuration.config import DEVICES
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import check_writable
-from trainers.distributed.process_group import DistributedError, choose_device
+from trainers.configuration.section import DEVICES
+from trainers.distributed.device_choice import choose_device
+from trainers.distributed.errors import DistributedError
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.sampling import sampled

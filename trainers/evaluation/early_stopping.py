@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.config import Config, NotNegative, Positive, Section
+from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, convert
 from trainers.configuration.pyobject import called, resolved
+from trainers.configuration.section import NotNegative, Positive, Section
 from trainers.task.contract import wrong_arguments
 
 logger = logging.getLogger(__name__)

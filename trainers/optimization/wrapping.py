@@ -14,7 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext, device_ids
+from trainers.distributed.device_choice import device_ids
+from trainers.distributed.process_group import RankContext
 from trainers.task import Task
 from trainers.task.contract import validate_model
 

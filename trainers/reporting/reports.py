@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from trainers.configuration.config import Config, Member, without_effect
+from trainers.configuration.config import Config, Member
+from trainers.configuration.consistency import without_effect
 from trainers.configuration.yaml_text import in_a_line, plain
 from trainers.data.loaders import Group
 from trainers.distributed.devices import limiter

@@ -12,9 +12,12 @@ from typing import Any
 import torch
 
 from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
-from trainers.configuration.config import DEVICES, Config
+from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import DistributedError, RankContext, choose_device
+from trainers.configuration.section import DEVICES
+from trainers.distributed.device_choice import choose_device
+from trainers.distributed.errors import DistributedError
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import seed_all
 from trainers.sedd.alphabet import decode
 from trainers.sedd.task import SeddTask

@@ -302,23 +302,13 @@ class Supervision:
             self._end_all()
 
     def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
-        host, path = self._report.host, self._report.failure_file
-        first = {"rank": rank.number, "host": host, "code": code, "signal": killer, "time": time.time()}
-        if path is not None:
-            import json  # late: most jobs do well
+        from launcher.launchers.local import first_failure  # late: most jobs do well
 
-            try:
-                with contextlib.suppress(FileExistsError), path.open("x") as file:  # the first writer wins
-                    file.write(json.dumps(first) + "\n")
-            except OSError as error:
-                self.say(f"cannot write {path}: {error.strerror}")
-                with contextlib.suppress(OSError):  # half of it must not keep another from writing his
-                    path.unlink()
-            first = _recorded(path) or first
-        killed = f"killed by {first['signal']} ({first['code']})"
-        how = killed if first["signal"] else f"exit code {first['code']}"
+        record = {"rank": rank.number, "host": self._report.host, "code": code, "signal": killer}
+        first, trouble = first_failure.recorded(self._report.failure_file, {**record, "time": time.time()})
+        self.say(trouble)
         log = f"; its log: {rank.log.path}" if rank.log is not None else ""
-        self.say(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
+        self.say(f"{first_failure.described(first)}{log}")
 
     def _end_all(self) -> int:
         """TERM for all that the ranks have started, and KILL in a while; how many processes that is."""
@@ -398,14 +388,3 @@ class Supervision:
 def counted(number: int, one: str, many: str) -> str:
     """`1 rank`, `2 ranks`."""
     return f"{number} {one if number == 1 else many}"
-
-
-def _recorded(path: Path) -> dict[str, object] | None:
-    """The failure on record: of torchrun, which is one rank here, it is that of a rank of its own."""
-    import json
-
-    with contextlib.suppress(OSError, ValueError):
-        record = json.loads(path.read_text())
-        if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys():
-            return record
-    return None

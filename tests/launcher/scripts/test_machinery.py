@@ -296,6 +296,22 @@ def called_in_scripts() -> set[str]:
     return found
 
 
+def test_an_older_bash_is_refused_before_anything_is_done(bench: Benches) -> None:
+    here = bench("srun")
+    script, newest = here.folder / "old.sh", "< 404"
+    text = render(here.plan_of(ranks_per_node=1))
+    assert newest in text
+    script.write_text(text.replace(newest, "< 9904"))
+    done = subprocess.run(["bash", script], cwd=here.folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"castoff: this script needs bash 4\.4 or newer, and /\S+ on \S+ is bash [5-9]\.\S+; "
+        r"name a newer one as shell in the site's profile\n",
+        done.stderr,
+    )
+    assert list(here.folder.iterdir()) == [script]
+
+
 class TestFunctionsOfTheEnvironment:
     @pytest.mark.parametrize("inherit", others_long(["all", ["PROBE_FOLDER"]], [["PROBE_FOLDER"]]))
     @pytest.mark.parametrize("kind", others_long(["local", "hydra", "pals", "srun"], ["local"]))

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tests.trainers.toys import Toy
 from trainers.checkpointing.differences import MATTERS, REPORTED, SILENT, compare, digest
 from trainers.configuration import flattened
-from trainers.configuration.config import Config, Section
+from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import fields
+from trainers.configuration.section import Section
 from trainers.configuration.yaml_text import read_yaml, to_yaml
 
 CHECKPOINT, STEP = "/runs/x/step-0000000400", 400

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.hostile import SCALARS, json_values
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.configuration.config import Config, without_effect
+from trainers.configuration.config import Config
+from trainers.configuration.consistency import without_effect
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject
 from trainers.configuration.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml

@@ -12,7 +12,8 @@ from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
 from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import DistributedError, cleanup_ddp, initialize_ddp
+from trainers.distributed.errors import DistributedError
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.task import Splits
 
 

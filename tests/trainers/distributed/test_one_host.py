@@ -18,8 +18,9 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.command_line import Castoff
 from tests.trainers.toys import Sensitive, config, run, train
+from trainers.distributed.errors import DistributedError
 from trainers.distributed.one_host import on_one_host, stay_within
-from trainers.distributed.process_group import DistributedError, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.task import Loss
 
 

@@ -12,15 +12,9 @@ import torch
 
 from launcher.ranks import RankEnv
 from tests import patience
-from trainers.distributed.process_group import (
-    DistributedError,
-    RankContext,
-    backend_for,
-    choose_device,
-    device_ids,
-    local_rank,
-    rendezvous,
-)
+from trainers.distributed.device_choice import backend_for, choose_device, device_ids
+from trainers.distributed.errors import DistributedError
+from trainers.distributed.process_group import RankContext, local_rank, rendezvous
 
 # --- Where ---------------------------------------------------------------------------------------
 

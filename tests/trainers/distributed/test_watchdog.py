@@ -22,15 +22,10 @@ from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.configuration.config import Parallel
 from trainers.ddp import TrainerDDP
+from trainers.distributed.errors import RanksLost
 from trainers.distributed.failures import end
 from trainers.distributed.health_check import Answer, RankHealthCheck, Verdict, judge
-from trainers.distributed.process_group import (
-    RankContext,
-    RanksLost,
-    cleanup_ddp,
-    initialize_ddp,
-    record_flights,
-)
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp, record_flights
 from trainers.distributed.watchdog import Watchdog
 
 HOST = socket.gethostname()

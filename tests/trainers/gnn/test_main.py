@@ -21,9 +21,9 @@ from tests.trainers.toys import Ranks, Toy
 from trainers.checkpointing.checkpoints import CheckpointError
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
+from trainers.distributed.errors import DistributedError
 from trainers.distributed.explanations import explained
 from trainers.distributed.failures import end, words
-from trainers.distributed.process_group import DistributedError
 from trainers.gnn.__main__ import main
 from trainers.task import Loss
 

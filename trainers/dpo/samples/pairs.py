@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.configuration.config import NotNegative, Section
 from trainers.configuration.fields import ConfigError, convert
+from trainers.configuration.section import NotNegative, Section
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from trainers.dpo.structures.cache import first_few
 from trainers.dpo.structures.reading import Chain, Layout, chosen, joined

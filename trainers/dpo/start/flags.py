@@ -7,9 +7,9 @@ import os
 import re
 from pathlib import Path
 
-from trainers.configuration.config import DEVICES
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
+from trainers.configuration.section import DEVICES
 from trainers.dpo.start.configuration import OBJECTIVES
 from trainers.program.flags import WANDB, CommandLine, Flag, Refused, Switch, Table, flags_by_field
 

@@ -36,8 +36,8 @@ from trainers.checkpointing.durable import (
     sum_of,
     write_checksummed,
 )
-from trainers.configuration.config import Section
 from trainers.configuration.fields import ConfigError
+from trainers.configuration.section import Section
 from trainers.distributed.locking import locked
 from trainers.distributed.parallel_map import mapped, usual_processes
 from trainers.dpo.structures.reading import Chain, chains_of

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.configuration.config import Imported, NotNegative, Positive, Section
 from trainers.configuration.fields import ConfigError, convert
 from trainers.configuration.paths import expanded
 from trainers.configuration.pyobject import PyObject, resolved
+from trainers.configuration.section import Imported, NotNegative, Positive, Section
 
 Parts = tuple[float, float, float]
 TypeName = Annotated[Any, msgspec.Meta(extra={"takes": "a name or !pyobject"})]

@@ -14,18 +14,10 @@ import msgspec
 from launcher.typed import Problem
 from launcher.typed.document import FieldPath, dotted
 from launcher.typed.structure import convert
-from trainers.configuration.config import (
-    Fraction,
-    Logging,
-    Member,
-    NotNegative,
-    Positive,
-    Seconds,
-    Section,
-    Seed,
-)
+from trainers.configuration.config import Logging, Member
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import Rate, one_training
+from trainers.configuration.section import Fraction, NotNegative, Positive, Seconds, Section, Seed
 from trainers.configuration.sweep import Choose, by_array
 from trainers.sedd import settings
 from trainers.sedd.settings import Above

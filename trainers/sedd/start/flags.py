@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from trainers.configuration.config import DEVICES
+from trainers.configuration.section import DEVICES
 from trainers.program.flags import WANDB, CommandLine, Flag, Group, Refused, Table, at_least
 from trainers.sedd.start.words import in_own_words
 

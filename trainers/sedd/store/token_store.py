@@ -21,8 +21,8 @@ import numpy
 import numpy.typing
 
 from trainers.checkpointing.durable import read_checksummed
-from trainers.configuration.config import Fraction, Positive, Section
 from trainers.configuration.fields import ConfigError
+from trainers.configuration.section import Fraction, Positive, Section
 from trainers.sedd.alphabet import Tokens
 
 FORMAT = 1

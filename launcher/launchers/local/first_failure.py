@@ -1,0 +1,46 @@
+"""The record of a start's first failure, which castoff's own launcher keeps as each scheduler's script does.
+
+Imported once a rank has failed: most jobs do well, and json would cost each of their starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+Failure = dict[str, object]
+"""rank, host, code, signal, time."""
+
+
+def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
+    """The failure that counts, `failure` unless another is on record, and why it could not be written.
+
+    Under torchrun, which is one rank here, the record is that of a rank of its own.
+    """
+    if path is None:
+        return failure, None
+    trouble = None
+    try:
+        with contextlib.suppress(FileExistsError), path.open("x") as file:  # the first writer wins
+            file.write(json.dumps(failure) + "\n")
+    except OSError as error:
+        trouble = f"cannot write {path}: {error.strerror}"
+        with contextlib.suppress(OSError):  # half of it must not keep another from writing its own
+            path.unlink()
+    return _read(path) or failure, trouble
+
+
+def described(failure: Failure) -> str:
+    """Which rank failed first, where and how."""
+    killed = f"killed by {failure['signal']} ({failure['code']})"
+    how = killed if failure["signal"] else f"exit code {failure['code']}"
+    return f"rank {failure['rank']} on host {failure['host']} failed first: {how}"
+
+
+def _read(path: Path) -> Failure | None:
+    with contextlib.suppress(OSError, ValueError):
+        record = json.loads(path.read_text())
+        if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys():
+            return record
+    return None

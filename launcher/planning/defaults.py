@@ -1,0 +1,46 @@
+"""A job with what its site says where it says nothing itself. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Container
+from launcher.config.site import Site
+from launcher.planning import stage_in
+from launcher.schedulers import directives
+from launcher.typed.structure import fields_of
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def with_defaults(spec: JobSpec, site: Site) -> JobSpec:
+    """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
+    chosen = _filled(spec, site.defaults)
+    setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
+    named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
+    stage = [stage_in.decided(item) for item in chosen.stage]
+    excluded = {"ranks": "ranks_per_node", "ranks_per_node": "ranks"}
+    changed: dict[str, Any] = {
+        other: None for name, other in excluded.items() if getattr(spec, name) is not None
+    }
+    if chosen.container.image is None and spec.container == Container():
+        changed["container"] = Container()  # a runtime for those who want one
+    env = {**site.env, **chosen.env}
+    return msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, stage=stage, **changed)
+
+
+def _filled(mine: T, default: T) -> T:
+    """One struct with another's values where it has no own; mappings and structs in it likewise."""
+    chosen: dict[str, Any] = {}
+    for field in fields_of(type(mine)).values():
+        own, other = getattr(mine, field.name), getattr(default, field.name)
+        if isinstance(own, dict):
+            chosen[field.name] = {**other, **own}
+        elif isinstance(field.default, msgspec.Struct):
+            chosen[field.name] = _filled(own, other)
+        elif own == field.default or (own == [] and field.default_factory is not msgspec.NODEFAULT):
+            chosen[field.name] = other
+    return msgspec.structs.replace(mine, **chosen)

@@ -1,0 +1,40 @@
+"""What a plan reports: problems, each with the line that set the value, and notes on what was decided."""
+
+from __future__ import annotations
+
+import msgspec
+
+from launcher.config.job_fields import Directives
+from launcher.config.site import Site
+from launcher.errors import Problem
+from launcher.schedulers import directives
+from launcher.typed.document import Document, FieldPath
+
+
+class Findings:
+    """The problems and notes of one plan, in the order in which they were found."""
+
+    def __init__(self, name: str, site: Site, source: Document | None, given: Directives):
+        """`name`: the job's; `source`: its file; `given`: its directives as they stand there."""
+        self._name, self._site, self._source, self._given = name, site, source, given
+        self.problems: list[Problem] = []
+        self.notes: list[str] = []
+
+    def report(self, field: str, message: str) -> None:
+        """A problem of a field of the job, wherever its value comes from."""
+        field = directives.place(field, self._given, self._site.scheduler)
+        self.problems.append(Problem(self._where(field), field, message))
+
+    def report_site(self, field: str, message: str) -> None:
+        """A problem of a field of the site's profile."""
+        self.problems.append(Problem(f"site {self._site.name}", field, message))
+
+    def _where(self, field: str) -> str:
+        """Where a field's value comes from: the job file's line, a flag, or the site's defaults."""
+        if self._source is None:
+            return f"{self._name} on {self._site.name}"
+        path: FieldPath = tuple(int(key) if key.isdecimal() else key for key in field.split("."))
+        mine = self._source.data.get(path[0]) if isinstance(self._source.data, dict) else None
+        if mine is None and path[0] in msgspec.to_builtins(self._site.defaults):
+            return f"defaults of site {self._site.name}"
+        return self._source.where(path)

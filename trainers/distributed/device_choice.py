@@ -1,0 +1,49 @@
+"""Which device and which backend a rank gets."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from trainers.distributed.errors import DistributedError
+
+_ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
+
+
+def choose_device(asked: str, local: int, index: int | None = None) -> torch.device:
+    """The device of a local rank: `index` among the visible ones, else the local rank in turn.
+
+    Raises:
+        DistributedError: this host has no such device.
+    """
+    if asked == "cpu":
+        return torch.device("cpu")
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if found is None:
+        if asked == "auto":
+            return torch.device("cpu")
+        raise DistributedError(
+            f"training.device is {asked}, but torch {torch.__version__} sees none here; "
+            "write device: auto (or cpu), or load the module of a torch built for it"
+        )
+    if asked not in ("auto", found.type):
+        raise DistributedError(f"training.device is {asked}, but this host has {found.type}; write auto")
+    count = max(torch.accelerator.device_count(), 1)
+    if index is not None and index >= count > 1:
+        raise DistributedError(
+            f"this rank's device is {found.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask for as "
+            "many devices as the ranks of a node need, or start fewer ranks on a node"
+        )
+    return torch.device(found.type, (local if index is None else index) % count)
+
+
+def backend_for(asked: str | None, device: torch.device) -> str:
+    """The backend by its name or an alias (ccl, xpu: xccl); None: what torch has for the device."""
+    if asked in (None, "auto"):
+        return str(dist.get_default_backend_for_device(device))
+    return _ALIASES.get(str(asked), str(asked))
+
+
+def device_ids(device: torch.device) -> list[int] | None:
+    """What DistributedDataParallel takes: None on a CPU, else the device's index."""
+    return None if device.type in ("cpu", "mps") else [device.index]
