@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
+from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Site, nodes_words, range_words
 from launcher.config.site_fields import Queue
 from launcher.errors import shown
 from launcher.schedulers.base import Scheduler
-from launcher.schedulers.directives import of_scheduler
 from launcher.schedulers.fields import refused_of_job
 from launcher.typed.suggestion import did_you_mean
 

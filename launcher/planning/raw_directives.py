@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from launcher.config import job_fields
+from launcher.config.directives import Given, of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.config.site_fields import Values
 from launcher.errors import shown
 from launcher.launchers.base import Request
 from launcher.schedulers.base import Scheduler
-from launcher.schedulers.directives import Dialect, Given, of_scheduler
+from launcher.schedulers.directives import Dialect
 from launcher.schedulers.registry import with_directives
 from launcher.typed.suggestion import did_you_mean
 
