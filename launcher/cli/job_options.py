@@ -10,7 +10,7 @@ import click
 from launcher.cli.offers import F, set_option, site_option
 from launcher.cli.output import say
 from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
+from launcher.config.site import Search, Site, project_profiles
 from launcher.errors import printable
 from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
 from launcher.schedulers.registry import OWN
@@ -78,11 +78,16 @@ def _number(name: str, given: str | int) -> str | int:
 def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
     """The site by name, else by the rule of `choose_site`; says on standard error which and why.
 
+    Whether its scheduler handles all that a profile says is for who plans a job on it to check.
+
     Raises:
         InvalidInput: nobody has named a site, there is no scheduler here, and the job asks for a cluster's.
     """
     if name is not None:
-        return site_named(name)
+        search = Search.here()
+        if project_profiles(name, search):
+            return site_named(name, search=search)  # which says so, if that can be used at all
+        return Site.load(name, search=search)
     site, why = choose_site()
     if spec is not None and why == NO_SCHEDULER:
         _refuse_a_clusters_job(spec)

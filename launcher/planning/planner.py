@@ -47,10 +47,16 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     Raises:
         InvalidInput: with every reason why this job cannot run there.
     """
+    return decide(spec, site, function=function)[0]
+
+
+def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, Scheduler]:
+    """The same, with the site's scheduler, for those who go on to the script and its submission."""
     given = spec
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
-    return _Planner(in_force(spec, site), check_profile(site), given).plan(function=function)
+    agreed, scheduler = in_force(spec, site), check_profile(site)
+    return _Planner(agreed, scheduler, given).plan(function=function), scheduler
 
 
 def _from_here(folder: str | None) -> str | None:
@@ -112,11 +118,7 @@ class _Planner:
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
-        if site.array and spec.array and spec.array.count > site.array.max_count:
-            self.found.notes.append(
-                f"array of {spec.array.count}: castoff submit sends it in parts; sbatch alone takes "
-                f"{site.array.max_count} members at the most"
-            )
+        self.found.notes += limits.array_notes(spec, site, self.scheduler)
         return Plan(
             **{field: getattr(spec, field) for field in AS_THEY_ARE},
             name=self.name,
@@ -365,7 +367,8 @@ class _Planner:
         if self.spec.launcher.timeout:
             return seconds(self.spec.launcher.timeout)
         container = self.spec.container
-        return None if container.image and container.runtime == "pyxis" else START_TIMEOUT
+        of_launcher = container.runtime is not None and containers.RUNTIMES[container.runtime].of_launcher
+        return None if container.image and of_launcher else START_TIMEOUT
 
     def _chosen_by_flags(self) -> bool | None:
         """Whether flags of the launcher show each rank its own devices alone; None where none says of it."""

@@ -14,10 +14,11 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import InvalidInput, PlacementError, Problem
 from launcher.launchers.commands import LAUNCHERS
-from launcher.planning.planner import plan
+from launcher.planning import planner
 from launcher.ranks.decision import decide
 from launcher.ranks.families import Around, Placement, innermost, read_text
 from launcher.runs.plan import Plan
+from launcher.schedulers.base import Scheduler
 from launcher.schedulers.base_allocation import Allocation
 from launcher.schedulers.registry import NAMES, queued, queued_of
 from launcher.typed.document import Document
@@ -54,25 +55,27 @@ def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read
     return None if placement is None or placement.world_size == 1 else placement
 
 
-def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> Plan:
+def plan_in(
+    allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]
+) -> tuple[Plan, Scheduler]:
     """Resolve a job on the hosts of an allocation: on all of them unless it says otherwise.
 
     Raises:
         InvalidInput: it asks for more than there is, or cannot run on that site at all.
     """
     job, here = _job_in(allocation, spec, site, environ)
-    decided = plan(job, here)
+    decided, scheduler = planner.decide(job, here)
     timeout = spec.launcher.timeout or site.defaults.launcher.timeout
     counts = [count for count, times in decided.layout for _ in range(times)]
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
     share = min(shares, default=0)  # of the CPUs that Slurm has given; none where it does not say
     if decided.cores_per_rank is None and share:
-        decided = plan(job.changed(cores_per_rank=share), here)
+        decided = planner.plan(job.changed(cores_per_rank=share), here)
     if timeout is None:  # its ranks may well have to wait for those of another launch
         decided = msgspec.structs.replace(decided, start_timeout=None)
     if LAUNCHERS[decided.launcher].heeds_cpus(decided.start):
         _check_cpus(allocation, decided, counts)
-    return decided
+    return decided, scheduler
 
 
 def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> None:

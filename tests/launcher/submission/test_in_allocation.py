@@ -131,7 +131,7 @@ class TestRankHere:
 def decided(allocation: Allocation, site: Site | str = "slurm", env: Any = None, **fields: Any) -> Plan:
     spec = JobSpec.of({"command": ["train"], **fields})
     on = Site.load(site) if isinstance(site, str) else site
-    return plan_in(allocation, spec, on, env or {})
+    return plan_in(allocation, spec, on, env or {})[0]
 
 
 class TestJob:
@@ -182,7 +182,7 @@ class TestJob:
         given = {"OMP_NUM_THREADS": "5"}
         assert decided(THREE, env=given).env["OMP_NUM_THREADS"] == "5"
         mine = JobSpec.of({"command": ["x"], "env": {"OMP_NUM_THREADS": "3"}})
-        assert plan_in(THREE, mine, Site.load("slurm"), given).env["OMP_NUM_THREADS"] == "3"
+        assert plan_in(THREE, mine, Site.load("slurm"), given)[0].env["OMP_NUM_THREADS"] == "3"
 
     def test_pbss_number_of_threads_is_that_of_a_chunk(self) -> None:
         pbs, reported = PbsAllocation("7", ["x1"]), {"NCPUS": "208", "OMP_NUM_THREADS": "208"}
