@@ -13,7 +13,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site, project_profiles
 from launcher.errors import printable
 from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
-from launcher.schedulers.registry import OWN
+from launcher.schedulers.registry import HAVE_DIRECTIVES, OWN, queued_of
 from launcher.typed.document import invalid
 from launcher.typed.structure import fields_of
 
@@ -63,8 +63,9 @@ def _refuse_program(job: str) -> None:
     starts = {".py": "python ", ".sh": "bash "}.get(path.suffix, "")
     says = f"is a program, not a job file; programs follow --, as in {context.command_path} -- {starts}{job}"
     text = path.read_text(errors="replace") if path.is_file() else ""
-    for command, mark in (("sbatch", "#SBATCH "), ("qsub", "#PBS ")):
-        if mark in text:
+    for one in map(queued_of, HAVE_DIRECTIVES if text else ()):
+        if one.directive_mark in text:
+            command = " ".join(one.submit_command)
             says = f"is a script for {command}, no job file; `castoff init` writes one to start from"
     context.fail(f"{job} {says}")
 

@@ -20,14 +20,23 @@ from launcher.ranks.families import Around, Placement, innermost, read_text
 from launcher.runs.plan import Plan
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.registry import NAMES, queued, queued_of
+from launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, queued, queued_of
 from launcher.typed.document import Document
+from launcher.typed.structure import fields_of
 
-_SUBMISSION_ONLY = (
-    *("account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive", "memory", "mail"),
-    *("directives", "array", "after", "requeue"),
+_HERE_TOO = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace", "options"),
+        *("env_from", "launcher"),
+    }
 )
-"""Fields that say what a scheduler is to give: here it has given already."""
+"""Fields that are said to a scheduler and that castoff heeds by itself where it has given its hosts."""
+
+
+def submission_only() -> list[str]:
+    """The other fields that are said to a scheduler, in a job file's order: here it has given already."""
+    said = {field.partition(".")[0] for one in map(queued_of, HAVE_DIRECTIVES) for field in one.handles}
+    return [name for name in fields_of(JobSpec) if name in said - _HERE_TOO]
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
@@ -98,7 +107,7 @@ def _job_in(
 ) -> tuple[JobSpec, Site]:
     """The job and the site without what a submission would ask for."""
     nodes = _nodes(allocation, spec)
-    blank = {name: getattr(JobSpec(), name) for name in _SUBMISSION_ONLY}
+    blank = {name: getattr(JobSpec(), name) for name in submission_only()}
     own = {**blank, "nodes": nodes, "inherit": "all"}
     if allocation.reports_end_time:
         own["walltime"] = None

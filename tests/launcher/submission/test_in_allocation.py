@@ -12,8 +12,9 @@ import pytest
 from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
 from launcher.schedulers.base_allocation import Allocation
 from launcher.schedulers.pbs.allocation import PbsAllocation
+from launcher.schedulers.registry import in_allocation
 from launcher.schedulers.slurm.allocation import SlurmAllocation
-from launcher.submission.in_allocation import find, plan_in, rank_here
+from launcher.submission.in_allocation import find, plan_in, rank_here, submission_only
 
 RECORDED = Path(__file__).parents[1] / "environments"
 TWO = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}
@@ -243,3 +244,16 @@ class TestEnvironment:
         }
         fewer = hosts.environment(1, reported, tmp_path, "/work")
         assert Path(fewer["PBS_NODEFILE"]).read_text() == "a\n"
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"])
+def test_a_variable_that_marks_an_allocation_is_one_that_is_looked_into(name: str) -> None:
+    assert in_allocation({name: "1"}) and not in_allocation({})
+    with pytest.raises(CastoffError, match=f"{name.replace('BID', 'B_?ID')}=1 is set, but"):
+        find({name: "1"})
+
+
+def test_all_that_only_a_scheduler_is_told_is_left_out() -> None:
+    names = submission_only()
+    assert {"account", "qos", "memory", "mail", "directives", "inherit", "array"} <= {*names}
+    assert not {"command", "nodes", "walltime", "env_from", "launcher"} & {*names}
