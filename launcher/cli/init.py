@@ -13,6 +13,7 @@ from launcher.errors import CastoffError, printable
 from launcher.planning.render import example_job
 from launcher.quoting import visible_word
 from launcher.runs.records import write_file
+from launcher.schedulers.choice import check_profile
 
 
 @click.command("init")
@@ -20,7 +21,9 @@ from launcher.runs.records import write_file
 @site_option("The site to write it for.")
 def command(path: Path, site_name: str | None) -> None:
     """Write a commented job file to start from; never over a file that is there."""
-    text = example_job(load_site(site_name))
+    site = load_site(site_name)
+    check_profile(site)
+    text = example_job(site)
     shown = printable(str(path))
     if os.path.lexists(path):
         raise CastoffError(f"{shown}: is there already; name another file, or remove it")
@@ -28,5 +31,5 @@ def command(path: Path, site_name: str | None) -> None:
         write_file(path, text, 0o644)
     except OSError as error:
         raise CastoffError(f"{shown}: cannot be written: {error.strerror}") from error
-    site = f" --site {visible_word(site_name)}" if site_name else ""
-    click.echo(f"wrote {shown}; next: castoff render {visible_word(str(path))}{site}")
+    chosen = f" --site {visible_word(site_name)}" if site_name else ""
+    click.echo(f"wrote {shown}; next: castoff render {visible_word(str(path))}{chosen}")

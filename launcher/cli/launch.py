@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from launcher.errors import CastoffError
 from launcher.launchers.local.start import Hosts, StartRequest
 from launcher.ranks.rendezvous import derived_port
 from launcher.runs.run import inherited_lock
-from launcher.schedulers.registry import OWN, is_own, queued_of
+from launcher.schedulers.registry import OWN, in_allocation, is_own, queued_of
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 _LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "launcher")
 """Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
-
-_LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
-"""Those that mean nothing where a scheduler has given its hosts already."""
 
 _MASTER_PORT = derived_port("")
 """Where ranks on hosts that were named by hand meet, for they share no job id."""
@@ -101,9 +98,10 @@ def command(
         _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
         from launcher.cli.job_options import load_job
         from launcher.submission.foreground import run_in_foreground
+        from launcher.submission.in_allocation import submission_only
 
         spec = load_job(job, overrides, flags)
-        _report_ignored(spec, _LEFT_OUT_IN_ALLOCATION)
+        _report_ignored(spec, submission_only())
         return run_in_foreground(
             spec,
             site,
@@ -199,20 +197,20 @@ def _with_job(
     )
 
 
-def _asked(spec: JobSpec, fields: tuple[str, ...]) -> list[str]:
+def _asked(spec: JobSpec, fields: Iterable[str]) -> list[str]:
     """Those of some fields that a job sets."""
     plain = type(spec)()
     return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
 
 
-def _report_ignored(spec: JobSpec, fields: tuple[str, ...]) -> None:
+def _report_ignored(spec: JobSpec, fields: Iterable[str]) -> None:
     if unused := _asked(spec, fields):
         report(f"launch leaves out {', '.join(unused)}, which castoff submit heeds")
 
 
 def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     """The allocation to use and its site; None: this host alone. An error where this is one of its ranks."""
-    if site_name is None and not os.environ.keys() & {"SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"}:
+    if site_name is None and not in_allocation(os.environ):
         return None  # as mostly: nothing else is loaded
     from launcher.schedulers.choice import choose_site, site_named
     from launcher.submission.in_allocation import find, rank_here

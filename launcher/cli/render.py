@@ -34,16 +34,17 @@ def command(
     # Late: a shell that completes our flags waits for what is imported.
     import msgspec
 
-    from launcher.planning.planner import plan
-    from launcher.planning.render import render
+    from launcher.planning.planner import decide
+    from launcher.planning.render import rendered
     from launcher.runs.records import write_file
     from launcher.runs.script import head_of
     from launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
-    decided = plan(spec, load_site(site_name, spec))
-    script = render(decided)
-    check_syntax(decided, script)
+    decided, scheduler = decide(spec, load_site(site_name, spec))
+    whole = rendered(decided, scheduler)
+    check_syntax(decided, whole)
+    script = whole.text
     if head:
         script = head_of(script)
     if as_json:

@@ -37,7 +37,7 @@ def command(
     site = load_site(site_name, spec)
     if dry:
         would = dry_run(spec, site)
-        check_syntax(would.plan, would.script)
+        check_syntax(would.plan, would.rendered)
         if as_json:
             plan = msgspec.to_builtins(would.plan)
             print_json({"plan": plan, "script": would.script, "command": would.command})

@@ -112,14 +112,14 @@ class CastoffExecutor(core.Executor):
         Raises:
             InvalidInput: the job cannot run there.
         """
-        from launcher.planning.planner import plan
-        from launcher.planning.render import render
+        from launcher.planning.planner import decide
+        from launcher.planning.render import rendered
         from launcher.submission.syntax import check_syntax
 
-        decided = plan(self._job([fn] * count), self.site, function=True)
-        script = render(decided)
+        decided, scheduler = decide(self._job([fn] * count), self.site, function=True)
+        script = rendered(decided, scheduler)
         check_syntax(decided, script)
-        return script
+        return script.text
 
     def _job(self, functions: list[Callable[..., Any]]) -> JobSpec:
         from launcher.executors.parameters import for_functions

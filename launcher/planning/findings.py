@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from launcher.config import directives
 from launcher.config.job_fields import Directives
 from launcher.config.site import Site
 from launcher.errors import Problem
-from launcher.schedulers import directives
 from launcher.typed.document import Document, FieldPath
 
 

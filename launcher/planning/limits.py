@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
+from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Site, nodes_words, range_words
 from launcher.config.site_fields import Queue
 from launcher.errors import shown
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.directives import of_scheduler
+from launcher.schedulers.base import QueuedScheduler, Scheduler
 from launcher.schedulers.fields import refused_of_job
 from launcher.typed.suggestion import did_you_mean
 
@@ -188,6 +188,15 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
         fix = "lower array.count or array.max_concurrent, or use another queue"
         makes = f"which makes {members + at_once} jobs"
         yield "requeue", f"cannot work, because {why}, {makes}, and {limit}; {fix}"
+
+
+def array_notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
+    """What to know of an array that is larger than its scheduler takes."""
+    if isinstance(scheduler, QueuedScheduler) and site.array and spec.array:
+        count, most = spec.array.count, site.array.max_count
+        if count > most:
+            alone = f"{scheduler.submit_command[0]} alone takes {most} members at the most"
+            yield f"array of {count}: castoff submit sends it in parts; {alone}"
 
 
 def _takes(queue: Queue, nodes: int, walltime: int | None) -> bool:

@@ -18,7 +18,7 @@ from launcher.planning.conditions import Conditions, chosen, functions_of
 from launcher.planning.containers import RUNTIMES
 from launcher.runs.plan import Plan
 from launcher.runs.script import MARK
-from launcher.schedulers.registry import scheduler_of
+from launcher.schedulers.base import Scheduler
 
 _FEW_NODES = 32
 """Up to so many, staging reports each."""
@@ -128,9 +128,10 @@ class Machinery(NamedTuple):
         return "".join([*texts.values(), _LAST])
 
 
-def machinery(plan: Plan) -> Machinery:
-    """What a plan needs."""
-    features = _of_launcher(plan.launcher) | _of_scheduler(plan) | _of_job(plan) | _of_container(plan)
+def machinery(plan: Plan, scheduler: Scheduler) -> Machinery:
+    """What a plan for this scheduler needs."""
+    features = _of_scheduler(plan, scheduler) | _of_launcher(plan.launcher)
+    features |= _of_job(plan) | _of_container(plan)
     used = frozenset(name for name, applies in features.items() if applies)
     runtime = plan.container.runtime if plan.container else None
     return Machinery(plan.scheduler, plan.launcher, runtime, used, _parts(plan, used))
@@ -168,8 +169,7 @@ def _of_launcher(name: str) -> dict[str, object]:
     }
 
 
-def _of_scheduler(plan: Plan) -> dict[str, object]:
-    scheduler = scheduler_of(plan.scheduler)
+def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
     deadline = bool(plan.walltime) or scheduler.reports_end_time
     return {"deadline": deadline, "timer": deadline and not scheduler.signals_before_walltime}
 

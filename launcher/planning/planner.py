@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config.job import JobSpec, check, program_name
+from launcher.config import directives
+from launcher.config.defaults import InForce, in_force
+from launcher.config.directives import of_scheduler
+from launcher.config.job import JobSpec, program_name
 from launcher.config.job_fields import Directives, LauncherName, Snapshot
-from launcher.config.options import fixed_ranks, option_problems, with_options
+from launcher.config.options import fixed_ranks, option_problems
 from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
 from launcher.errors import InvalidInput, shown
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import binding, containers, limits, near, stage_in
-from launcher.planning.defaults import with_defaults
 from launcher.planning.findings import Findings
 from launcher.planning.raw_directives import directive_problems, section_problems
 from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Devices, Plan
-from launcher.schedulers import directives
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
-from launcher.schedulers.directives import of_scheduler, own_dependency
+from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.fields import ignored
-from launcher.typed.document import Document, dotted
 
 DEFAULT_GRACE = 120
 """Seconds between the request to stop and the walltime, where the job does not say."""
@@ -47,14 +47,16 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     Raises:
         InvalidInput: with every reason why this job cannot run there.
     """
-    source = spec.source
+    return decide(spec, site, function=function)[0]
+
+
+def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, Scheduler]:
+    """The same, with the site's scheduler, for those who go on to the script and its submission."""
+    given = spec
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
-    wanted = spec.options or site.defaults.options
-    scheduler = check_profile(site)
-    changed = with_options(site, wanted)
-    planner = _Planner(with_defaults(spec, changed), changed, scheduler, source, spec.directives)
-    return planner.plan(function=function)
+    agreed, scheduler = in_force(spec, site), check_profile(site)
+    return _Planner(agreed, scheduler, given).plan(function=function), scheduler
 
 
 def _from_here(folder: str | None) -> str | None:
@@ -65,10 +67,12 @@ def _from_here(folder: str | None) -> str | None:
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
-    def __init__(
-        self, spec: JobSpec, site: Site, scheduler: Scheduler, source: Document | None, given: Directives
-    ):
-        self.spec, self.site, self.scheduler, self.given = spec, site, scheduler, given
+    def __init__(self, agreed: InForce, scheduler: Scheduler, given: JobSpec):
+        """`given`: the job as it was read."""
+        stage = [stage_in.decided(item) for item in agreed.spec.stage]
+        self.spec = spec = msgspec.structs.replace(agreed.spec, stage=stage)
+        self.site, self.scheduler, self.given = agreed.site, scheduler, given.directives
+        self.contradictions, site = agreed.contradictions, agreed.site
         self.queued = scheduler.has_queue
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
@@ -77,7 +81,7 @@ class _Planner:
         self.shared = next((kind for kind in limits.kinds(spec, site, scheduler) if kind.max_devices), None)
         self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
-        self.found = Findings(self.name, site, source, given)
+        self.found = Findings(self.name, site, given.source, self.given)
         self._numbered: Devices | None = None  # those that castoff itself gives the ranks, by their numbers
         self.layout = self._layout()
         self.launcher = self._launcher()
@@ -114,11 +118,7 @@ class _Planner:
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
-        if site.array and spec.array and spec.array.count > site.array.max_count:
-            self.found.notes.append(
-                f"array of {spec.array.count}: castoff submit sends it in parts; sbatch alone takes "
-                f"{site.array.max_count} members at the most"
-            )
+        self.found.notes += limits.array_notes(spec, site, self.scheduler)
         return Plan(
             **{field: getattr(spec, field) for field in AS_THEY_ARE},
             name=self.name,
@@ -177,7 +177,7 @@ class _Planner:
             *stage_in.stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
             *section_problems(self.given),
-            *((dotted(path), message) for path, message in check(spec)),
+            *self.contradictions,
             *limits.site_problems(spec, site, self.scheduler, self.name, self.walltime, self.grace),
             *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *self.scheduler.contradictions(spec, site, asked),
@@ -367,7 +367,8 @@ class _Planner:
         if self.spec.launcher.timeout:
             return seconds(self.spec.launcher.timeout)
         container = self.spec.container
-        return None if container.image and container.runtime == "pyxis" else START_TIMEOUT
+        of_launcher = container.runtime is not None and containers.RUNTIMES[container.runtime].of_launcher
+        return None if container.image and of_launcher else START_TIMEOUT
 
     def _chosen_by_flags(self) -> bool | None:
         """Whether flags of the launcher show each rank its own devices alone; None where none says of it."""

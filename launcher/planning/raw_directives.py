@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from launcher.config import job_fields
+from launcher.config.directives import Given, of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.config.site_fields import Values
 from launcher.errors import shown
 from launcher.launchers.base import Request
 from launcher.schedulers.base import Scheduler
-from launcher.schedulers.directives import Dialect, Given, of_scheduler
+from launcher.schedulers.directives import Dialect
 from launcher.schedulers.registry import with_directives
 from launcher.typed.suggestion import did_you_mean
 
@@ -41,12 +42,15 @@ def directive_problems(
         return
     follows = {name: f"it follows from {field}" for name, field in own.dialect.owned.items()}
     needed = {**follows, **own.dialect.needed}
-    bare = dict(own.directives(replace(spec, directives={}), replace(site, directives={}), request))
+
+    def bare() -> dict[str, str | bool]:
+        return dict(own.directives(replace(spec, directives={}), replace(site, directives={}), request))
+
     for name, value in of_scheduler(given, own.name).items():
         if value is not None and value is not False:
             message = _wrong(name, value, own.dialect, "defaults." if of_site else "")
         else:
-            message = f"cannot be removed: {needed[name]}" if name in bare and name in needed else None
+            message = f"cannot be removed: {needed[name]}" if name in needed and name in bare() else None
         if message is None and isinstance(value, str) and name in site.directive_values:
             message = _not_among(value, site.directive_values[name], site)
         if message is not None:

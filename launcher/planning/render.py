@@ -13,9 +13,9 @@ import os
 import re
 import textwrap
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
@@ -25,6 +25,7 @@ from launcher.planning.machinery import Machinery, machinery
 from launcher.planning.shares import share_words
 from launcher.quoting import comment, interpreter, shell_word, yaml_word
 from launcher.runs.plan import Plan
+from launcher.schedulers.base import Scheduler
 from launcher.schedulers.registry import NAMES, scheduler_of
 from launcher.trust.decision import check
 
@@ -42,22 +43,36 @@ def render(plan: Plan) -> str:
         CastoffError: a template of the user's fails, and the text names its file and line; or others could
             have written it.
     """
-    below, theirs = machinery(plan), own_parts(plan)
+    return rendered(plan, scheduler_of(plan.scheduler)).text
+
+
+class Script(NamedTuple):
+    """A plan's script, and who wrote what of it."""
+
+    text: str
+    theirs: Mapping[str, str]
+    """The parts that the user's template folder puts in place of castoff's, by name."""
+
+
+def rendered(plan: Plan, scheduler: Scheduler) -> Script:
+    """The same for those who have the plan's scheduler; raises as `render`."""
+    below, theirs = machinery(plan, scheduler), _own_parts(plan)
     text = below.text(lambda name: theirs[name] if name in theirs else _own_part(name))
-    script = _head(plan, below).rstrip("\n") + "\n" + below.marker(theirs) + text
-    if why := scheduler_of(plan.scheduler).refused(script):
+    script = _head(plan, scheduler, below).rstrip("\n") + "\n" + below.marker(theirs) + text
+    if why := scheduler.refused(script):
         raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", why)])
-    return script
+    return Script(script, theirs)
 
 
-def _head(plan: Plan, below: Machinery) -> str:
+def _head(plan: Plan, scheduler: Scheduler, below: Machinery) -> str:
     given = _variables(plan, below)
     try:
         if plan.templates is None and (compiled := _compiled(plan.scheduler)):
-            return compiled(filters_for(plan.scheduler), **given)
+            return compiled(filters_for(scheduler), **given)
         from launcher.planning import templates  # late: it loads Jinja
 
-        found = templates.environment(template_folder(), plan.templates, filters_for(*NAMES))
+        filters = filters_for(*map(scheduler_of, NAMES))
+        found = templates.environment(template_folder(), plan.templates, filters)
         return templates.head(plan.scheduler, given, found)
     except UnicodeDecodeError as error:
         raise CastoffError(f"{plan.templates}: a template is not UTF-8: {error}") from error
@@ -80,7 +95,7 @@ def _own_part(name: str) -> str:
     return _part(template_folder() / "machinery" / f"{name}.sh")
 
 
-def own_parts(plan: Plan) -> dict[str, str]:
+def _own_parts(plan: Plan) -> dict[str, str]:
     """The parts that the user's template folder puts in place of castoff's, by name.
 
     Raises:
@@ -235,9 +250,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
 """What templates may put values through; docs/templates.md explains each."""
 
 
-def filters_for(*schedulers: str) -> dict[str, Callable[..., Any]]:
+def filters_for(*schedulers: Scheduler) -> dict[str, Callable[..., Any]]:
     """`FILTERS` with those that write the directives of these schedulers."""
-    for one in map(scheduler_of, schedulers):
+    for one in schedulers:
         if one.dialect is not None:
             FILTERS.setdefault(f"{one.name}_directive", one.dialect.line)
     return FILTERS

@@ -99,6 +99,8 @@ class QueuedScheduler(Scheduler):
     """The command that gets a shell an allocation."""
     submit_command: ClassVar[Sequence[str]]
     """The command that submits."""
+    directive_mark: ClassVar[str]
+    """What a directive's line in a script begins with."""
     plain_ids: ClassVar[bool] = False
     """Whether its ids are mere numbers, which something round its submit command may print as well."""
     unreached: ClassVar[re.Pattern[str]]

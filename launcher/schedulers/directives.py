@@ -10,15 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from launcher.config import job_fields
+from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
-from launcher.config.job_fields import Directive
 from launcher.config.quantities import cpulist
 from launcher.config.site import Site
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
 Layer: TypeAlias = "list[tuple[str, str | bool | None]]"
-Given: TypeAlias = "Mapping[str, Directive | dict[str, Directive]]"
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+|\[[0-9]*\])?(\.[A-Za-z0-9.-]+)?")
 """A job's id: 123, 123_4, 123.host, 123[].host."""
@@ -41,19 +39,6 @@ class Dialect(NamedTuple):
     """Whether a value says what the field of a typed directive cannot."""
     has_letters: bool = False
     """Whether a letter is a name of its own, and not short for another."""
-
-
-def of_scheduler(given: Given, scheduler: str) -> dict[str, Directive]:
-    """Those that apply there: what stands under no scheduler's name, and what stands under its own."""
-    plain = {name: value for name, value in given.items() if not isinstance(value, dict)}
-    plain.pop(scheduler, None)  # an empty section
-    return plain | section(given, scheduler)
-
-
-def section(given: Given, scheduler: str) -> dict[str, Directive]:
-    """What is listed under a scheduler's name."""
-    found = given.get(scheduler)
-    return found if isinstance(found, dict) else {}
 
 
 def is_job_id(name: str) -> bool:
@@ -98,21 +83,3 @@ def array_words(spec: JobSpec) -> str | None:
         return None
     span = cpulist(range(spec.array.count))
     return f"{span}%{spec.array.max_concurrent}" if spec.array.max_concurrent else span
-
-
-def merged(default: Given, given: Given, scheduler: str) -> job_fields.Directives:
-    """One job's directives over another's: those of this scheduler together, the others in their sections."""
-    together: job_fields.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}
-    sections = (name for name, value in (*default.items(), *given.items()) if isinstance(value, dict))
-    for name in dict.fromkeys(sections):
-        theirs = {**section(default, name), **section(given, name)}
-        if theirs and name != scheduler:
-            together[name] = theirs
-    return together
-
-
-def place(field: str, given: Given, scheduler: str) -> str:
-    """A problem's field as the job spells it: `directives.k` is `directives.pbs.k` if it stands there."""
-    outer, _, name = field.partition(".")
-    here = outer == "directives" and name in section(given, scheduler)
-    return f"{outer}.{scheduler}.{name}" if here else field

@@ -1,12 +1,12 @@
 """The schedulers that castoff knows, each by the name that profiles have for it.
 
-A new one is a folder beside this file whose module `scheduler` holds `SCHEDULER`, and its name here.
+A new one is a folder beside this file whose module `scheduler` holds `SCHEDULER`, and its name here, twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler, Scheduler
@@ -29,13 +29,34 @@ def scheduler_of(name: str) -> Scheduler:
     Raises:
         CastoffError: there is none.
     """
-    if name not in NAMES:
-        hint = did_you_mean(name, NAMES)
-        raise CastoffError(
-            f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"
-        )
-    found: Scheduler = import_module(f"launcher.schedulers.{name}.scheduler").SCHEDULER
-    return found
+    # Late, as most jobs load one alone; each by its name, so that readers and tools can follow.
+    if name == "flux":
+        from launcher.schedulers.flux import scheduler as flux
+
+        return flux.SCHEDULER
+    if name == "slurm":
+        from launcher.schedulers.slurm import scheduler as slurm
+
+        return slurm.SCHEDULER
+    if name == "pbs":
+        from launcher.schedulers.pbs import scheduler as pbs
+
+        return pbs.SCHEDULER
+    if name == OWN:
+        from launcher.schedulers.local import scheduler as local
+
+        return local.SCHEDULER
+    hint = did_you_mean(name, NAMES)
+    raise CastoffError(
+        f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"
+    )
+
+
+def in_allocation(environ: Mapping[str, str]) -> bool:
+    """Whether a variable says that this shell is in an allocation; loads no scheduler."""
+    from launcher.schedulers import pbs, slurm
+
+    return any(name in environ for name in (*slurm.JOB_VARIABLES, *pbs.JOB_VARIABLES))
 
 
 def with_directives() -> list[Scheduler]:

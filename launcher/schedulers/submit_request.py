@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from launcher.config.quantities import cpulist
 from launcher.runs.records import Facts
-from launcher.runs.script import directives_of, head_of
+from launcher.runs.script import directives_of
 
 
 class Part(NamedTuple):
@@ -59,16 +59,16 @@ class SubmitRequest(NamedTuple):
     def of(
         cls,
         planned: Facts,
-        script: str,
+        head: str,
         run_dir: str,
         dependency: str | None,
         begin: Mapping[int, int] | None = None,
     ) -> SubmitRequest:
-        """That of a plan, for the first time; with `begin`, that of a run's own script, again."""
+        """That of a plan and its script's head, new; with `begin`, of a run's own script, again."""
         chain = 1 + planned.requeue_max if planned.requeue_how == "chain" else 0
         first = dict.fromkeys(range(planned.array_count or 1), 0)
         resubmits = begin is not None
-        return cls(head_of(script), run_dir, begin or first, dependency, chain, resubmits, planned.env_from)
+        return cls(head, run_dir, begin or first, dependency, chain, resubmits, planned.env_from)
 
     @property
     def links(self) -> Sequence[int | None]:

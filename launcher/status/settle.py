@@ -17,7 +17,6 @@ from launcher.runs.records import Send, Start, Submission, read
 from launcher.runs.run import LOCK, RunDirectory
 from launcher.schedulers.base_queue import Answer, Queue
 from launcher.schedulers.job_info import JobInfo
-from launcher.schedulers.registry import queued_of
 from launcher.status.survey import RunRecords
 
 APART = 5.0
@@ -26,14 +25,8 @@ APART = 5.0
 _POLL = 1.0
 
 
-def settle(
-    run: RunDirectory,
-    *,
-    patience: float = 0.0,
-    refused: bool = False,
-    environ: Mapping[str, str] | None = None,
-) -> bool:
-    """Find out what became of a run's unclear send, and write it into submission.json.
+def settle(run: RunDirectory, queue: Queue, *, patience: float = 0.0, refused: bool = False) -> bool:
+    """Find out from its scheduler's queue what became of a run's unclear send; write it into submission.json.
 
     A job that was found is adopted: its id is written down. A send that two questions have not found gets an
     error that says so, and may be repeated; of one that was `refused`, one question is enough. Asks until
@@ -44,7 +37,6 @@ def settle(
         CastoffError: a record cannot be read.
         OSError: it cannot be written.
     """
-    queue = queued_of(run.facts().scheduler).queue(environ)
     give_up = time.monotonic() + patience
     records = RunRecords(run, held=True)
     if records.queued and queue.elsewhere(records.clusters):

@@ -22,7 +22,7 @@ from launcher.errors import CastoffError
 from launcher.launchers.local.processes import GRACE, send
 from launcher.launchers.local.streams import RankLines, RankLog
 from launcher.launchers.local.supervision import Rank, Report, Supervision
-from launcher.planning.render import FILTERS, render
+from launcher.planning.render import FILTERS, rendered
 from launcher.runs.owner import record_owner
 from launcher.runs.records import Ending, Submission, read, write
 from launcher.runs.run import RESUME, SETTLED, RunDirectory, wants_resume
@@ -55,8 +55,8 @@ def run_in_foreground(
         InvalidInput: the job cannot run there.
         CastoffError: its run directory cannot be made, or its script cannot be started.
     """
-    decided = plan_in(allocation, spec, site, environ)
-    script = render(decided)
+    decided, scheduler = plan_in(allocation, spec, site, environ)
+    script = rendered(decided, scheduler)
     check_syntax(decided, script)
     directory = working_directory()
     # No node-hours: they are the allocation's, whatever runs in it.
@@ -64,7 +64,7 @@ def run_in_foreground(
         scheduler=decided.scheduler, directory=directory, time=time.time(), job=allocation.job
     )
     with contextlib.ExitStack() as stack:
-        made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ)
+        made = recorded(spec, decided, script.text, record, runs_dir=runs_dir, environ=environ)
         run = stack.enter_context(made).final
         record_owner(run, 0)
         environment = allocation.environment(decided.nodes, environ, run.path, directory)

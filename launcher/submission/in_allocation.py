@@ -14,19 +14,29 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import InvalidInput, PlacementError, Problem
 from launcher.launchers.commands import LAUNCHERS
-from launcher.planning.planner import plan
+from launcher.planning import planner
 from launcher.ranks.decision import decide
 from launcher.ranks.families import Around, Placement, innermost, read_text
 from launcher.runs.plan import Plan
+from launcher.schedulers.base import Scheduler
 from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.registry import NAMES, queued, queued_of
+from launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, queued, queued_of
 from launcher.typed.document import Document
+from launcher.typed.structure import fields_of
 
-_SUBMISSION_ONLY = (
-    *("account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive", "memory", "mail"),
-    *("directives", "array", "after", "requeue"),
+_HERE_TOO = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace", "options"),
+        *("env_from", "launcher"),
+    }
 )
-"""Fields that say what a scheduler is to give: here it has given already."""
+"""Fields that are said to a scheduler and that castoff heeds by itself where it has given its hosts."""
+
+
+def submission_only() -> list[str]:
+    """The other fields that are said to a scheduler, in a job file's order: here it has given already."""
+    said = {field.partition(".")[0] for one in map(queued_of, HAVE_DIRECTIVES) for field in one.handles}
+    return [name for name in fields_of(JobSpec) if name in said - _HERE_TOO]
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
@@ -54,25 +64,27 @@ def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read
     return None if placement is None or placement.world_size == 1 else placement
 
 
-def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> Plan:
+def plan_in(
+    allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]
+) -> tuple[Plan, Scheduler]:
     """Resolve a job on the hosts of an allocation: on all of them unless it says otherwise.
 
     Raises:
         InvalidInput: it asks for more than there is, or cannot run on that site at all.
     """
     job, here = _job_in(allocation, spec, site, environ)
-    decided = plan(job, here)
+    decided, scheduler = planner.decide(job, here)
     timeout = spec.launcher.timeout or site.defaults.launcher.timeout
     counts = [count for count, times in decided.layout for _ in range(times)]
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
     share = min(shares, default=0)  # of the CPUs that Slurm has given; none where it does not say
     if decided.cores_per_rank is None and share:
-        decided = plan(job.changed(cores_per_rank=share), here)
+        decided = planner.plan(job.changed(cores_per_rank=share), here)
     if timeout is None:  # its ranks may well have to wait for those of another launch
         decided = msgspec.structs.replace(decided, start_timeout=None)
     if LAUNCHERS[decided.launcher].heeds_cpus(decided.start):
         _check_cpus(allocation, decided, counts)
-    return decided
+    return decided, scheduler
 
 
 def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
@@ -95,7 +107,7 @@ def _job_in(
 ) -> tuple[JobSpec, Site]:
     """The job and the site without what a submission would ask for."""
     nodes = _nodes(allocation, spec)
-    blank = {name: getattr(JobSpec(), name) for name in _SUBMISSION_ONLY}
+    blank = {name: getattr(JobSpec(), name) for name in submission_only()}
     own = {**blank, "nodes": nodes, "inherit": "all"}
     if allocation.reports_end_time:
         own["walltime"] = None

@@ -17,6 +17,7 @@ from launcher.runs.index import record_runs
 from launcher.runs.owner import mark_of, other_host
 from launcher.runs.records import Ending, Facts, Submission, read, write_file
 from launcher.runs.run import LOCK, STOP, RunDirectory
+from launcher.runs.script import head_of
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import SchedulerUnreachable
 from launcher.schedulers.local.control import forget_cancellation, marked
@@ -91,7 +92,7 @@ def resubmit(
             )
             run.write_submission(record)
             try:
-                send(run, record, scheduler, submit_commands, lock, environ)
+                send(run, record, scheduler, submit_commands, lock, environ, plan.submit_timeout)
             except OSError as error:
                 raise unrecorded(run, record, error) from error
     except BlockingIOError:
@@ -109,7 +110,7 @@ def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: M
         return
     (now,) = judge([RunRecords(run, held=True)])
     if now.unsettled:
-        settle(run, patience=_PATIENCE, environ=environ)
+        settle(run, scheduler.queue(environ), patience=_PATIENCE)
         (now,) = judge([RunRecords(run, held=True)])
     if now.unsettled:
         raise CastoffError(f"{run.id}: {now.reason}; members that may be running are not restarted")
@@ -166,7 +167,7 @@ def _submit_commands(
         dependency = ""  # it has held once, and those jobs may be forgotten
     scheduler.check_run_dir(str(run.path))
     return scheduler.submit_commands(
-        SubmitRequest.of(plan, script, str(run.path), dependency, record.begin), largest
+        SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin), largest
     )
 
 

@@ -88,10 +88,12 @@ def send(
     submit_commands: Sequence[SubmitCommand],
     lock: IO[str],
     environ: Mapping[str, str],
+    limit: float,
 ) -> None:
     """Run each command once, from the submission's directory, and write its job down.
 
-    Without a `scheduler` castoff's own takes the run, and `submit_commands` is empty.
+    `limit`: seconds for a command's answer. Without a `scheduler` castoff's own takes the run, and
+    `submit_commands` is empty.
 
     Raises:
         NotSent: a scheduler refuses one; those before it are cancelled, and the refusal is written down.
@@ -103,7 +105,7 @@ def send(
         if scheduler is None:
             _send_to_local(run, lock, environ)
         else:
-            _send_all(run, record, scheduler, submit_commands, lock, environ)
+            _send_all(run, record, scheduler, submit_commands, lock, environ, limit)
     except NotSent as refusal:
         record.sends, record.job, record.error = [], None, refusal.reported
         run.write_submission(record)
@@ -127,6 +129,7 @@ def _send_all(
     submit_commands: Sequence[SubmitCommand],
     lock: IO[str],
     environ: Mapping[str, str],
+    limit: float,
 ) -> None:
     cleaned = command_environment(environ)
     sends = record.sends
@@ -140,10 +143,7 @@ def _send_all(
             raise
         variables = {**cleaned, **part_of_run.environment}
         try:
-            answer = _answer(
-                *(run, command, variables, record.directory, [lock.fileno()]),
-                limit=run.facts().submit_timeout,
-            )
+            answer = _answer(run, command, variables, record.directory, [lock.fileno()], limit=limit)
             sends[-1].job = _job(run, record, scheduler, command, answer, environ)
         except NotSent as refusal:
             sends.pop()
@@ -176,7 +176,7 @@ def _job(
     record.sends[-1].unclear = answer.reported
     run.write_submission(record)
     patience = 0.0 if unreached else _UNCLEAR_PATIENCE
-    if not settle(run, patience=patience, refused=refused, environ=environ):
+    if not settle(run, scheduler.queue(environ), patience=patience, refused=refused):
         if unreached:
             raise NotSent(run, command, answer.code, answer.reported, scheduler.title)
         raise Unclear(run, command, answer.reported)

@@ -19,8 +19,8 @@ import yaml
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, report
-from launcher.planning.planner import plan
-from launcher.planning.render import render
+from launcher.planning.planner import decide
+from launcher.planning.render import Script, rendered
 from launcher.quoting import visible_word
 from launcher.runs import provenance
 from launcher.runs.drafts import Draft, new_run
@@ -30,10 +30,11 @@ from launcher.runs.plan import Plan
 from launcher.runs.records import Submission, encode, write_file
 from launcher.runs.removal import sweep
 from launcher.runs.run import RunDirectory, runs_folder
+from launcher.runs.script import head_of
+from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.base_queue import Configuration
 from launcher.schedulers.directives import dependency_words, own_dependency
 from launcher.schedulers.local import control as local
-from launcher.schedulers.registry import queued
 from launcher.schedulers.submit_request import SubmitRequest
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import send, unrecorded
@@ -48,10 +49,15 @@ class DryRun(NamedTuple):
     """What a submission would do."""
 
     plan: Plan
-    script: str
+    rendered: Script
     command: str
     """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`; a line for each job of a
     chain, or part of an array that Slurm takes in parts only, where JOB stands for the job before."""
+
+    @property
+    def script(self) -> str:
+        """The script's text."""
+        return self.rendered.text
 
 
 def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
@@ -60,15 +66,15 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     Raises:
         InvalidInput: the job cannot run there.
     """
-    decided = plan(spec, site, function=function)
-    script = render(decided)
-    scheduler = queued(decided.scheduler)
+    decided, own = decide(spec, site, function=function)
+    script = rendered(decided, own)
+    scheduler = own if isinstance(own, QueuedScheduler) else None
     commands: list[tuple[dict[str, str], list[str]]] = [({}, local.submit_command(_PLACEHOLDER))]
     if scheduler is not None:
         dependency = None
         if decided.after and own_dependency(decided.after) is None:  # names stand for ids
             dependency = dependency_words(decided.after)
-        request = SubmitRequest.of(decided, script, _PLACEHOLDER, dependency)
+        request = SubmitRequest.of(decided, head_of(script.text), _PLACEHOLDER, dependency)
         largest = site.array.max_count if site.array else None
         submit_commands = enumerate(scheduler.submit_commands(request, largest))
         commands = [(one.environment, one.argv("JOB" if number else None)) for number, one in submit_commands]
@@ -111,10 +117,10 @@ def submit(
         CastoffError: it cannot be submitted from here.
     """
     environ = os.environ if environ is None else environ
-    decided = plan(spec, site, function=function)
-    script = render(decided)
+    decided, own = decide(spec, site, function=function)
+    script = rendered(decided, own)
     check_syntax(decided, script)
-    scheduler = queued(decided.scheduler)
+    scheduler = own if isinstance(own, QueuedScheduler) else None
     if scheduler is not None:
         scheduler.check_reachable(environ)
         scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
@@ -130,14 +136,14 @@ def submit(
         node_hours=decided.node_hours,
         cluster=here.cluster,
     )
-    made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
+    made = recorded(spec, decided, script.text, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
     with made as draft:
         run = draft.final
-        request = SubmitRequest.of(decided, script, str(run.path), dependency)
+        request = SubmitRequest.of(decided, head_of(script.text), str(run.path), dependency)
         largest = here.largest_array or (site.array.max_count if site.array else None)
         submit_commands = scheduler.submit_commands(request, largest) if scheduler else []
         try:
-            send(run, record, scheduler, submit_commands, draft.lock, environ)
+            send(run, record, scheduler, submit_commands, draft.lock, environ, decided.submit_timeout)
         except OSError as error:
             if record.error is None:
                 raise unrecorded(run, record, error) from error

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from launcher.errors import CastoffError, printable
-from launcher.planning.render import own_parts
+from launcher.planning.render import Script
 from launcher.runs.plan import Plan
 
 _PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
@@ -29,13 +29,13 @@ _RESERVED = frozenset(
 """https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html, as far as they are letters."""
 
 
-def check_syntax(plan: Plan, script: str) -> None:
+def check_syntax(plan: Plan, script: Script) -> None:
     """Have bash read what the job is to run.
 
     Raises:
         CastoffError: it complains, be it with a warning alone; the text names who wrote it.
     """
-    for name, text in _parts(plan):
+    for name, text in _parts(plan, script.theirs):
         if _is_plain(text):
             continue
         if reported := _complaints(text):
@@ -46,12 +46,12 @@ def check_syntax(plan: Plan, script: str) -> None:
                 f"{name}: its last line, {last}, continues in the next one, which is castoff's; "
                 "take away the \\ at its end"
             )
-    if reported := _complaints(script):
+    if reported := _complaints(script.text):
         raise CastoffError(
             f"the job's script, with its parts: bash does not parse it as intended: {reported}"
         )
     if plan.templates is not None:  # castoff's own are tested
-        for name, text in _PROGRAM.findall(script):
+        for name, text in _PROGRAM.findall(script.text):
             if reported := _complaints(text, "-o", "posix"):
                 program = f"{name.removeprefix('CASTOFF_').lower()}.sh"
                 raise CastoffError(
@@ -59,11 +59,11 @@ def check_syntax(plan: Plan, script: str) -> None:
                 )
 
 
-def _parts(plan: Plan) -> Iterator[tuple[str, str]]:
+def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What people wrote, each as a whole, and what it is called."""
     yield "setup", "".join(f"{line}\n" for line in plan.setup)
     yield "teardown", "".join(f"{line}\n" for line in plan.teardown)
-    for name, text in own_parts(plan).items():
+    for name, text in theirs.items():
         yield printable(f"{plan.templates}/blocks/{name}.sh"), text
 
 

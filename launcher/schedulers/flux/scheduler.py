@@ -35,6 +35,7 @@ class Flux(QueuedScheduler):
     reports_end_time = True
     interactive = "flux alloc"
     submit_command = ("flux", "batch")
+    directive_mark = "#flux: "
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         r"\{\{": "flux batch would expand {{ as its own template",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",

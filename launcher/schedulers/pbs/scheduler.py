@@ -41,6 +41,7 @@ class Pbs(QueuedScheduler):
     requeues_in_place = False
     interactive = "qsub -I"
     submit_command = ("qsub",)
+    directive_mark = "#PBS "
     # prepare_path() in src/lib/Libcmds.
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         "[^ -~]": "qsub's -o takes a path of plain ASCII",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.launchers.base import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered, of_scheduler
+from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
 from launcher.schedulers.slurm import NAME
 
 

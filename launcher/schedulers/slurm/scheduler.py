@@ -34,6 +34,7 @@ class Slurm(QueuedScheduler):
     dialect = directives.DIALECT
     interactive = "salloc"
     submit_command = ("sbatch",)
+    directive_mark = "#SBATCH "
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         # sbatch(1), filename pattern: then no % means anything, and \ is left out.
         r"\\": "Slurm's log files can have no backslash in their path",

@@ -17,12 +17,12 @@ from launcher.planning import compilation, heads, templates
 from launcher.planning import render as rendering
 from launcher.planning.machinery import machinery
 from launcher.runs.plan import ContainerPlan, Plan
-from launcher.schedulers.registry import NAMES
+from launcher.schedulers.registry import NAMES, scheduler_of
 
 from ..scripts.examples import EXAMPLES
 from ..scripts.machine import known_parts
 
-FILTERS = rendering.filters_for(*NAMES)
+FILTERS = rendering.filters_for(*map(scheduler_of, NAMES))
 
 SOME: list[dict[str, Any]] = [
     {"walltime": 3600, "start_timeout": 60, "requeue_max": 3, "requeue_how": "copy", "array_count": 4},
@@ -45,7 +45,7 @@ def environment() -> jinja2.Environment:
 
 
 def check(decided: Plan, **given: Any) -> None:
-    given = {**rendering._variables(decided, machinery(decided)), **given}
+    given = {**rendering._variables(decided, machinery(decided, scheduler_of(decided.scheduler))), **given}
     expected = templates.head(decided.scheduler, given, environment())
     assert getattr(heads, decided.scheduler)(FILTERS, **given) == expected
 

@@ -17,6 +17,7 @@ from launcher.executors.function_job import FunctionJob
 from launcher.runs.index import Index
 from launcher.runs.records import Send, Submission
 from launcher.schedulers.registry import queued
+from launcher.schedulers.slurm.queue import SlurmQueue
 from launcher.status.poller import Poller
 from launcher.status.settle import settle
 from launcher.status.watch import status, statuses
@@ -87,7 +88,7 @@ class TestFromTheOtherOne:
 
     def test_what_is_unclear_is_not_taken_for_lost(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = OnSlurm(tmp_path, cluster="alps", job=None, sends=[LOST])
-        assert not settle(made.run) and status(made.run).unsettled
+        assert not settle(made.run, SlurmQueue()) and status(made.run).unsettled
         assert submission_of(made.run).sends == [Send(time=899.0, asked=1.0)]
         is_refused(slurm, made)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from launcher import JobSpec, Site, plan
 from launcher.errors import CastoffError
 from launcher.planning.render import render
+from launcher.runs.script import head_of
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import control as local
 from launcher.schedulers.registry import queued_of
@@ -22,7 +23,7 @@ from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitReques
 
 def ordered(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> SubmitRequest:
     decided = plan(JobSpec.of({"name": "j", "command": ["true"], **fields}), Site.load(site))
-    return SubmitRequest.of(decided, render(decided), run_dir, dependency)
+    return SubmitRequest.of(decided, head_of(render(decided)), run_dir, dependency)
 
 
 def first(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> SubmitCommand:

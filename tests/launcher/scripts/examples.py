@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from launcher import JobSpec, Plan, Site, plan
+from launcher import JobSpec, Plan, Site
+from launcher.planning.planner import decide
+from launcher.schedulers.base import Scheduler
 from launcher.schedulers.registry import scheduler_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -103,7 +105,10 @@ class Example(NamedTuple):
         return msgspec.structs.replace(site_of(self.site), **(self.changes or {}))
 
     def plan(self) -> Plan:
-        return plan(self.spec(), self.on(), function=self.function)
+        return self.decided()[0]
+
+    def decided(self) -> tuple[Plan, Scheduler]:
+        return decide(self.spec(), self.on(), function=self.function)
 
 
 # Queues that take an array, where the first one does not, and how many members.

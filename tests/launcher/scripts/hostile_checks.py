@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from launcher import JobSpec, plan, render
 from launcher.errors import InvalidInput
+from launcher.runs.script import head_of
 from launcher.schedulers.registry import NAMES, queued_of
 from launcher.schedulers.submit_request import SubmitRequest
 
@@ -279,7 +280,7 @@ def _submits_as_meant(trial: Trial) -> None:
     words = ",".join(":".join([condition, *names]) for condition, names in after.items())
     in_script = any(name in ("dependency", "W") for name, _ in trial.plan.directives)
     waits = words if words and not in_script else None
-    request = SubmitRequest.of(trial.plan, render(trial.plan), RUN_DIR, waits)
+    request = SubmitRequest.of(trial.plan, head_of(render(trial.plan)), RUN_DIR, waits)
     found = queued_of(trial.case.kind).submit_commands(request, None)
     called = [_encoded(one.argv("JOB" if number else None)) for number, one in enumerate(found)]
     assert sorted(trial.seen("call")) == sorted(called)

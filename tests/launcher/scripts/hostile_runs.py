@@ -109,7 +109,8 @@ class Trial:
         try:
             self.spec = self._load()
             self.site = self._site()
-            self.plan, self.script, self.command = submission.dry_run(self.spec, self.site)
+            would = submission.dry_run(self.spec, self.site)
+            self.plan, self.script, self.command = would.plan, would.script, would.command
         except CastoffError as error:
             self.refusal = error
             return

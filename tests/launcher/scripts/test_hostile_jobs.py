@@ -32,7 +32,7 @@ from launcher.cli import init, submit  # noqa: F401 - which must be loaded: it q
 from launcher.config.site_fields import Queue, Required
 from launcher.errors import CastoffError, InvalidInput
 from launcher.planning.render import example_job, filters_for
-from launcher.schedulers.registry import NAMES, with_directives
+from launcher.schedulers.registry import NAMES, scheduler_of, with_directives
 from launcher.submission.submit import _job_file
 from launcher.trust.decision import fixes
 from launcher.trust.granted import granted
@@ -257,7 +257,7 @@ def test_what_no_profile_says_is_refused_too() -> None:
 # --- Without one of the functions that quote ----------------------------------------------------------
 
 
-FILTERS = filters_for(*NAMES)
+FILTERS = filters_for(*map(scheduler_of, NAMES))
 
 QUOTING: dict[str, Callable[..., Any]] = {
     name: function

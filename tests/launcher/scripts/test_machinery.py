@@ -20,6 +20,7 @@ from launcher.planning.render import template_folder
 from launcher.ranks import is_stale
 from launcher.ranks.environment import STALE_NAMES, STALE_PREFIXES
 from launcher.runs.script import MARK, directives_of, head_of, scheduler_in
+from launcher.schedulers.registry import scheduler_of
 from tests.cases import others_long
 
 from .conftest import Benches
@@ -97,7 +98,9 @@ class TestParts:
 
     def test_each_is_used_by_some_job(self) -> None:
         plans = [example.plan() for example in EXAMPLES.values()]
-        assert known_parts() == {name for decided in plans for name in machinery(decided).names}
+        assert known_parts() == {
+            name for decided in plans for name in machinery(decided, scheduler_of(decided.scheduler)).names
+        }
 
     @pytest.mark.parametrize("runtime", RUNTIMES)
     def test_a_runtime_is_reported_alike_here_and_there(self, runtime: str) -> None:
@@ -156,7 +159,7 @@ class TestWhole:
     @pytest.mark.parametrize("part", others_long(["head", "script"], ["head"]))
     def test_shellcheck_finds_nothing(self, part: str, tmp_path: Path) -> None:
         """In every head; in as many whole scripts as have each part of the machinery once."""
-        found = {name: machinery(example.plan()) for name, example in EXAMPLES.items()}
+        found = {name: machinery(*example.decided()) for name, example in EXAMPLES.items()}
         parts = {name: {*one.features, *one.parts} for name, one in found.items()}
         seen: set[str] = set()
         paths = []

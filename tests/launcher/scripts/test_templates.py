@@ -15,11 +15,11 @@ from launcher.planning import render as rendering
 from launcher.planning.machinery import FEATURES, machinery
 from launcher.planning.render import filters_for, template_folder
 from launcher.runs.script import head_of
-from launcher.schedulers.registry import NAMES
+from launcher.schedulers.registry import NAMES, scheduler_of
 
 from .machine import known_parts, part
 
-FILTERS = filters_for(*NAMES)
+FILTERS = filters_for(*map(scheduler_of, NAMES))
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "templates.md"
 
@@ -211,7 +211,7 @@ def test_every_block_is_documented() -> None:
 
 def test_every_variable_is_documented_and_used() -> None:
     decided = planned(None)
-    given = set(rendering._variables(decided, machinery(decided)))
+    given = set(rendering._variables(decided, machinery(decided, scheduler_of(decided.scheduler))))
     assert named_in("Variables") == given
     environment = jinja2.Environment()
     environment.filters.update(FILTERS)

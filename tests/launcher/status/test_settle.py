@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.schedulers.slurm.queue import SlurmQueue
 from launcher.status.settle import settle
 from tests.records import submission_of
 
@@ -22,7 +23,7 @@ def test_a_job_with_members_that_were_not_sent_is_another_one(slurm: FakeSlurm, 
     sent = {"job": None, "members": [2, 5], "count": None, "time": 899.0}
     made = OnSlurm(tmp_path, members=6, job=None, sends=[sent])
     slurm.tells(("8_0", "RUNNING"), ("8_2", "RUNNING"), ("9_2", "PENDING"), run=made.run)
-    assert settle(made.run)
+    assert settle(made.run, SlurmQueue())
     assert submission_of(made.run).sends[0].job == "9"
 
 
@@ -30,7 +31,7 @@ def test_nor_is_one_without_members_an_array(slurm: FakeSlurm, tmp_path: Path) -
     sent = {"job": None, "members": [2, 5], "count": None, "time": 899.0}
     made = OnSlurm(tmp_path, members=6, job=None, sends=[sent])
     slurm.tells(("8", "RUNNING"), run=made.run)
-    assert not settle(made.run)
+    assert not settle(made.run, SlurmQueue())
     assert submission_of(made.run).sends[0].job is None
 
 
@@ -38,5 +39,5 @@ def test_jobs_before_the_send_are_not_its_own(slurm: FakeSlurm, tmp_path: Path) 
     sends = [{"job": "9", "time": 890.0}, {"job": None, "time": 899.0}]
     made = OnSlurm(tmp_path, job="9", sends=sends)
     slurm.tells(("8", "RUNNING"), ("12", "PENDING"), ("11", "PENDING"), run=made.run)
-    assert settle(made.run)
+    assert settle(made.run, SlurmQueue())
     assert submission_of(made.run).sends[1].job == "11"

@@ -12,8 +12,9 @@ import pytest
 from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
 from launcher.schedulers.base_allocation import Allocation
 from launcher.schedulers.pbs.allocation import PbsAllocation
+from launcher.schedulers.registry import in_allocation
 from launcher.schedulers.slurm.allocation import SlurmAllocation
-from launcher.submission.in_allocation import find, plan_in, rank_here
+from launcher.submission.in_allocation import find, plan_in, rank_here, submission_only
 
 RECORDED = Path(__file__).parents[1] / "environments"
 TWO = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}
@@ -131,7 +132,7 @@ class TestRankHere:
 def decided(allocation: Allocation, site: Site | str = "slurm", env: Any = None, **fields: Any) -> Plan:
     spec = JobSpec.of({"command": ["train"], **fields})
     on = Site.load(site) if isinstance(site, str) else site
-    return plan_in(allocation, spec, on, env or {})
+    return plan_in(allocation, spec, on, env or {})[0]
 
 
 class TestJob:
@@ -182,7 +183,7 @@ class TestJob:
         given = {"OMP_NUM_THREADS": "5"}
         assert decided(THREE, env=given).env["OMP_NUM_THREADS"] == "5"
         mine = JobSpec.of({"command": ["x"], "env": {"OMP_NUM_THREADS": "3"}})
-        assert plan_in(THREE, mine, Site.load("slurm"), given).env["OMP_NUM_THREADS"] == "3"
+        assert plan_in(THREE, mine, Site.load("slurm"), given)[0].env["OMP_NUM_THREADS"] == "3"
 
     def test_pbss_number_of_threads_is_that_of_a_chunk(self) -> None:
         pbs, reported = PbsAllocation("7", ["x1"]), {"NCPUS": "208", "OMP_NUM_THREADS": "208"}
@@ -243,3 +244,16 @@ class TestEnvironment:
         }
         fewer = hosts.environment(1, reported, tmp_path, "/work")
         assert Path(fewer["PBS_NODEFILE"]).read_text() == "a\n"
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"])
+def test_a_variable_that_marks_an_allocation_is_one_that_is_looked_into(name: str) -> None:
+    assert in_allocation({name: "1"}) and not in_allocation({})
+    with pytest.raises(CastoffError, match=f"{name.replace('BID', 'B_?ID')}=1 is set, but"):
+        find({name: "1"})
+
+
+def test_all_that_only_a_scheduler_is_told_is_left_out() -> None:
+    names = submission_only()
+    assert {"account", "qos", "memory", "mail", "directives", "inherit", "array"} <= {*names}
+    assert not {"command", "nodes", "walltime", "env_from", "launcher"} & {*names}

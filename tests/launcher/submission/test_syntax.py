@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher import CastoffError, JobSpec, Site, plan, render
+from launcher import CastoffError, JobSpec, Site, plan
+from launcher.planning.render import Script, rendered
 from launcher.runs.plan import Plan
+from launcher.schedulers.registry import scheduler_of
 from launcher.submission.syntax import check_syntax
 from tests.launcher.conftest import Castoff
 
@@ -64,9 +66,13 @@ def planned(*, site: Site = SITE, **fields: object) -> Plan:
     return plan(JobSpec.of({**JOB, **fields}), site)
 
 
+def script_of(decided: Plan) -> Script:
+    return rendered(decided, scheduler_of(decided.scheduler))
+
+
 def refusal(decided: Plan) -> str:
     with pytest.raises(CastoffError) as error:
-        check_syntax(decided, render(decided))
+        check_syntax(decided, script_of(decided))
     return str(error.value)
 
 
@@ -110,14 +116,14 @@ class TestParts:
 
         monkeypatch.setattr(subprocess, "run", run)
         decided = self.of(where, ["module load a/1.2", "export A=b"])
-        script = render(decided)
+        script = script_of(decided)
         check_syntax(decided, script)
-        assert texts == [script.encode()]
+        assert texts == [script.text.encode()]
 
     @pytest.mark.parametrize("lines", CLOSED.values(), ids=CLOSED)
     def test_what_is_whole(self, lines: list[str]) -> None:
         decided = self.of("setup", lines)
-        check_syntax(decided, render(decided))
+        check_syntax(decided, script_of(decided))
 
 
 class TestTemplates:
@@ -163,4 +169,4 @@ def test_what_bash_would_complain_of_itself(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("BASH_ENV", "/nowhere")
     monkeypatch.setenv("BASH_FUNC_x%%", "() { never closed")
     decided = planned(setup=["true"])
-    check_syntax(decided, render(decided))
+    check_syntax(decided, script_of(decided))

@@ -1,27 +1,45 @@
-"""A job with what its site says where it says nothing itself. Pure."""
+"""A job as it counts on a site: with what that says where it says nothing itself. Pure."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from launcher.config.job import JobSpec
+from launcher.config import directives
+from launcher.config.job import JobSpec, check
 from launcher.config.job_fields import Container
+from launcher.config.options import with_options
 from launcher.config.site import Site
-from launcher.planning import stage_in
-from launcher.schedulers import directives
+from launcher.typed.document import dotted
 from launcher.typed.structure import fields_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def with_defaults(spec: JobSpec, site: Site) -> JobSpec:
+class InForce(NamedTuple):
+    """A job and its site, each with what the other says of it."""
+
+    spec: JobSpec
+    """With the site's `defaults:`."""
+    site: Site
+    """With the options that the job wants."""
+    contradictions: list[tuple[str, str]]
+    """Fields and messages of the job: what was right may no longer be, beside the site's defaults."""
+
+
+def in_force(spec: JobSpec, site: Site) -> InForce:
+    """The job and the site as they count together."""
+    changed = with_options(site, spec.options or site.defaults.options)
+    merged = _with_defaults(spec, changed)
+    return InForce(merged, changed, [(dotted(path), message) for path, message in check(merged)])
+
+
+def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
     named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
-    stage = [stage_in.decided(item) for item in chosen.stage]
     excluded = {"ranks": "ranks_per_node", "ranks_per_node": "ranks"}
     changed: dict[str, Any] = {
         other: None for name, other in excluded.items() if getattr(spec, name) is not None
@@ -29,7 +47,7 @@ def with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     if chosen.container.image is None and spec.container == Container():
         changed["container"] = Container()  # a runtime for those who want one
     env = {**site.env, **chosen.env}
-    return msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, stage=stage, **changed)
+    return msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, **changed)
 
 
 def _filled(mine: T, default: T) -> T:
