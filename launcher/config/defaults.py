@@ -17,7 +17,7 @@ from launcher.typed.structure import fields_of
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class InForce(NamedTuple):
+class EffectiveJob(NamedTuple):
     """A job and its site, each with what the other says of it."""
 
     spec: JobSpec
@@ -28,11 +28,11 @@ class InForce(NamedTuple):
     """Fields and messages of the job: what was right may no longer be, beside the site's defaults."""
 
 
-def in_force(spec: JobSpec, site: Site) -> InForce:
+def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
     """The job and the site as they count together."""
     changed = with_options(site, spec.options or site.defaults.options)
     merged = _with_defaults(spec, changed)
-    return InForce(merged, changed, [(dotted(path), message) for path, message in check(merged)])
+    return EffectiveJob(merged, changed, [(dotted(path), message) for path, message in check(merged)])
 
 
 def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:

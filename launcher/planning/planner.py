@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from launcher.config import directives
-from launcher.config.defaults import InForce, in_force
+from launcher.config.defaults import EffectiveJob, effective_job
 from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec, program_name
 from launcher.config.job_fields import Directives, LauncherName, Snapshot
@@ -55,7 +55,7 @@ def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, 
     given = spec
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
-    agreed, scheduler = in_force(spec, site), check_profile(site)
+    agreed, scheduler = effective_job(spec, site), check_profile(site)
     return _Planner(agreed, scheduler, given).plan(function=function), scheduler
 
 
@@ -67,7 +67,7 @@ def _from_here(folder: str | None) -> str | None:
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
-    def __init__(self, agreed: InForce, scheduler: Scheduler, given: JobSpec):
+    def __init__(self, agreed: EffectiveJob, scheduler: Scheduler, given: JobSpec):
         """`given`: the job as it was read."""
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
         self.spec = spec = msgspec.structs.replace(agreed.spec, stage=stage)
