@@ -51,7 +51,7 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
 
 
 def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, Scheduler]:
-    """The same, with the site's scheduler, for those who go on to the script and its submission."""
+    """The same, with the site's scheduler, for callers that need it for the script and its submission."""
     given = spec
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
