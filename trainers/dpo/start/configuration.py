@@ -179,8 +179,8 @@ def _fields(arguments: type[Section]) -> set[str]:
 def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
     """Those of an objective, but for what would stand beside something that a configuration says instead."""
     instead = {"num_steps": "num_epochs", "lr_scheduler_type": "schedule"}
-    reported = training if isinstance(training, Mapping) else {}
-    dropped = {default for field, default in instead.items() if reported.get(field) is not None}
+    given = training if isinstance(training, Mapping) else {}
+    dropped = {default for field, default in instead.items() if given.get(field) is not None}
     kept = {name: value for name, value in objective.defaults["training"].items() if name not in dropped}
     return {**objective.defaults, "training": kept}
 

@@ -119,7 +119,7 @@ def _same(section: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]
 def without_effect(stated: Settings) -> list[str]:
     """What a configuration says that changes nothing here, in words for the log."""
     schedule, validation, ddp = stated.lr_schedule, stated.validation, stated.ddp
-    reported: list[tuple[str, object, str]] = [
+    candidates: list[tuple[str, object, str]] = [
         (
             "training.eval_freq",
             validation.eval_freq is not None and stated.training.eval_freq != Training().eval_freq,
@@ -142,15 +142,15 @@ def without_effect(stated: Settings) -> list[str]:
             "the network has no buffer that changes, so none is sent",
         ),
     ]
-    reported += [(field, _set(stated, field), why) for field, why in _left_out(stated).items()]
+    candidates += [(field, _set(stated, field), why) for field, why in _left_out(stated).items()]
     snapshots = _snapshots(stated)
     least = min(snapshots.values(), default=0)
     often = ", ".join(field for field, steps in snapshots.items() if steps == least)
-    reported += [
+    candidates += [
         (field, field != "training.snapshot_freq" and steps > least, f"{often} asks for one more often")
         for field, steps in snapshots.items()
     ]
-    return [f"{field}: has no effect; {why}" for field, given, why in reported if given]
+    return [f"{field}: has no effect; {why}" for field, given, why in candidates if given]
 
 
 def _left_out(given: Settings) -> dict[str, str]:
