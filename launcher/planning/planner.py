@@ -118,7 +118,7 @@ class _Planner:
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
-        self.found.notes += limits.array_notes(spec, site, self.scheduler)
+        self.found.notes += limits.notes(spec, site, self.scheduler)
         return Plan(
             **{field: getattr(spec, field) for field in AS_THEY_ARE},
             name=self.name,
