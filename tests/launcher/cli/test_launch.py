@@ -81,7 +81,7 @@ def test_ignored_fields_are_reported(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: [true]\nsetup: [false]\narray: {count: 2}\n")
     answer = castoff("launch", "job.yaml")
     assert answer.returncode == 0
-    first = "castoff: launch leaves out setup, array, which castoff submit heeds"
+    first = "castoff: launch ignores setup, array: for castoff submit alone"
     assert answer.stderr.splitlines()[0] == first
 
 
