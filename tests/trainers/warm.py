@@ -7,6 +7,7 @@ imports, as torch_geometric, which takes seconds too, is imported before the fir
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -137,6 +138,7 @@ def _become(job: Job) -> None:
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(log, stream)
+    faulthandler.enable()  # else a crash leaves an empty log
     os.environ.clear()
     os.environ.update(job.environ)
     os.chdir(job.folder)
