@@ -14,11 +14,12 @@ import pytest
 
 import tests.geometric  # noqa: F401  # before what loads it
 from docs.generate import fields
-from docs.generate.fields import parts, selected, table, takes
+from docs.generate.fields import selected, table, takes
 from docs.generate.pages import END, PAGES, wanted, written
 from launcher.config.job import JobSpec
 from launcher.config.job_fields import Duration, Word
 from launcher.config.site import Site
+from launcher.typed.descriptions import parts
 from trainers.configuration.config import Config
 from trainers.dpo import settings as dpo
 from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES
