@@ -275,7 +275,7 @@ class Wandb(Section, frozen=True, kw_only=True):
     """Weights & Biases."""
 
     project: str
-    """The project there."""
+    """The project of Weights & Biases that the training is logged to."""
     name: str | None = None
     """Name of the run there; left out: the configuration's `name`."""
     entity: str | None = None

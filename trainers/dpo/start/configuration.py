@@ -43,6 +43,7 @@ class Preferences(Common, frozen=True, kw_only=True):
     """`objective: dpo`, and the sections of `settings.Dpo`."""
 
     objective: Literal["dpo"]
+    """What is learned."""
     data: settings.Pairs
     base_model: settings.BaseModel
     preference: settings.Preference = settings.Preference()
@@ -52,6 +53,7 @@ class Structures(Common, frozen=True, kw_only=True):
     """`objective: likelihood`, and the sections of `settings.Likelihood`."""
 
     objective: Literal["likelihood"]
+    """What is learned."""
     data: settings.Chains
     model: settings.Model = settings.Model()
 

@@ -8,12 +8,32 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.configuration.fields import ConfigError
+from trainers.configuration.section import NotNegative, Positive
+from trainers.program.flags import spelled, typed
+
+_FLAGS = {
+    "nnodes": (Positive, "Hosts. Default: 1."),
+    "node_rank": (NotNegative, "This host's number, from 0."),
+    "nproc_per_node": (Positive, "Ranks on each host. Default: one for each device that torch sees, else 1."),
+}
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    """Add those that say which ranks are started."""
+    group = parser.add_argument_group(
+        "ranks",
+        "Only where no launcher has made this process a rank already: then these must agree with it. On "
+        "several hosts, start the same command on each, with a --node_rank of its own and host 0 as "
+        "--master_addr.",
+    )
+    for name, (kind, words) in _FLAGS.items():
+        group.add_argument(*spelled(name), dest=name, metavar="N", type=typed(kind), help=words)
 
 
 class Layout(NamedTuple):
