@@ -18,7 +18,8 @@ def flags(command_line: CommandLine) -> str:
         if action.help != argparse.SUPPRESS and not isinstance(action, argparse._HelpAction)
     ]
     refused = [row for row in command_line.table if isinstance(row, Refused)]
-    return _HEAD + "\n".join([*rows, *(_row(f"`--{row.name}`", None, f"Refused: {row.why}.") for row in refused)])
+    rows += [_row(f"`--{row.name}`", None, f"Refused: {row.why}.") for row in refused]
+    return _HEAD + "\n".join(rows)
 
 
 def _usage(action: argparse.Action) -> str:

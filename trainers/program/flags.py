@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
@@ -69,7 +68,7 @@ class Kind(NamedTuple):
 
     settings: type[msgspec.Struct]
     defaults: Mapping[str, Any] = {}
-    """Sections with other defaults than those of their types."""
+    """Fields, by their paths, that have other defaults than their types say."""
 
 
 class CommandLine(NamedTuple):
@@ -103,7 +102,9 @@ class CommandLine(NamedTuple):
                 found = {name: at[row.field] for name, at in known.items() if row.field in at}
                 words = self._help(row, found) if described else ""
                 names = [option for name in (row.name, *row.also) for option in spelled(name)]
-                made.add_argument(*names, dest=row.name, metavar=row.metavar, help=words, **_value(row, found))
+                made.add_argument(
+                    *names, dest=row.name, metavar=row.metavar, help=words, **_value(row, found)
+                )
             elif isinstance(row, Switch):
                 made.add_argument(*spelled(row.name), dest=row.name, action="store_true", help=row.help)
             else:
@@ -156,7 +157,9 @@ class CommandLine(NamedTuple):
     def _help(self, flag: Flag, found: Mapping[str, Field]) -> str:
         words = [flag.help or self._meaning({name: at.meaning for name, at in found.items()})]
         words += [f"{flag.drops} of CONFIG is dropped."] if flag.drops else []
-        each = {name: _default(kind, flag.field, found.get(name)) for name, kind in self.kinds.items()}
+        each = {name: at.default for name, at in found.items()}
+        for name, kind in self.kinds.items():
+            each |= {name: kind.defaults[flag.field]} if flag.field in kind.defaults else {}
         shown = {name: value for name, value in each.items() if value not in _NOTHING}
         if shown and "Default: " not in flag.help:
             one = len(set(shown.values())) == 1
@@ -171,7 +174,7 @@ class CommandLine(NamedTuple):
         return " ".join(f"[{name}] {text}" for name, text in words.items())
 
 
-_NOTHING = (None, msgspec.NODEFAULT, "", (), [])
+_NOTHING: tuple[Any, ...] = (None, msgspec.NODEFAULT, "", (), [])
 
 Number = Annotated[int | float, takes("a number")]
 """As it was written, so that a message shows it so."""
@@ -206,12 +209,6 @@ def _value(flag: Flag, found: Mapping[str, Field]) -> dict[str, Any]:
         return told | {"choices": choices}
     plain = str if str in options or not options else Number if options[0] is float else options[0]
     return told | {"type": flag.type or typed(plain)}
-
-
-def _default(kind: Kind, path: str, field: Field | None) -> Any:
-    *names, last = path.split(".")
-    section: Mapping[str, Any] = reduce(lambda held, name: held.get(name, {}), names, kind.defaults)
-    return section.get(last, field and field.default)
 
 
 def _is_in(path: str, other: str) -> bool:

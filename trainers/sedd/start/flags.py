@@ -43,8 +43,8 @@ COMMAND_LINE = CommandLine(
         *WANDB,
         Refused(
             "cluster",
-            "a rank finds out by itself where it runs; for a job on a cluster, castoff submit JOB --site NAME "
-            "writes and sends it (castoff sites lists them)",
+            "a rank finds out by itself where it runs; for a job on a cluster, castoff submit JOB --site "
+            "NAME writes and sends it (castoff sites lists them)",
         ),
     ),
     kinds={"sedd": Kind(Settings)},
