@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject
 from trainers.dpo import settings
-from trainers.dpo.start.configuration import read
+from trainers.dpo.start.configuration import OBJECTIVES, Common, read
 from trainers.dpo.start.flags import with_flags
 
 PAIRS = {"data": {"train_data": "pairs.json"}, "base_model": {"dir": "base"}, "training": {"path": "out"}}
@@ -52,6 +52,10 @@ def test_a_likelihood_has_another_task_and_other_defaults() -> None:
     assert (training.num_epochs, training.batch_size, training.clip_grad_norm) == (100, 8, 1.0)
     assert training.optimizer_kwargs == {"lr": 1e-3}
     assert training.schedule is not None and training.schedule.type == "cosine"
+
+
+def test_a_configuration_names_each_objective() -> None:
+    assert get_args(Common.__annotations__["objective"]) == (*OBJECTIVES,)
 
 
 def test_given_fields_override_defaults_one_by_one() -> None:
