@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 import msgspec
 import pytest
 
-from docs.generate import arguments, tables
+from docs.generate import classes, tables
 from docs.generate.fields import selected, table, takes
 from docs.generate.pages import END, PAGES, wanted, written
 from launcher.config.job import JobSpec
@@ -176,17 +176,34 @@ class Layer:
         ValueError: never.
     '''
 
+    speed: float = 0.5
+    '''How
+    fast.'''
+
     def __init__(self, width: int, norm: str = "batch", norm_kwargs: object = None): ...
+
+    def keep(self, it: int, *, twice: bool = False) -> str | None:
+        '''Keep it.
+
+        Or not.
+
+        Raises:
+            OSError: never.
+        '''
 """
     (tmp_path / "layers.py").write_text(source)
-    monkeypatch.setattr(arguments, "_CHECKOUT", tmp_path)
-    assert arguments.arguments("layers:Layer").splitlines()[2:] == [
+    monkeypatch.setattr(classes, "_CHECKOUT", tmp_path)
+    assert classes.arguments("layers:Layer").splitlines()[2:] == [
         "| `width` | required | Numbers, one each. |",
         r"| `norm`, `norm_kwargs` | `batch` | What keeps them \| small. |",
     ]
+    assert classes.members("layers:Layer", ["keep", "speed"]).splitlines()[2:] == [
+        r"| `keep(it, *, twice=False) -> str \| None` | Keep it. Or not. |",
+        "| `speed = 0.5` | How fast. |",
+    ]
     (tmp_path / "layers.py").write_text(source.replace("width: int", "wide: int"))
     with pytest.raises(ValueError, match="describes norm, norm_kwargs, width, and takes"):
-        arguments.arguments("layers:Layer")
+        classes.arguments("layers:Layer")
 
 
 class Choice(NamedTuple):

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from docs.generate.arguments import arguments
+from docs.generate.classes import arguments, members
 from docs.generate.fields import table
 from docs.generate.flags import flags
 from docs.generate.modules import rooms
@@ -18,7 +18,7 @@ PAGES = sorted(Path(__file__).resolve().parents[1].glob("*.md"))
 
 END = "<!-- end of what `make docs` writes -->"
 
-_KINDS = "fields|flags|modules|arguments|names|defaults"
+_KINDS = "fields|flags|modules|arguments|members|names|defaults"
 _WANTED = re.compile(rf"(<!-- ({_KINDS}) ([^\n]*?)(?:\n(.*?)\n)? ?-->\n)(?:.*?{re.escape(END)}\n)", re.S)
 
 
@@ -54,6 +54,8 @@ def _made(what: Wanted) -> str:
         return rooms(what.of)
     if what.what == "arguments":
         return arguments(what.of)
+    if what.what == "members":
+        return members(what.of, what.links)
     module, _, name = what.of.partition(":")
     named = getattr(import_module(module), name)
     if what.what == "fields":
