@@ -175,10 +175,10 @@ class Task(ABC):
         """Write the model as others read it, on rank 0 alone.
 
         After each validation was judged, and at the end of an epoch or of the training that no validation
-        ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated,
-        in eval mode: the averaged weights, where there are some. `self.state` has the epochs that are done,
-        and the measures of all of them. It is called again for the same step where a run resumes from there, so it
-        writes the same files then, each as a whole. An OSError ends all ranks.
+        ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated, in
+        eval mode: the averaged weights, where there are some. `self.state` has the epochs that are done, and
+        the measures of all of them. It is called again for the same step where a run resumes from there, so
+        it writes the same files then, each as a whole. An OSError ends all ranks.
         """
 
     def state_dict(self) -> dict[str, Any]:
