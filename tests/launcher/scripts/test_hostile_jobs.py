@@ -385,6 +385,14 @@ def test_each_quoting_function_is_needed(
 ) -> None:
     place.replace(monkeypatch)
     # A value that is left as it is need not even be text.
-    wrong = (AssertionError, pytest.fail.Exception, CastoffError, ValueError, LookupError, AttributeError)
+    wrong = (
+        AssertionError,
+        pytest.fail.Exception,
+        CastoffError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        TypeError,
+    )
     with pytest.raises((*wrong, OSError, jinja2.TemplateError)):
         everything(Trials(tmp_path / "trials"), few)
