@@ -292,8 +292,8 @@ def _started(name: str, address: str, folder: str, steps: int) -> Iterator[list[
             for process in started:
                 process.terminate()
             raise
-    reported = [process.communicate()[0] for process in started]
-    for process, words in zip(started, reported, strict=True):
+    outputs = [process.communicate()[0] for process in started]
+    for process, words in zip(started, outputs, strict=True):
         if process.returncode != 0:
             raise SystemExit(f"a training ended with {process.returncode}:\n{words}")
 

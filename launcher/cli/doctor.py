@@ -10,7 +10,6 @@ import click
 
 from launcher.cli.job_options import job_options, load_job, load_site
 from launcher.cli.output import json_option, print_json
-from launcher.schedulers.choice import check_profile
 
 
 @click.command("doctor")
@@ -44,7 +43,6 @@ def command(
         try:
             spec = load_job(job, overrides, flags)
             site = load_site(site_name, spec)
-            check_profile(site)
         except Untrusted as error:  # which is among what is printed; what it would have named is not
             click.echo(f"not looked into: {str(error).partition(chr(10))[0]}", err=True)
     found = exposures(job, spec, site, runs_dir=runs_dir, environ=os.environ)

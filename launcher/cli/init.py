@@ -13,7 +13,6 @@ from launcher.errors import CastoffError, printable
 from launcher.planning.render import example_job
 from launcher.quoting import visible_word
 from launcher.runs.records import write_file
-from launcher.schedulers.choice import check_profile
 
 
 @click.command("init")
@@ -22,7 +21,6 @@ from launcher.schedulers.choice import check_profile
 def command(path: Path, site_name: str | None) -> None:
     """Write a commented job file to start from; never over a file that is there."""
     site = load_site(site_name)
-    check_profile(site)
     text = example_job(site)
     shown = printable(str(path))
     if os.path.lexists(path):

@@ -10,7 +10,7 @@ import click
 from launcher.cli.offers import F, set_option, site_option
 from launcher.cli.output import report
 from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site, project_profiles
+from launcher.config.site import Search, Site
 from launcher.errors import printable
 from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
 from launcher.schedulers.registry import HAVE_DIRECTIVES, OWN, queued_of
@@ -66,7 +66,7 @@ def _refuse_program(job: str) -> None:
     for one in map(queued_of, HAVE_DIRECTIVES if text else ()):
         if one.directive_mark in text:
             command = " ".join(one.submit_command)
-            says = f"is a script for {command}, no job file; `castoff init` writes one to start from"
+            says = f"is a script for {command}, not a job file; `castoff init` writes one to start from"
     context.fail(f"{job} {says}")
 
 
@@ -79,16 +79,11 @@ def _number(name: str, given: str | int) -> str | int:
 def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
     """The site by name, else by the rule of `choose_site`; says on standard error which and why.
 
-    Whether its scheduler handles all that a profile says is for who plans a job on it to check.
-
     Raises:
         InvalidInput: nobody has named a site, there is no scheduler here, and the job asks for a cluster's.
     """
     if name is not None:
-        search = Search.here()
-        if project_profiles(name, search):
-            return site_named(name, search=search)  # which says so, if that can be used at all
-        return Site.load(name, search=search)
+        return site_named(name)
     site, why = choose_site()
     if spec is not None and why == NO_SCHEDULER:
         _refuse_a_clusters_job(spec)

@@ -177,9 +177,10 @@ def _with_job(
     spec = load_job(job, overrides, flags)
     if needed := _asked(spec, _NOT_HERE):
         where = job or "the command line"
+        cleared = " ".join(f"--set {name}=null" for name in needed)
         raise CastoffError(
             f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
-            f"castoff submit --site local heeds that, or clear it: --set {needed[0]}=null"
+            f"use castoff submit --site local, or clear it: {cleared}"
         )
     _report_ignored(spec, _LEFT_OUT_HERE)
     decided = plan(spec, site_named(site_name))
@@ -205,7 +206,7 @@ def _asked(spec: JobSpec, fields: Iterable[str]) -> list[str]:
 
 def _report_ignored(spec: JobSpec, fields: Iterable[str]) -> None:
     if unused := _asked(spec, fields):
-        report(f"launch leaves out {', '.join(unused)}, which castoff submit heeds")
+        report(f"launch ignores {', '.join(unused)}: for castoff submit alone")
 
 
 def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:

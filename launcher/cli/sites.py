@@ -11,7 +11,7 @@ from launcher.cli.offers import complete_sites
 from launcher.cli.output import json_option, print_json, several
 from launcher.config.site import Search, Site
 from launcher.errors import CastoffError
-from launcher.schedulers.choice import check_profile, choose_site, profile, site_named
+from launcher.schedulers.choice import choose_site, profile, site_named
 
 
 @click.command("sites")
@@ -30,7 +30,6 @@ def command(words: tuple[str, ...], as_json: bool) -> int | None:
     if verb == "check":
         try:
             site = load_site(names[0] if names else None)
-            check_profile(site)
         except CastoffError as error:
             error.exit_code = 2  # 1 says that something differs
             raise

@@ -190,8 +190,11 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
         yield "requeue", f"cannot work, because {why}, {makes}, and {limit}; {fix}"
 
 
-def array_notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
-    """What to know of an array that is larger than its scheduler takes."""
+def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
+    """What to know of a queue that the profile does not list, and of an array too large for one job."""
+    for kind in kinds(spec, site, scheduler):
+        if kind.asked and kind.others and kind.known and kind.name not in kind.known:
+            yield f"{kind.field} {kind.name}: its limits are not checked, as {site.name} does not list it"
     if isinstance(scheduler, QueuedScheduler) and site.array and spec.array:
         count, most = spec.array.count, site.array.max_count
         if count > most:

@@ -39,7 +39,7 @@ def explicit_binding(spec: JobSpec, launcher: LauncherName, site_args: list[str]
 
 
 def problems(
-    node: Node, devices: Devices, ranks: int, launcher: LauncherName, reported: ExplicitBinding
+    node: Node, devices: Devices, ranks: int, launcher: LauncherName, explicit: ExplicitBinding
 ) -> Iterator[str]:
     """Why such a binding cannot be, read after the field's name.
 
@@ -48,12 +48,12 @@ def problems(
     """
     if not node.device_cores and len(node.sockets) < 2:
         return  # all cores are alike
-    if reported.field == "binding":
-        text = ":".join(reported.words)
-        bound: list[set[int]] | None = [set(cpus(one)) for one in reported.words]
+    if explicit.field == "binding":
+        text = ":".join(explicit.words)
+        bound: list[set[int]] | None = [set(cpus(one)) for one in explicit.words]
     else:
         own = LAUNCHERS[launcher]
-        text, bound = own.binding(reported.words), own.bound(reported.words, ranks)
+        text, bound = own.binding(explicit.words), own.bound(explicit.words, ranks)
     if bound is None:
         unknown = f"binds ranks by {text}, from which castoff cannot derive their cores"
         yield f"{unknown}; but it gives {_given(node, devices, 0)}: {_fix(node, ranks)}"

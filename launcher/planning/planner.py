@@ -118,7 +118,7 @@ class _Planner:
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
-        self.found.notes += limits.array_notes(spec, site, self.scheduler)
+        self.found.notes += limits.notes(spec, site, self.scheduler)
         return Plan(
             **{field: getattr(spec, field) for field in AS_THEY_ARE},
             name=self.name,
@@ -197,14 +197,14 @@ class _Planner:
             problem = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
             fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
             self.found.report(f"env.{node.device_variable}", f"{problem} ({' '.join(masks)}): {fix}")
-        reported = near.explicit_binding(spec, self.launcher, self.site_args)
-        if reported is None or node is None or spec.launcher.torchrun or devices != self._numbered:
+        explicit = near.explicit_binding(spec, self.launcher, self.site_args)
+        if explicit is None or node is None or spec.launcher.torchrun or devices != self._numbered:
             return
-        for message in near.problems(node, devices, self.layout.max_per_node, self.launcher, reported):
-            if reported.field == "launcher_args":
-                self.found.report_site(reported.field, message)
+        for message in near.problems(node, devices, self.layout.max_per_node, self.launcher, explicit):
+            if explicit.field == "launcher_args":
+                self.found.report_site(explicit.field, message)
             else:
-                self.found.report(reported.field, message)
+                self.found.report(explicit.field, message)
 
     def _report_ranks(self, message: str) -> None:
         """What is wrong with how many there are, said of the field that says so."""

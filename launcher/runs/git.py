@@ -109,8 +109,8 @@ class Git:
             output.seek(0)
             complaints.seek(0)
             if code:
-                reported = " ".join(complaints.read(1000).decode(errors="replace").split())
-                raise GitError(re.sub("^(fatal|error): ", "", reported) or f"git ended with code {code}")
+                message = " ".join(complaints.read(1000).decode(errors="replace").split())
+                raise GitError(re.sub("^(fatal|error): ", "", message) or f"git ended with code {code}")
             return output.read()
 
     def _environment(self) -> dict[str, str]:

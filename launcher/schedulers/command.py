@@ -71,9 +71,9 @@ def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> s
 
 def failure_of(done: subprocess.CompletedProcess[str]) -> str:
     """How a command failed, with its words."""
-    reported = " ".join((done.stderr.strip() or done.stdout.strip() or "without a message").split())
-    reported = reported.encode("utf-8", "replace").decode()
-    return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {reported[:500]}"
+    message = " ".join((done.stderr.strip() or done.stdout.strip() or "without a message").split())
+    message = message.encode("utf-8", "replace").decode()
+    return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {message[:500]}"
 
 
 def run_to_end(

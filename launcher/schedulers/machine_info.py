@@ -87,10 +87,10 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> MachineInfo:
         try:
             answers[question.about] = answer_of(question.argv, _PATIENCE, environ)
         except SchedulerUnreachable as why:
-            reported = f"`{shlex.join(question.argv)}`: {why}"
+            failure = f"`{shlex.join(question.argv)}`: {why}"
             if not question.optional:
-                raise QueryFailed(f"site {site.name}: {reported}") from None
-            unanswered.append((question.about, reported))
+                raise QueryFailed(f"site {site.name}: {failure}") from None
+            unanswered.append((question.about, failure))
     try:
         info: MachineInfo = machine.parse(answers)
         return info._replace(unanswered=tuple(unanswered))

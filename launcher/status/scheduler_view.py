@@ -312,7 +312,7 @@ class SchedulerView:
         info = self._start_of(self.records.key(number, one.job), one)
         if info is not None:
             return self._by_scheduler(one, info, requeued=requeued)
-        if requeued and (one.end is None or one.end.ending == "cancelled"):
+        if requeued and (one.end is None or one.end.ending == "cancelled" or one.was_killed):
             reason = f"{self.title} ended it, or lost its nodes, and requeued it"
             if one.end is None:
                 return one.status("unknown", "unknown", reason=reason)

@@ -39,24 +39,24 @@ _UNCLEAR_PATIENCE = 20.0
 class NotSent(CastoffError):
     """A script that its scheduler did not take."""
 
-    def __init__(self, run: RunDirectory, command: list[str], code: int, reported: str, unreached: str = ""):
+    def __init__(self, run: RunDirectory, command: list[str], code: int, message: str, unreached: str = ""):
         """`unreached`: the scheduler that the command did not reach, and which does not answer otherwise."""
-        self.reported = reported
+        self.message = message
         """The scheduler's own words."""
         how = f"{shlex.join(command)} failed with exit code {code}"
         certain = "nothing was started"
         if unreached:
             certain = f"it did not reach {unreached}; `castoff resubmit {run.id}` tries once more"
-        super().__init__(f"{how}: {reported}\n{certain}; the script is {run.script}")
+        super().__init__(f"{how}: {message}\n{certain}; the script is {run.script}")
 
 
 class Unclear(CastoffError):
     """A script of which nobody knows whether its scheduler took it."""
 
-    def __init__(self, run: RunDirectory, command: list[str], reported: str):
+    def __init__(self, run: RunDirectory, command: list[str], message: str):
         self.run = run
         super().__init__(
-            f"{shlex.join(command)} gave no clear answer: {reported}\n"
+            f"{shlex.join(command)} gave no clear answer: {message}\n"
             f"nobody knows yet whether {run.id} was submitted; nothing is sent again before the queue was "
             f"asked: `castoff status {run.id}` asks it\nthe script is {run.script}"
         )
@@ -71,7 +71,7 @@ class _Answer(NamedTuple):
     """The seconds after which it was ended, because there was no end of it."""
 
     @property
-    def reported(self) -> str:
+    def message(self) -> str:
         """The scheduler's own words, or what there is instead."""
         words = self.words.strip() or self.output.strip()
         if self.given_up is not None:
@@ -107,7 +107,7 @@ def send(
         else:
             _send_all(run, record, scheduler, submit_commands, lock, environ, limit)
     except NotSent as refusal:
-        record.sends, record.job, record.error = [], None, refusal.reported
+        record.sends, record.job, record.error = [], None, refusal.message
         run.write_submission(record)
         raise
 
@@ -173,17 +173,17 @@ def _job(
         return job
     refused = scheduler.was_refused(answer.code, answer.words)
     unreached = refused and scheduler.unreached.search(answer.words) is not None
-    record.sends[-1].unclear = answer.reported
+    record.sends[-1].unclear = answer.message
     run.write_submission(record)
     patience = 0.0 if unreached else _UNCLEAR_PATIENCE
     if not settle(run, scheduler.queue(environ), patience=patience, refused=refused):
         if unreached:
-            raise NotSent(run, command, answer.code, answer.reported, scheduler.title)
-        raise Unclear(run, command, answer.reported)
+            raise NotSent(run, command, answer.code, answer.message, scheduler.title)
+        raise Unclear(run, command, answer.message)
     settled = run.submission()
     found = settled.sends[-1] if settled else Send()
     if found.job is None:
-        raise NotSent(run, command, answer.code, found.error or answer.reported)
+        raise NotSent(run, command, answer.code, found.error or answer.message)
     return found.job
 
 
@@ -220,7 +220,7 @@ def _send_to_local(run: RunDirectory, lock: IO[str], environ: Mapping[str, str])
     answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
     # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.
     if local.parse_submit(answer.output) is None and run.job is None:
-        raise NotSent(run, command, answer.code, answer.reported.removeprefix("castoff: "))
+        raise NotSent(run, command, answer.code, answer.message.removeprefix("castoff: "))
     if answer.interrupted:
         raise CastoffError(_interrupted(run))
 

@@ -38,24 +38,24 @@ def check_syntax(plan: Plan, script: Script) -> None:
     for name, text in _parts(plan, script.theirs):
         if _is_plain(text):
             continue
-        if reported := _complaints(text):
-            raise CastoffError(f"{name}: bash does not parse this as intended: {reported}")
+        if complaint := _complaints(text):
+            raise CastoffError(f"{name}: bash does not parse this as intended: {complaint}")
         if _complaints(f"{{\n:\n{text}}}\n"):  # whole by itself, and yet the } was not read
             last = printable(text.rstrip("\n").rpartition("\n")[2])
             raise CastoffError(
                 f"{name}: its last line, {last}, continues in the next one, which is castoff's; "
                 "take away the \\ at its end"
             )
-    if reported := _complaints(script.text):
+    if complaint := _complaints(script.text):
         raise CastoffError(
-            f"the job's script, with its parts: bash does not parse it as intended: {reported}"
+            f"the job's script, with its parts: bash does not parse it as intended: {complaint}"
         )
     if plan.templates is not None:  # castoff's own are tested
         for name, text in _PROGRAM.findall(script.text):
-            if reported := _complaints(text, "-o", "posix"):
+            if complaint := _complaints(text, "-o", "posix"):
                 program = f"{name.removeprefix('CASTOFF_').lower()}.sh"
                 raise CastoffError(
-                    f"{program}, with your parts: sh does not parse it as intended: {reported}"
+                    f"{program}, with your parts: sh does not parse it as intended: {complaint}"
                 )
 
 
@@ -88,5 +88,5 @@ def _complaints(text: str, *options: str) -> str | None:
         )
     except OSError:  # no bash here
         return None
-    reported = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
-    return printable(reported) or (f"exit code {read.returncode}" if read.returncode else None)
+    complaint = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
+    return printable(complaint) or (f"exit code {read.returncode}" if read.returncode else None)

@@ -239,7 +239,8 @@ class Ranks:
     def answers(self) -> list[Any]:
         """What the function gave on each rank; all must have done well."""
         codes = self.end()
-        assert set(codes) == {0}, "\n".join(self.log(rank) for rank, code in enumerate(codes) if code)
+        logs = [f"rank {rank}: {code}\n{self.log(rank)}" for rank, code in enumerate(codes) if code]
+        assert not logs, "\n".join(logs)
         return [
             pickle.loads((self.folder / f"answer-{rank}").read_bytes()) for rank in range(self.world_size)
         ]

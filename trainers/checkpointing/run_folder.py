@@ -209,9 +209,9 @@ def _tried(path: Path) -> str | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not try_lock(descriptor, inherited=False):
-            reported = _words(os.pread(descriptor, 1000, 0))
+            record = _words(os.pread(descriptor, 1000, 0))
             os.close(descriptor)
-            return reported
+            return record
     except OSError as error:
         os.close(descriptor)
         if not isinstance(error, NoLocks):
@@ -239,9 +239,9 @@ def _key(file: os.stat_result) -> tuple[int, int, int]:
     return os.getpid(), file.st_dev, file.st_ino
 
 
-def _words(reported: bytes) -> str:
+def _words(record: bytes) -> str:
     try:
-        given = json.loads(reported)
+        given = json.loads(record)
         return f"process {given['pid']} on {given['host']}"
     except (ValueError, KeyError, TypeError):
         return "another process"

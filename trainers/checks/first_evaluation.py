@@ -137,8 +137,8 @@ class FirstEvaluation:
         try:
             self._early_stopping.check(found)
         except ConfigError as error:
-            reported = f"if other batches, or later epochs, have it, {_SWITCH}"
-            raise ConfigError([f"{problem}; {reported}" for problem in error.problems]) from None
+            remedy = f"if other batches, or later epochs, have it, {_SWITCH}"
+            raise ConfigError([f"{problem}; {remedy}" for problem in error.problems]) from None
 
     def _see_sums(self, task: Task, first: FirstBatch) -> None:
         if type(task).evaluate is not Task.evaluate:  # which takes the sums of `loss`

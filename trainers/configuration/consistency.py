@@ -33,7 +33,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
     """
     training = config.training
     parts: dict[str, Evaluation] = {"validation": config.validation, "testing": config.testing}
-    reported: list[tuple[str, object, str]] = [
+    candidates: list[tuple[str, object, str]] = [
         (
             "training.max_memory_per_gpu",
             training.max_memory_per_gpu is not None and not limits_memory,
@@ -47,7 +47,7 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
         ),
     ]
     for name, part in parts.items():
-        reported += [
+        candidates += [
             (f"{name}.drop_last", part.drop_last, "every sample counts, once"),
             (f"{name}.shuffle", part.shuffle, "sums do not depend on the order"),
         ]
@@ -55,8 +55,8 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
     for name, loaded in loaders.items():
         if not loaded.num_workers:
             why = f"{name}.num_workers is 0, and workers alone do so"
-            reported += [
+            candidates += [
                 (f"{name}.{field}", getattr(loaded, field), why)
                 for field in ("prefetch_factor", "persistent_workers")
             ]
-    return [f"{path}: has no effect; {why}" for path, given, why in reported if given]
+    return [f"{path}: has no effect; {why}" for path, given, why in candidates if given]

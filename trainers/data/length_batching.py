@@ -46,15 +46,15 @@ def lengths_of(dataset: Any) -> Tensor | None:
     Raises:
         ConfigError: these are not whole numbers, one of each sample.
     """
-    reported = getattr(dataset, "lengths", None)
-    if reported is None:
+    given = getattr(dataset, "lengths", None)
+    if given is None:
         whole = lengths_of(dataset.dataset) if isinstance(dataset, Subset) else None
         return None if whole is None else whole[_numbers(dataset.indices)]
     name = f"{type(dataset).__name__}.lengths"
     try:
-        lengths = torch.as_tensor(reported)
+        lengths = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise _wrong(name, f"is {in_words(reported)}") from error
+        raise _wrong(name, f"is {in_words(given)}") from error
     if lengths.dim() != 1 or len(lengths) != len(dataset):
         raise _wrong(name, f"has the shape {tuple(lengths.shape)}, but the set {len(dataset)} samples")
     if not len(lengths):
@@ -165,7 +165,7 @@ def _numbers(indices: Sequence[int]) -> Tensor:
     return indices.tensor() if isinstance(indices, Permutation) else torch.as_tensor(indices).long()
 
 
-def _wrong(name: str, reported: str) -> ConfigError:
+def _wrong(name: str, problem: str) -> ConfigError:
     return ConfigError(
-        [f"data: {name} {reported}; it takes a whole number of at least 0 for each sample, or None"]
+        [f"data: {name} {problem}; it takes a whole number of at least 0 for each sample, or None"]
     )

@@ -87,5 +87,5 @@ def missing_ranks(error: BaseException, call: RankHealthCheck, waits_for: str | 
     if verdict.is_explained:
         return RanksLost(verdict, call.rank)
     call.show_threads()
-    reported = " ".join(str(error).split())
-    return RanksLost(verdict, call.rank, [f"rank {call.rank} got the error: {reported}"])
+    message = " ".join(str(error).split())
+    return RanksLost(verdict, call.rank, [f"rank {call.rank} got the error: {message}"])

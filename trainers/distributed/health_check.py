@@ -169,8 +169,8 @@ class RankHealthCheck:
             faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
 
     def _mine(self, state: Literal["waits", "busy", "ended"], doing: str) -> Answer:
-        reported = " ".join(doing.split())[:_TEXT]
-        return Answer(self.rank, self.host, self.step, state, reported, self._collectives())
+        text = " ".join(doing.split())[:_TEXT]
+        return Answer(self.rank, self.host, self.step, state, text, self._collectives())
 
     def _answer(self, mine: Answer) -> None:
         store, self._answered = self._store, True
@@ -252,9 +252,9 @@ def _counted(waiting: list[Answer]) -> list[str]:
         counts.setdefault(each.collectives, []).append(each.rank)
     if len(counts) < 2:
         return []
-    reported = [f"{_ranks(ranks)}: {count}" for count, ranks in sorted(counts.items(), reverse=True)]
+    counted = [f"{_ranks(ranks)}: {count}" for count, ranks in sorted(counts.items(), reverse=True)]
     return [
-        f"the ranks have begun different numbers of collectives ({'; '.join(reported[:_NAMED])}): "
+        f"the ranks have begun different numbers of collectives ({'; '.join(counted[:_NAMED])}): "
         "some call one that others do not, perhaps under `if rank == ...`"
     ]
 

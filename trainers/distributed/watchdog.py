@@ -121,13 +121,13 @@ class Watchdog:
     @contextmanager
     def allow(self, doing: str) -> Iterator[None]:
         """What may take as long as the first step; all ranks must enter, and wait in here for each other."""
-        before, reported = self._limit, self._doing
+        before, doing = self._limit, self._doing
         self.beat(doing)
         self._set_limit(max(before, self._start_timeout))
         try:
             yield
         finally:
-            self.beat(reported)
+            self.beat(doing)
             self._set_limit(before)
 
     def _set_limit(self, seconds: float) -> None:

@@ -62,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             _write_file(model, targets, options)
     except (ConfigError, DistributedError, OSError) as error:
-        reported = str(error).replace("training.device", "--device").splitlines()
-        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in reported))
+        lines = str(error).replace("training.device", "--device").splitlines()
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in lines))
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -270,8 +270,8 @@ def _write(
         native = native_design(model, each, options.seed)
         designed = ",".join(each.structure.names[: len(each.structure.names) - len(each.fixed)])
         fixed = f" fixed_chains={','.join(each.fixed)}" if each.fixed else ""
-        reported = f"designed={each.designed.sum()} chains={designed}{fixed} model={options.model.name}"
-        print(f">{each.name} score={native.score:.4f} {reported}\n{native.letters}", file=file, flush=True)
+        details = f"designed={each.designed.sum()} chains={designed}{fixed} model={options.model.name}"
+        print(f">{each.name} score={native.score:.4f} {details}\n{native.letters}", file=file, flush=True)
         drawn = designs(model, each, options.number, options.temperature, options.seed, options.batch_size)
         for number, one in enumerate(drawn, 1):
             measures = f"score={one.score:.4f} recovery={one.recovery:.4f}"

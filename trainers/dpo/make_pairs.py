@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except (ConfigError, OSError) as error:
-        reported = str(error).replace("data.structures", "STRUCTURES").splitlines()
-        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in reported))
+        lines = str(error).replace("data.structures", "STRUCTURES").splitlines()
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in lines))
     chains = len({(pair["pdb_file"], pair["chain_id"]) for pair in pairs})
     print(f"pairs: {len(pairs):,}, of {chains:,} chains, synthetic; in {options.out}")
 

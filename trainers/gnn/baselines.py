@@ -132,13 +132,13 @@ def macro_f1(guess: Guess, test: Sets) -> float | None:
     if guess.manifold_like is None:
         return None
     scores = []
-    for reported, true in (
+    for guessed, true in (
         (guess.manifold_like, test.manifold_like),
         (~guess.manifold_like, ~test.manifold_like),
     ):
-        both = int(reported.sum()) + int(true.sum())
+        both = int(guessed.sum()) + int(true.sum())
         if both:
-            scores.append(2 * int((reported & true).sum()) / both)
+            scores.append(2 * int((guessed & true).sum()) / both)
     return _mean(scores)
 
 

@@ -69,9 +69,9 @@ def guess_of(
             for head, output in apply(model, batch.to(device)).items():
                 found.setdefault(head, []).append(output.squeeze(1).float().cpu())
     model.train(was)
-    reported = {head: torch.cat(parts).double().numpy() for head, parts in found.items()}
-    logits = reported.get(MANIFOLD_LIKE)
-    return Guess(NETWORK, None if logits is None else logits > 0, reported.get(DIMENSION))
+    outputs = {head: torch.cat(parts).double().numpy() for head, parts in found.items()}
+    logits = outputs.get(MANIFOLD_LIKE)
+    return Guess(NETWORK, None if logits is None else logits > 0, outputs.get(DIMENSION))
 
 
 def compared(network: Guess, others: Sequence[Guess], test: Sets, trained_on: int) -> Report:

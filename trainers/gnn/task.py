@@ -130,10 +130,10 @@ class GraphTask(ConfiguredTask):
         except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
             if not of_libraries(error):
                 raise  # a mistake in somebody's own network
-            reported = " ".join(str(error).split())
+            message = " ".join(str(error).split())
             has = f"{graph.x.shape[1]} numbers a node" if hasattr(graph.x, "shape") else f"{graph}"
             raise ConfigError(
-                [f"model: cannot take the first graph of data, which has {has}: {reported}; make the two fit"]
+                [f"model: cannot take the first graph of data, which has {has}: {message}; make the two fit"]
             ) from error
 
 

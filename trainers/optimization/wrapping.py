@@ -129,8 +129,8 @@ def _register(wrapped: DistributedDataParallel, hook: str) -> None:
     try:
         wrapped.register_comm_hook(None, _HOOKS[hook])
     except TypeError as error:
-        reported = f"parallel.communication_hook: is {hook}, but torch has none for this backend ({error}); "
-        raise ConfigError([reported + "write fp16, or leave it out"]) from error
+        problem = f"parallel.communication_hook: is {hook}, but torch has none for this backend ({error}); "
+        raise ConfigError([problem + "write fp16, or leave it out"]) from error
 
 
 class _Everything(nn.Module):

@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for line in generated(options):
             print(line, flush=True)
     except (ConfigError, CheckpointError, DistributedError, OSError) as error:
-        reported = str(error).replace("training.device", "--device").splitlines()
-        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in reported))
+        lines = str(error).replace("training.device", "--device").splitlines()
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in lines))
     except KeyboardInterrupt:
         sys.exit(130)
 

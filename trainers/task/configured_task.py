@@ -107,8 +107,8 @@ class ConfiguredTask(Task):
         dataset = self.config.data.get("dataset")
         if _is_named(dataset):
             return []
-        reported = "is missing" if dataset is None else f"is {dataset!r}"
-        return [f"data.dataset: {reported}; write !pyobject and the import path of the data set"]
+        problem = "is missing" if dataset is None else f"is {dataset!r}"
+        return [f"data.dataset: {problem}; write !pyobject and the import path of the data set"]
 
     def find(self, value: Any, field: str, kind: str) -> Any:
         """The class or function that a field names; `kind`: model, criterion, apply_model or monitor.

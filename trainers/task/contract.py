@@ -169,9 +169,9 @@ def _looked_through(task: Task, model: nn.Module) -> nn.Module:
             raise _reported(task, "build_model", "a tensor that has no shape yet", write, name)
     for name, part in model.named_modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse and part.weight.requires_grad:
-            reported = f"an {type(part).__name__} with sparse=True"
+            found = f"an {type(part).__name__} with sparse=True"
             write = "drop sparse, because norm and clipping take dense gradients, or freeze its weight"
-            raise _reported(task, "build_model", reported, write, name or "the model")
+            raise _reported(task, "build_model", found, write, name or "the model")
     return model
 
 

@@ -164,8 +164,8 @@ def _see_that_they_are_new(
     """That none is called as what another monitor gave."""
     twice = [name for name in found if name in measures]
     if twice:
-        reported = f"its monitor gave {', '.join(twice)}, which another one has given"
-        raise ConfigError([f"{monitor.field} ({monitor.name}): {reported}; take another name"])
+        problem = f"its monitor gave {', '.join(twice)}, which another one has given"
+        raise ConfigError([f"{monitor.field} ({monitor.name}): {problem}; take another name"])
 
 
 def _copied(part: Any) -> Any:

@@ -139,8 +139,8 @@ def _ended(info: JobInfo, status: int | None, held: Mapping[str, str]) -> JobInf
         return info._replace(ending="cancelled", dependency_never_satisfied=True, why=why)
     if status < 0:
         ending, words = _ENDED_BY_PBS.get(status, ("failed", "PBS ended it"))
-        reported = f": {held['comment']}" if status not in _ENDED_BY_PBS and held.get("comment") else ""
-        return info._replace(ending=ending, why=words and f"{words} (Exit_status {status}){reported}")
+        comment = f": {held['comment']}" if status not in _ENDED_BY_PBS and held.get("comment") else ""
+        return info._replace(ending=ending, why=words and f"{words} (Exit_status {status}){comment}")
     if status >= _KILLED_BY:
         return info._replace(ending="cancelled", exit_code=128 + (status - _KILLED_BY) % 128)
     ending = "failed" if status else "done"

@@ -81,7 +81,7 @@ def test_ignored_fields_are_reported(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: [true]\nsetup: [false]\narray: {count: 2}\n")
     answer = castoff("launch", "job.yaml")
     assert answer.returncode == 0
-    first = "castoff: launch leaves out setup, array, which castoff submit heeds"
+    first = "castoff: launch ignores setup, array: for castoff submit alone"
     assert answer.stderr.splitlines()[0] == first
 
 
@@ -95,9 +95,10 @@ def test_it_does_not_run_a_job_outside_of_its_container(castoff: Castoff, tmp_pa
     assert answer.stderr.startswith(
         "castoff: job.yaml: launch starts the program as it is, without container and stage"
     )
+    assert answer.stderr.endswith("clear it: --set container=null --set stage=null\n")
     assert not (tmp_path / "ran").exists()
     alone = castoff("launch", "job.yaml", "--set", "stage=[]", "--", "touch", "ran")
-    assert alone.returncode == 1 and "without container; castoff submit --site local" in alone.stderr
+    assert alone.returncode == 1 and "without container; use castoff submit --site local" in alone.stderr
     cleared = castoff("launch", "job.yaml", "--set", "stage=null", "--set", "container=null")
     assert cleared.returncode == 0 and (tmp_path / "ran").exists()
 

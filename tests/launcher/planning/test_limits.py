@@ -13,7 +13,7 @@ from launcher.config.site import Site
 from launcher.config.site_fields import Queue, Range
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
-from launcher.planning.limits import site_problems
+from launcher.planning.limits import notes, site_problems
 from launcher.planning.planner import DEFAULT_GRACE
 from launcher.planning.raw_directives import directive_problems
 from launcher.schedulers.registry import scheduler_of
@@ -286,6 +286,15 @@ class TestQueues:
         limited = {"q": Queue(ranges=[Range(max_nodes=1)], **FACT)}
         assert problems(site("local", qos=limited), qos="q", nodes=4) == {}
         assert "qos" in problems(site("slurm", qos=limited), qos="q", nodes=4)
+
+    def test_a_queue_that_the_profile_does_not_list_is_noted(self) -> None:
+        at, scheduler = site("slurm", queues={"debug": Queue(**FACT)}), scheduler_of("slurm")
+        noted = {
+            queue: [*notes(JobSpec.of({"command": ["true"], "queue": queue}), at, scheduler)]
+            for queue in ("debug", "R1234")
+        }
+        message = f"queue R1234: its limits are not checked, as {at.name} does not list it"
+        assert noted == {"debug": [], "R1234": [message]}
 
     def test_a_site_whose_queues_are_all_known(self) -> None:
         at = site("slurm", other_queues=False, queues={"a": Queue(**FACT), "b": Queue(**FACT)})

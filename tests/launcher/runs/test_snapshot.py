@@ -386,4 +386,4 @@ class TestRuns:
         job = jobs.job("snapshot: true\ncommand: [pwd]\n")
         answer = jobs.castoff("launch", job)
         assert answer.stdout == f"[0] {jobs.folder}\n"
-        assert "launch leaves out snapshot" in answer.stderr
+        assert "launch ignores snapshot" in answer.stderr

@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
     """(batch, length, neighbours, width)."""
     nearest: Tensor
     """(batch, length, neighbours), int64: which residues the neighbours are."""
-    heard: Tensor
+    valid: Tensor
     """(batch, length, neighbours), bool: those that are resolved."""
 
 
@@ -91,12 +91,12 @@ class InverseFolding(nn.Module):
     def encode(self, backbones: Backbones) -> Encoded:
         """What the backbones alone tell."""
         edges, nearest = self.features(backbones)
-        heard = residues(backbones.resolved.unsqueeze(-1), nearest).squeeze(-1)
+        valid = residues(backbones.resolved.unsqueeze(-1), nearest).squeeze(-1)
         edges = self.W_e(edges)
         nodes = edges.new_zeros(*edges.shape[:2], edges.shape[-1], dtype=torch.float32)
         for layer in cast("Iterable[EncoderLayer]", self.encoder_layers):
-            nodes, edges = layer.exchanged(nodes, edges, nearest, heard)
-        return Encoded(nodes, edges, nearest, heard)
+            nodes, edges = layer.exchanged(nodes, edges, nearest, valid)
+        return Encoded(nodes, edges, nearest, valid)
 
     def decode(self, encoded: Encoded, sequences: Tensor, order: Tensor) -> list[Tensor]:
         """Residues (batch, sequences, length, width) as each layer of the decoder finds and leaves them.
@@ -106,12 +106,12 @@ class InverseFolding(nn.Module):
         letters = self.W_s(sequences)
         nodes = encoded.nodes.unsqueeze(1).expand_as(letters)
         sources = neighbour_rows(encoded.nearest, order, sequences.shape[1])
-        heard = encoded.heard.unsqueeze(1)
+        valid = encoded.valid.unsqueeze(1)
         states = [nodes]
         for layer in self.decoders():
-            reported = layer.reported(encoded.nodes, letters, nodes)
+            messages = layer.messages(encoded.nodes, letters, nodes)
             edges = layer.by_edges(encoded.edges).unsqueeze(1)
-            nodes = layer(nodes, edges, residues(reported, sources), heard)
+            nodes = layer(nodes, edges, residues(messages, sources), valid)
             states.append(nodes)
         return states
 
@@ -153,19 +153,19 @@ class MessageLayer(nn.Module):
         """What edges (…, neighbours, width) add to messages."""
         return linear(edges, part_of(self.W1, 1), self.W1.bias)
 
-    def forward(self, nodes: Tensor, edges: Tensor, neighbours: Tensor, heard: Tensor) -> Tensor:
+    def forward(self, nodes: Tensor, edges: Tensor, neighbours: Tensor, valid: Tensor) -> Tensor:
         """Residues (…, width) that know more.
 
         Args:
             nodes: before.
             edges: (…, neighbours, width), as `by_edges` gave them.
             neighbours: (…, neighbours, width): what the neighbours add to messages.
-            heard: (…, neighbours), bool: messages that count.
+            valid: (…, neighbours), bool: messages that count.
         """
         own = linear(nodes, part_of(self.W1, 0)).unsqueeze(-2)
         messages = gelu(self.W2(gelu(own + edges + neighbours)))
-        count = heard.sum(-1, keepdim=True)
-        total = (messages * heard.unsqueeze(-1)).sum(-2) / _USUAL_MESSAGES
+        count = valid.sum(-1, keepdim=True)
+        total = (messages * valid.unsqueeze(-1)).sum(-2) / _USUAL_MESSAGES
         learned = linear(total, self.W3.weight) + self.W3.bias * (count / _USUAL_MESSAGES)
         nodes = self.norm1(nodes + self.dropped(learned))
         out: Tensor = self.norm2(nodes + self.dropped(self.dense(nodes)))
@@ -187,11 +187,11 @@ class EncoderLayer(MessageLayer):
         self.W13 = nn.Linear(width, width)
 
     def exchanged(
-        self, nodes: Tensor, edges: Tensor, nearest: Tensor, heard: Tensor
+        self, nodes: Tensor, edges: Tensor, nearest: Tensor, valid: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Residues (batch, length, width) and edges (batch, length, neighbours, width) that know more."""
         neighbours = residues(linear(nodes, part_of(self.W1, 2)), nearest)
-        nodes = self(nodes, self.by_edges(edges), neighbours, heard)
+        nodes = self(nodes, self.by_edges(edges), neighbours, valid)
         own = linear(nodes, part_of(self.W11, 0), self.W11.bias).unsqueeze(-2)
         neighbours = residues(linear(nodes, part_of(self.W11, 2)), nearest)
         hidden = gelu(own + linear(edges, part_of(self.W11, 1)) + neighbours)
@@ -205,7 +205,7 @@ class DecoderLayer(MessageLayer):
     def __init__(self, width: int, dropout: float):
         super().__init__(width, 4, dropout)
 
-    def reported(self, encoded: Tensor, letters: Tensor, nodes: Tensor) -> Tensor:
+    def messages(self, encoded: Tensor, letters: Tensor, nodes: Tensor) -> Tensor:
         """What each residue may add to its neighbours' messages, for `neighbour_rows`.
 
         First as one that is decoded, sequence by sequence: (batch, sequences × length); then as one that
@@ -216,10 +216,10 @@ class DecoderLayer(MessageLayer):
             letters: (batch, sequences, length, width), the sequences.
             nodes: the same for the residues, as this layer finds them.
         """
-        decoded = self.said_decoded(letters, nodes).flatten(1, 2)
+        decoded = self.decoded_messages(letters, nodes).flatten(1, 2)
         return torch.cat([decoded, linear(encoded, part_of(self.W1, 3))], dim=1)
 
-    def said_decoded(self, letters: Tensor, nodes: Tensor) -> Tensor:
+    def decoded_messages(self, letters: Tensor, nodes: Tensor) -> Tensor:
         """The same of residues (…, width) that are decoded."""
         return linear(letters, part_of(self.W1, 2)) + linear(nodes, part_of(self.W1, 3))
 

@@ -84,8 +84,8 @@ class _Known:
         # others not looked at until they are decoded.
         letters = model.W_s(sequences)
         states = model.decode(encoded, sequences, order)
-        self._reported = [
-            layer.reported(encoded.nodes, letters, nodes)
+        self._messages = [
+            layer.messages(encoded.nodes, letters, nodes)
             for layer, nodes in zip(self._layers, states[:-1], strict=True)
         ]
         self._states: list[Tensor] = []
@@ -95,13 +95,13 @@ class _Known:
         encoded = self._encoded
         width, count = encoded.nodes.shape[-1], encoded.nearest.shape[-1]
         sources = self._sources.gather(2, which[..., None, None].expand(-1, -1, 1, count)).squeeze(2)
-        heard = residues(encoded.heard, which)
+        valid = residues(encoded.valid, which)
         nodes = residues(encoded.nodes, which)
         self._states = []
-        for layer, edges, reported in zip(self._layers, self._edges, self._reported, strict=True):
+        for layer, edges, messages in zip(self._layers, self._edges, self._messages, strict=True):
             self._states.append(nodes)
             between = residues(edges.flatten(2), which).unflatten(-1, (count, width))
-            nodes = layer(nodes, between, residues(reported, sources), heard)
+            nodes = layer(nodes, between, residues(messages, sources), valid)
         return self._model.logits(nodes)
 
     def decode(self, which: Tensor, letters: Tensor) -> None:
@@ -109,8 +109,8 @@ class _Known:
         embedded = self._model.W_s(letters)
         first = self._sources.shape[2] * torch.arange(which.shape[1], device=which.device)
         rows = (which + first).unsqueeze(-1).expand_as(embedded)
-        for layer, reported, nodes in zip(self._layers, self._reported, self._states, strict=True):
-            reported.scatter_(1, rows, layer.said_decoded(embedded, nodes))
+        for layer, messages, nodes in zip(self._layers, self._messages, self._states, strict=True):
+            messages.scatter_(1, rows, layer.decoded_messages(embedded, nodes))
 
 
 def _drawn(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:

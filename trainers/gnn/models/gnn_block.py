@@ -118,8 +118,8 @@ class GNNBlock(nn.Module):
                 try:
                     self.skip(nodes, out)
                 except RuntimeError as error:
-                    reported = f"skip_args: what goes in has {self.in_dim} numbers a node, what comes out "
-                    raise ConfigError([f"{reported}{self.out_dim}; leave skip_args out: {error}"]) from error
+                    problem = f"skip_args: what goes in has {self.in_dim} numbers a node, what comes out "
+                    raise ConfigError([f"{problem}{self.out_dim}; leave skip_args out: {error}"]) from error
 
     def _tried(self, field: str, layer: nn.Module, out: Tensor) -> Tensor:
         try:
@@ -127,10 +127,10 @@ class GNNBlock(nn.Module):
         except Exception as error:
             if not of_libraries(error):
                 raise
-            reported = (
+            problem = (
                 f"{field}: {layer} does not take the {self.out_dim} numbers a node that the convolution gives"
             )
-            raise ConfigError([f"{reported}: {error}"]) from error
+            raise ConfigError([f"{problem}: {error}"]) from error
         if not isinstance(after, Tensor) or after.shape != out.shape:
             raise ConfigError([f"{field}: {layer} makes something else of (nodes, {self.out_dim})"])
         return after
@@ -138,13 +138,13 @@ class GNNBlock(nn.Module):
     def _widths(self, out: Any) -> str:
         if not isinstance(out, Tensor):
             return f"gives a {type(out).__name__}, but a block takes one tensor"
-        reported = f"gives {out.shape[-1]} numbers a node, but out_dim is {self.out_dim}"
+        problem = f"gives {out.shape[-1]} numbers a node, but out_dim is {self.out_dim}"
         heads = getattr(self.conv, "heads", 1)
         if heads != 1 and out.shape[-1] == heads * self.out_dim:
             return (
-                f"{reported}: its {heads} heads stand side by side; write gnn_layer_kwargs: {{concat: false}}"
+                f"{problem}: its {heads} heads stand side by side; write gnn_layer_kwargs: {{concat: false}}"
             )
-        return reported
+        return problem
 
 
 def _part(

@@ -129,8 +129,8 @@ class _Misfits:
             return made
         gave = _shape(made) if isinstance(made, Tensor) else f"a {type(made).__name__}"
         hint = "; side by side is cat, or torch.cat with dim: 1" if field.startswith("aggregate") else ""
-        reported = f"makes {gave} of {GRAPHS} graphs, but is to give a row for each{hint}"
-        self.problems.append(f"{field}: {name_of(part)} {reported}")
+        problem = f"makes {gave} of {GRAPHS} graphs, but is to give a row for each{hint}"
+        self.problems.append(f"{field}: {name_of(part)} {problem}")
         return None
 
 

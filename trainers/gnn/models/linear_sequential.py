@@ -83,8 +83,8 @@ def _pairs(dims: Any, problems: list[str]) -> list[tuple[int, int]]:
     for place, pair in enumerate(dims):
         both = isinstance(pair, (list, tuple)) and len(pair) == 2
         if not both or not all(type(width) is int and width >= 1 for width in pair):
-            reported = "but takes two whole numbers of at least 1: the widths before and after the layer"
-            problems.append(f"dims[{place}]: is {pair!r}, {reported}")
+            expected = "but takes two whole numbers of at least 1: the widths before and after the layer"
+            problems.append(f"dims[{place}]: is {pair!r}, {expected}")
     if problems:
         return []
     for place, (one, other) in enumerate(pairwise(dims), 1):

@@ -353,7 +353,7 @@ class TestStartedAgain:
             "it stopped early and can be resumed: castoff resubmit made-1",
         )
 
-    @pytest.mark.parametrize("end", [None, "cancelled"])
+    @pytest.mark.parametrize("end", [None, "cancelled", "failed"])
     @pytest.mark.parametrize("word", ["PREEMPTED", "NODE_FAIL", "REQUEUED"])
     def test_by_slurm(self, slurm: FakeSlurm, made: OnSlurm, word: str, end: str | None) -> None:
         """Its last word on the first start must not end the run, now or later."""
@@ -378,8 +378,9 @@ class TestStartedAgain:
         now = status(made.run)
         assert [one.ending for one in now.members[0].attempts] == ["preempted", "cancelled"]
 
-    def test_by_slurm_without_accounting(self, slurm: FakeSlurm, made: OnSlurm) -> None:
-        made.attempt("0.0", "cancelled", 143)
+    @pytest.mark.parametrize("end", ["cancelled", "failed"])  # a rank may hear of its end before the script
+    def test_by_slurm_without_accounting(self, slurm: FakeSlurm, made: OnSlurm, end: str) -> None:
+        made.attempt("0.0", end, 143)
         slurm.program("sacct", "exit 1")
         slurm.tells(("7", "PENDING"), run=made.run)
         now = status(made.run)
