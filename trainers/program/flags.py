@@ -151,8 +151,8 @@ class CommandLine(NamedTuple):
     def _beside(self, switch: Switch, arguments: argparse.Namespace) -> list[str]:
         """The flags that say something else of a switch's field."""
         others = [row for row in self.table if isinstance(row, Flag)]
-        said = {row.name: getattr(arguments, row.name) for row in others if _is_in(row.field, switch.field)}
-        return [f"--{name} {value}" for name, value in said.items() if value not in (None, switch.value)]
+        values = {row.name: getattr(arguments, row.name) for row in others if _is_in(row.field, switch.field)}
+        return [f"--{name} {value}" for name, value in values.items() if value not in (None, switch.value)]
 
     def _help(self, flag: Flag, found: Mapping[str, Field]) -> str:
         words = [flag.help or self._meaning({name: at.meaning for name, at in found.items()})]
@@ -198,17 +198,17 @@ def spelled(name: str) -> Iterable[str]:
 
 
 def _value(flag: Flag, found: Mapping[str, Field]) -> dict[str, Any]:
-    """What argparse is told of a flag's value. The limits of a number are the configuration's to check."""
+    """The arguments for argparse that describe a flag's value. The configuration checks a number's limits."""
     options = [bare(one) for at in found.values() for one in members(bare(at.type)) if one is not NoneType]
-    told: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if options and get_origin(options[0]) in (tuple, list):
-        told["nargs"] = "+"
+        arguments["nargs"] = "+"
         options = [bare(get_args(options[0])[0])]
     words = [word for option in options if get_origin(option) is Literal for word in get_args(option)]
     if choices := flag.choices or list(dict.fromkeys(words)):
-        return told | {"choices": choices}
+        return arguments | {"choices": choices}
     plain = str if str in options or not options else Number if options[0] is float else options[0]
-    return told | {"type": flag.type or typed(plain)}
+    return arguments | {"type": flag.type or typed(plain)}
 
 
 def _is_in(path: str, other: str) -> bool:

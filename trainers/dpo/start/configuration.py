@@ -163,22 +163,12 @@ def _with_defaults(data: Mapping[str, Any], objective: Objective) -> Mapping[str
     return data
 
 
-<<<<<<< HEAD
 def _with_default(held: Any, path: list[str], value: Any) -> Any:
     """A section with a default for what it does not say, not even as null."""
     if not path or not isinstance(held, Mapping):
         return held
     name, *inner = path
     return {**held, name: _with_default(held.get(name, {} if inner else value), inner, value)}
-=======
-def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
-    """Those of an objective, but for what would stand beside something that a configuration says instead."""
-    instead = {"num_steps": "num_epochs", "lr_scheduler_type": "schedule"}
-    given = training if isinstance(training, Mapping) else {}
-    dropped = {default for field, default in instead.items() if given.get(field) is not None}
-    kept = {name: value for name, value in objective.defaults["training"].items() if name not in dropped}
-    return {**objective.defaults, "training": kept}
->>>>>>> 6cc3a3f884b5e9982ed33da6802764fc26d9f160
 
 
 class _Rates(Section, frozen=True):
