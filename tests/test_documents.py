@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -430,12 +430,6 @@ def described(document: str) -> set[str]:
     return {name for cell in cells for name in re.findall(r"`([\w./-]+)`", cell)}
 
 
-def _written(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or "none"
-    return f"{value:g}" if type(value) is float else json.dumps(value)
-
-
 def test_every_computed_feature_is_named() -> None:
     from trainers.gnn.causets.features import NODE, SCALARS
 
@@ -444,32 +438,12 @@ def test_every_computed_feature_is_named() -> None:
     assert re.findall(r"`([^`]+)`", " ".join(reported.split())) == [*NODE, *SCALARS]
 
 
-def test_other_defaults_of_the_objectives_are_reported() -> None:
-    from trainers.dpo.start.configuration import OBJECTIVES
-
-    text = (CHECKOUT / "docs" / "dpo-configuration.md").read_text(encoding="utf-8")
-    _, _, section = text.partition("\n## Other defaults\n")
-    rows = re.findall(r"^\| `(.*)` \| (.*) \| (.*) \|$", section.partition("\n## ")[0], re.MULTILINE)
-    for number, objective in enumerate(OBJECTIVES.values()):
-        reported = {path: cells[number].strip() for path, *cells in rows if cells[number].strip()}
-        assert reported == dict(_leaves_of(objective.defaults))
-
-
-def _leaves_of(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            yield from _leaves_of(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", _written(getattr(value, "path", value))
-
-
 def test_everything_that_a_task_may_have_is_described() -> None:
     from trainers import Task
 
     text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
     _, _, section = text.partition("\n## A task\n")
-    cells = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n## ")[0], re.MULTILINE)
-    reported = {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)}
+    reported = set(re.findall(r"^\| `(\w+)\(", section.partition("\n## ")[0], re.MULTILINE))
     assert reported == {name for name, each in vars(Task).items() if callable(each) and name[0] != "_"}
 
 

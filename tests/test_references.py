@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 import pytest
 
-import tests.geometric  # noqa: F401  # before what loads it
-from docs.generate import fields
-from docs.generate.fields import parts, selected, table, takes
+from docs.generate import classes, tables
+from docs.generate.fields import selected, table, takes
 from docs.generate.pages import END, PAGES, wanted, written
 from launcher.config.job import JobSpec
 from launcher.config.job_fields import Duration, Word
 from launcher.config.site import Site
+from launcher.typed.descriptions import parts
 from trainers.configuration.config import Config
 from trainers.dpo import settings as dpo
-from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES
-from trainers.evaluation.early_stopping import DefaultEarlyStopping
-from trainers.gnn import models
+from trainers.evaluation.early_stopping import Watching
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.graphs.settings import Files, Generated
 from trainers.sedd.start.configuration import Settings
@@ -44,7 +40,7 @@ def test_a_page_is_as_its_types_are(page: Path) -> None:
     [
         ("job-file.md", [JobSpec]),
         ("sites.md", [Site]),
-        ("trainer-configuration.md", [Config]),
+        ("trainer-configuration.md", [Config, Watching]),
         ("sedd-configuration.md", [Settings]),
         ("dpo-configuration.md", [dpo.Dpo, dpo.Likelihood]),
         ("gnn-data.md", [Files, Generated, Causets]),
@@ -98,59 +94,6 @@ def _needed(kind: Struct) -> Iterator[tuple[Struct, str]]:
 def _valued(hint: Any) -> list[Struct]:
     """The structs that a mapping has for values."""
     return parts(get_args(hint)[1]) if get_origin(hint) is dict else []
-
-
-def test_tables_that_no_struct_is_behind() -> None:
-    """Arguments of a function, and the choice of an objective."""
-    stopping = _rows("trainer-configuration.md", "`early_stopping.kwargs`")
-    signature = inspect.signature(DefaultEarlyStopping).parameters.values()
-    assert {name: cells[1] for name, cells in stopping.items()} == {
-        one.name: fields.written(one.default) for one in signature
-    }
-    assert _rows("dpo-configuration.md", "The whole")["objective"][:2] == [
-        ", ".join(f"`{name}`" for name in OBJECTIVES),
-        f"`{DEFAULT_OBJECTIVE}`",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("heading", "kind"),
-    [
-        ("## GNNModel", models.GNNModel),
-        ("`Encoder`: ", models.Encoder),
-        ("`GNNBlock`: ", models.GNNBlock),
-        ("`LinearSequential`: ", models.LinearSequential),
-        ("`Sequential`: ", models.Sequential),
-        ("`GPSModel`, ", models.GPSModel),
-    ],
-)
-def test_a_table_of_a_models_arguments(heading: str, kind: type) -> None:
-    """All of them, in any order, and the default of the first in each row."""
-    text = (PAGES[0].parent / "gnn-models.md").read_text(encoding="utf-8")
-    table = text.partition(f"\n{heading}")[2].partition("\n|")[2].partition("\n\n")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    parameters = inspect.signature(kind).parameters
-    shown = {name: cells for cells in rows for name in _names(cells[0])}
-    assert shown.keys() == parameters.keys()
-    for names, default, *_ in rows if "| default |" in table else []:
-        first = parameters[_names(names)[0]].default
-        needs_none = first is None or first is inspect.Parameter.empty
-        assert default.strip("`") == ("" if needs_none else fields.written(first).strip('`"')), names
-
-
-def _names(cell: str) -> list[str]:
-    """The arguments of a cell: `act_type`, `_args` means act_args too."""
-    first, *others = re.findall(r"`(\w+)`", cell)
-    stem = first.rpartition("_")[0]
-    return [first, *(f"{stem}{name}" if name.startswith("_") else name for name in others)]
-
-
-def _rows(page: str, heading: str) -> dict[str, list[str]]:
-    """The cells of the table below a heading, by its fields."""
-    (path,) = [one for one in GENERATED if one.name == page]
-    section = path.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
-    return {name.strip(" `"): [cell.strip() for cell in cells] for name, *cells in rows}
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -217,6 +160,72 @@ def test_only_what_was_asked_for_is_written() -> None:
     made = written(asked)
     assert made.startswith(text) and made.endswith("\nAfter.\n") and "| `count` |" in made
     assert written(made) == made
+
+
+def test_what_a_class_is_made_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+class Layer:
+    '''One.
+
+    Args:
+        width: Numbers,
+            one each.
+        norm, norm_kwargs: What keeps them | small.
+
+    Raises:
+        ValueError: never.
+    '''
+
+    speed: float = 0.5
+    '''How
+    fast.'''
+
+    def __init__(self, width: int, norm: str = "batch", norm_kwargs: object = None): ...
+
+    def keep(self, it: int, *, twice: bool = False) -> str | None:
+        '''Keep it.
+
+        Or not.
+
+        Raises:
+            OSError: never.
+        '''
+"""
+    (tmp_path / "layers.py").write_text(source)
+    monkeypatch.setattr(classes, "_CHECKOUT", tmp_path)
+    assert classes.arguments("layers:Layer").splitlines()[2:] == [
+        "| `width` | required | Numbers, one each. |",
+        r"| `norm`, `norm_kwargs` | `batch` | What keeps them \| small. |",
+    ]
+    assert classes.members("layers:Layer", ["keep", "speed"]).splitlines()[2:] == [
+        r"| `keep(it, *, twice=False) -> str \| None` | Keep it. Or not. |",
+        "| `speed = 0.5` | How fast. |",
+    ]
+    (tmp_path / "layers.py").write_text(source.replace("width: int", "wide: int"))
+    with pytest.raises(ValueError, match="describes norm, norm_kwargs, width, and takes"):
+        classes.arguments("layers:Layer")
+
+
+class Choice(NamedTuple):
+    """One of several."""
+
+    defaults: dict[str, Any]
+
+
+def test_what_the_code_keeps_by_name() -> None:
+    assert tables.names({"a": "x | y", "b": "z"}, ["name", "means"]).splitlines() == [
+        "| name | means |",
+        "|---|---|",
+        r"| `a` | x \| y |",
+        "| `b` | z |",
+    ]
+    choices = {"one": Choice({"rate": 0.5, "data": {}}), "other": Choice({"name": "o"})}
+    assert tables.defaults(choices).splitlines() == [
+        "| field | one | other |",
+        "|---|---|---|",
+        "| `rate` | `0.5` |  |",
+        "| `name` |  | `o` |",
+    ]
 
 
 def test_every_field_says_what_it_means() -> None:

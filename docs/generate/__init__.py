@@ -1,4 +1,4 @@
-"""Writes the references in docs/: fields from their types, flags from their parsers, modules from docstrings.
+"""Writes the references in docs/: from types, parsers, docstrings and registries.
 
 A page says in a comment what stands below it, up to the next END:
 
@@ -13,4 +13,15 @@ The fields of a struct, all of them or those that are listed: a part's by its pa
 
     <!-- flags trainers.dpo.start.flags:COMMAND_LINE -->    all flags of a command line
     <!-- modules launcher -->                               all modules of a package, room by room
+    <!-- arguments trainers.gnn.models.encoder:Encoder -->  what a class is made with
+    <!-- members launcher.api.run:Run                       those of its methods and attributes
+    status
+    wait
+    -->
+    <!-- defaults trainers.dpo.start.configuration:OBJECTIVES -->  where alternatives differ
+
+    <!-- names launcher.planning.machinery:FEATURES         a mapping of names to what they mean,
+    feature                                                 below these two headings
+    what it says of a script
+    -->
 """

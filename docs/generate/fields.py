@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from launcher.config.descriptions import descriptions
+from launcher.typed.descriptions import Field, fields
 
 _HEAD = "| field | takes | default | meaning |\n|---|---|---|---|\n"
-
-
-class Field(NamedTuple):
-    """A field of a struct, or of a part of it."""
-
-    path: str
-    type: Any
-    default: Any
-    """NODEFAULT: it is required."""
-    meaning: str
 
 
 def table(kind: type[msgspec.Struct], links: Mapping[str, str]) -> str:
@@ -51,30 +41,6 @@ def selected(kind: type[msgspec.Struct], names: Collection[str]) -> list[str]:
     if unknown := [name for name in found if name not in known]:
         raise ValueError(f"{kind.__name__} has no field {', '.join(unknown)}")
     return list(found)
-
-
-def fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Field]:
-    """All fields of a struct, those of each part behind the part."""
-    meanings = descriptions(kind)
-    for field in msgspec.structs.fields(kind):
-        default = field.default
-        if field.default_factory is not msgspec.NODEFAULT:
-            default = field.default_factory()
-        path = f"{prefix}{field.encode_name}"
-        yield Field(path, field.type, default, meanings[field.encode_name])
-        for part in parts(field.type):
-            yield from fields(part, f"{path}.")
-
-
-def parts(kind: Any) -> list[type[msgspec.Struct]]:
-    """The structs whose fields are a field's own: `Node | None`, a list's; not those that a mapping has."""
-    found = []
-    for option in _options(kind):
-        option = get_args(option)[0] if get_origin(option) is Annotated else option
-        item = get_args(option)[0] if get_origin(option) is list else option
-        if isinstance(item, type) and issubclass(item, msgspec.Struct):
-            found.append(item)
-    return found
 
 
 def _row(field: Field, link: str) -> str:

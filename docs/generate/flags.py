@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
-from trainers.program.flags import CommandLine, Flag, Group, Refused, Switch
+from trainers.program.flags import CommandLine, Refused
 
 _HEAD = "| flag | field | meaning |\n|---|---|---|\n"
 
 
 def flags(command_line: CommandLine) -> str:
     """The table of all flags but --help, in the order in which --help lists them; last, what is refused."""
-    fields = {row.name: row.field for row in _flat(command_line.table) if not isinstance(row, Refused)}
-    refused = [row for row in _flat(command_line.table) if isinstance(row, Refused)]
+    fields = {row.name: row.field for row in command_line.table if not isinstance(row, Refused)}
     rows = [
-        _row(_usage(action), fields.get(action.dest), action.help or "")
+        _row(_usage(action), fields.get(action.dest), (action.help or "").replace("%%", "%"))
         for action in command_line.parser()._actions
         if action.help != argparse.SUPPRESS and not isinstance(action, argparse._HelpAction)
     ]
-    rows += [_row(f"`--{row.name}`", None, f"refused: {row.why}") for row in refused]
+    refused = [row for row in command_line.table if isinstance(row, Refused)]
+    rows += [_row(f"`--{row.name}`", None, f"Refused: {row.why}.") for row in refused]
     return _HEAD + "\n".join(rows)
-
-
-def _flat(table: tuple[Flag | Switch | Refused | Group, ...]) -> Iterator[Flag | Switch | Refused]:
-    for row in table:
-        if isinstance(row, Group):
-            yield from row.flags
-        else:
-            yield row
 
 
 def _usage(action: argparse.Action) -> str:
@@ -43,7 +34,5 @@ def _usage(action: argparse.Action) -> str:
 
 
 def _row(usage: str, field: str | None, meaning: str) -> str:
-    first = meaning.partition(" ")[0]
-    begins = first if "." in first else first.capitalize()  # a field's name stays as it is
-    cells = (usage, f"`{field}`" if field else "", f"{begins}{meaning[len(first) :].rstrip('.')}.")
+    cells = (usage, f"`{field}`" if field else "", meaning)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -8,28 +8,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from docs.generate.classes import arguments, members
 from docs.generate.fields import table
 from docs.generate.flags import flags
 from docs.generate.modules import rooms
+from docs.generate.tables import defaults, names
 
 PAGES = sorted(Path(__file__).resolve().parents[1].glob("*.md"))
 
 END = "<!-- end of what `make docs` writes -->"
 
-_WANTED = re.compile(
-    rf"(<!-- (fields|flags|modules) ([^\n]*?)(?:\n(.*?)\n)? ?-->\n)(?:.*?{re.escape(END)}\n)", re.S
-)
+_KINDS = "fields|flags|modules|arguments|members|names|defaults"
+_WANTED = re.compile(rf"(<!-- ({_KINDS}) ([^\n]*?)(?:\n(.*?)\n)? ?-->\n)(?:.*?{re.escape(END)}\n)", re.S)
 
 
 class Wanted(NamedTuple):
     """What a comment of a page asks for."""
 
     what: str
-    """fields, flags or modules."""
+    """What kind of table, as the package's docstring has them."""
     of: str
-    """The struct or the command line, as `module:name`, or the package."""
+    """The package, or what is described, as `module:name`."""
     links: dict[str, str]
-    """The fields to show, each with a link; none: all of them."""
+    """The fields to show, each with a link; none: all of them. Of names, the headings."""
 
 
 def wanted(text: str) -> Iterator[Wanted]:
@@ -51,6 +52,14 @@ def _wanted(found: re.Match[str]) -> Wanted:
 def _made(what: Wanted) -> str:
     if what.what == "modules":
         return rooms(what.of)
+    if what.what == "arguments":
+        return arguments(what.of)
+    if what.what == "members":
+        return members(what.of, what.links)
     module, _, name = what.of.partition(":")
     named = getattr(import_module(module), name)
-    return flags(named) if what.what == "flags" else table(named, what.links)
+    if what.what == "fields":
+        return table(named, what.links)
+    if what.what == "names":
+        return names(named, what.links)
+    return flags(named) if what.what == "flags" else defaults(named)

@@ -87,9 +87,10 @@ class Run(RunDirectory):
         return self._anew()
 
     def resubmit(self, *, members: Collection[int] = (), include_done: bool = False) -> dict[int, int]:
-        """Start its members that are not done again, in its directory: the attempt of each that begins.
+        """Start its members that are not done again, in its directory.
 
-        `members`: these alone. `include_done`: also those that are done.
+        `members`: these alone. `include_done`: also those that are done. It returns the attempt of each that
+        begins, as `{0: 1}`.
 
         Raises:
             CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.

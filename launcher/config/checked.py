@@ -35,7 +35,7 @@ else:
         @property
         def __doc__(cls) -> str:
             """The class's docstring, and a line for each field."""
-            from launcher.config.descriptions import descriptions  # late: only help needs it
+            from launcher.typed.descriptions import descriptions  # late: only help needs it
 
             described = {name: words for name, words in descriptions(cls).items() if words}
             width = max(map(len, described), default=0)

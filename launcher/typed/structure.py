@@ -100,7 +100,7 @@ class _Converter:
         arguments = {}
         for name, field in fields.items():
             if name not in value and field.required:
-                self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
+                self._report((*path, name), f"is missing; it takes {allowed(field.type)}")
             held = value.get(name)
             if name not in value or (held is None and not field.required and not _takes_null(field.type)):
                 continue  # a field left empty says nothing: the default applies
@@ -160,14 +160,14 @@ class _Converter:
                 return msgspec.convert(value, option)
             except msgspec.ValidationError:
                 continue
-        allowed = f"as its name {_allowed(kind)}" if as_name else _allowed(kind)
+        wanted = f"as its name {allowed(kind)}" if as_name else allowed(kind)
         if isinstance(given, (list, tuple)) and any(
             get_origin(bare(each)) in (list, tuple) for each in options
         ):
             is_now = shown(given)  # it is the right thing, but too long or too short
         else:  # a number is shown as it was written, without the quotes of text
             is_now = _show(given) if given is value else value
-        self._report(path, f"is {is_now}, but takes {allowed}{_meant(given, value, options, path)}")
+        self._report(path, f"is {is_now}, but takes {wanted}{_meant(given, value, options, path)}")
         return None
 
     def _report(self, path: FieldPath, message: str) -> None:
@@ -284,7 +284,7 @@ _WORDS: dict[Any, dict[_Form, str]] = {
 }
 
 
-def _allowed(kind: Any, form: _Form = "takes") -> str:
+def allowed(kind: Any, form: _Form = "takes") -> str:
     """What a field takes, in words: from its own description where it has one."""
     metadata = getattr(kind, "__metadata__", ())
     for meta in metadata:
@@ -292,13 +292,13 @@ def _allowed(kind: Any, form: _Form = "takes") -> str:
             return str(meta.extra[form])
     kind = bare(kind)
     if members(kind) != (kind,):
-        return " or ".join(dict.fromkeys(_allowed(option, form) for option in members(kind)))
+        return " or ".join(dict.fromkeys(allowed(option, form) for option in members(kind)))
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(kind))
     if get_origin(kind) in (list, tuple):
         return f"{_list_of(kind)}{_bounds(metadata)}"
     if get_origin(kind) is dict:
-        return f"names, each with {_allowed(get_args(kind)[1])}"
+        return f"names, each with {allowed(get_args(kind)[1])}"
     words = _WORDS.get(kind, {}).get(form, str(kind))
     return f"the fields {_names(kind)}" if is_struct(kind) else f"{words}{_bounds(metadata)}"
 
@@ -308,8 +308,8 @@ def _list_of(kind: Any) -> str:
     fixed = get_origin(kind) is tuple and Ellipsis not in get_args(kind)
     count = f"{len(get_args(kind))} " if fixed else ""
     if len(kinds) > 1:
-        return f"a list of {' and '.join(map(_allowed, kinds))}"
-    return f"a list of {count}{_allowed(kinds[0], 'many')}".replace("a list of one of", "a list of")
+        return f"a list of {' and '.join(map(allowed, kinds))}"
+    return f"a list of {count}{allowed(kinds[0], 'many')}".replace("a list of one of", "a list of")
 
 
 def _bounds(metadata: tuple[Any, ...]) -> str:

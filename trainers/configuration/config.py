@@ -18,28 +18,20 @@ from launcher.typed.structure import convert
 from trainers.configuration.consistency import contradictions
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import Rate, one_training
-from trainers.configuration.section import Fraction, Imported, NotNegative, Positive, Seconds, Section, Seed
+from trainers.configuration.section import Fraction, Imported, NotNegative, Positive, Section
+from trainers.configuration.shared import Loop, Ranks
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.synonyms import hint_from
 from trainers.configuration.yaml_text import read_yaml_file
 
 
-class Parallel(Section, frozen=True, kw_only=True):
+class Parallel(Ranks, frozen=True, kw_only=True):
     """How ranks meet, and the arguments of DistributedDataParallel."""
 
-    world_size: Positive | None = None
-    """How many ranks there must be; another number is an error. May be left out."""
     rank: NotNegative | None = None
     """No effect: the launcher sets it."""
-    master_addr: str = "localhost"
-    """The host where ranks meet, if nothing else says it."""
-    master_port: str | int = "12355"
-    """The port there, if nothing else says it."""
     output_device: int | None = None
     """The index of a device, as in DistributedDataParallel; no effect on a CPU."""
-    backend: str | None = None
-    """`nccl`, `gloo` or `xccl`, also as `ccl` or `xpu`; left out, or `auto`: what torch has for the
-    device."""
     find_unused_parameters: bool = False
     """Look in each step for parameters that the loss does not depend on; it costs time."""
     gradient_as_bucket_view: bool = True
@@ -47,17 +39,8 @@ class Parallel(Section, frozen=True, kw_only=True):
     static_graph: bool = False
     """The same parameters are used in each step. Refused beside accumulation, which torch does not
     support with it."""
-    bucket_cap_mb: Positive | None = None
-    """MiB of a bucket of gradients; left out: torch's choice."""
-    communication_hook: Literal["fp16", "bf16"] | None = None
-    """The type in which gradients are sent: half as much traffic, and rounded. torch supports bf16 with
-    NCCL and XCCL only."""
     sync_batchnorm: bool = False
     """BatchNorm over the samples of all ranks. Accelerators only; on a CPU it is an error."""
-    start_timeout: Seconds = 1800.0
-    """Seconds that ranks wait for each other until the first step of this start is done."""
-    timeout: Seconds = 600.0
-    """Seconds that they wait from then on; longer than any step, and any batch of a validation."""
 
 
 class Schedule(Section, frozen=True, kw_only=True):
@@ -74,12 +57,15 @@ class Schedule(Section, frozen=True, kw_only=True):
     """What is left at the end, in parts of the learning rate."""
 
 
+ScalingRule = Literal["none", "linear", "sqrt", "capped"]
+
+
 class Scaling(Section, frozen=True, kw_only=True):
     """How learning rate and warmup grow with the number of ranks."""
 
-    learning_rate: Literal["none", "linear", "sqrt", "capped"] = "none"
+    learning_rate: ScalingRule = "none"
     """The rate times n, times the square root of n, or times n but at most `cap`."""
-    warmup: Literal["none", "linear", "sqrt", "capped"] = "none"
+    warmup: ScalingRule = "none"
     """The same for `schedule.warmup_steps`."""
     base_world_size: Positive | None = None
     """The number of ranks for which the configuration's values are meant; required beside a rule."""
@@ -87,20 +73,11 @@ class Scaling(Section, frozen=True, kw_only=True):
     """The largest factor of `capped`."""
 
 
-class Training(Section, frozen=True, kw_only=True):
+class Training(Loop, frozen=True, kw_only=True):
     """The loop."""
 
     path: str
     """Folder in which the run's own folder is made."""
-    run: str | None = None
-    """Name of the run's own folder; left out: from the configuration's name and, in a castoff run, that
-    run's."""
-    fresh: bool = False
-    """Begin anew: what is in the run's folder is set aside, as NAME.1, NAME.2 and so on. `--fresh` of
-    `castoff train` sets it."""
-    resume_checkpoint: str | None = None
-    """A checkpoint of another run, or that run's folder, whose newest is meant. This run resumes from it
-    as long as its own folder has none; the other folder stays as it is."""
     num_epochs: Positive | None = None
     """Epochs to train. Either this or `num_steps` is required."""
     num_steps: Positive | None = None
@@ -132,40 +109,15 @@ class Training(Section, frozen=True, kw_only=True):
     validation."""
     scaling: Scaling = Scaling()
     """How learning rate and warmup grow with the number of ranks."""
-    seed: Seed = 0
-    """Everything random follows from it."""
-    device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
-    """`auto`: the accelerator that torch has, else the CPU."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     """The part of its device's memory that each process may take; a tensor beyond that is out of memory.
     Left out: all. No effect on a CPU, nor where torch cannot limit it; the log says so."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """The type in which autocast computes; with fp16 the loss is scaled, too."""
-    compile: bool = False
-    """torch.compile on the model, before it is wrapped in DistributedDataParallel."""
     ema_decay: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
     """Decay of an average of the weights, which is validated and tested in their place."""
-    num_workers: NotNegative = 0
-    """Processes of each rank that load samples; 0: the rank loads them itself."""
-    pin_memory: bool = False
-    """Batches in pinned memory, where there is an accelerator."""
-    drop_last: bool = False
-    """Leave out a last step that has less than a whole global batch."""
-    prefetch_factor: Positive | None = None
-    """Batches that each worker loads ahead; left out: torch's choice. No effect without workers."""
-    persistent_workers: bool = False
-    """Keep the workers over epochs; those of an iterable set never are. No effect without workers."""
-    multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = None
-    """How workers are started, those of validation and test, too; left out: Python's choice. A forked one
-    that Python leaves asleep (before 3.10.15 and 3.11.10, CPython issue 112275) is forked anew."""
-    shuffle: bool = True
-    """Another order in each epoch, the same on all ranks, with samples of similar lengths together where
-    the set says how long they are; false: the set's own order. No effect on an iterable set."""
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """The largest norm of the gradient; a larger one is scaled down to it."""
-    non_finite: Literal["stop", "skip"] = "stop"
-    """What happens at a step whose gradient is NaN or infinite: the training ends, or the step leaves the
-    weights alone."""
     check_first_step: bool = True
     """Check the first step of each start for mistakes that would otherwise stay silent, and at each
     checkpoint whether all ranks have the same weights. A resumed run may have another value."""
@@ -176,11 +128,6 @@ class Training(Section, frozen=True, kw_only=True):
     epoch ends with a validation."""
     checkpoint_every_steps: Positive | None = None
     """Optimizer steps between two checkpoints, beside those before each validation and at the end."""
-    keep_checkpoints: Annotated[int, msgspec.Meta(ge=2)] = 2
-    """How many of the newest checkpoints are kept; the best is kept, too."""
-    collect_garbage_every: Positive | None = 1000
-    """Optimizer steps between two collections of Python's garbage, on all ranks in the same step, since
-    one that stops for it alone makes all wait. Null: as Python does it."""
 
 
 class Monitor(Section, frozen=True, kw_only=True):
@@ -275,7 +222,7 @@ class Wandb(Section, frozen=True, kw_only=True):
     """Weights & Biases."""
 
     project: str
-    """The project there."""
+    """The project of Weights & Biases that the training is logged to."""
     name: str | None = None
     """Name of the run there; left out: the configuration's `name`."""
     entity: str | None = None
@@ -301,9 +248,9 @@ class Monitoring(Section, frozen=True, kw_only=True):
     """What is reported at log steps beside the measures."""
 
     log_gradients: bool = False
-    """The norm of its gradient, `gradients/PART`, after clipping."""
+    """The norm of each part's gradient, `gradients/PART`, after clipping."""
     log_weights: bool = False
-    """The norm of its weights, `weights/PART`."""
+    """The norm of each part's weights, `weights/PART`."""
 
 
 class Member(Section, frozen=True, kw_only=True):
@@ -317,8 +264,8 @@ class Member(Section, frozen=True, kw_only=True):
     """The values of its own, by their paths, as `training.batch_size: 16`."""
 
 
-class Config(Section, frozen=True, kw_only=True):
-    """A training run."""
+class Common(Section, frozen=True, kw_only=True):
+    """What every training has, whatever its task."""
 
     training: Training
     """The loop."""
@@ -332,6 +279,19 @@ class Config(Section, frozen=True, kw_only=True):
     """Where measures go beside metrics.jsonl."""
     monitoring: Monitoring = Monitoring()
     """What is logged beside the measures."""
+    validation: Validation = Validation()
+    """How good the model is, while it trains."""
+    testing: Testing = Testing()
+    """How good the best model is, at the end."""
+    early_stopping: EarlyStopping | None = None
+    """When training that gets no better ends; left out: never."""
+    member: Member | None = None
+    """Which training of a sweep this is. castoff writes it."""
+
+
+class Config(Common, frozen=True, kw_only=True):
+    """A training run."""
+
     task: Imported = None
     """A class or function that makes the task. It brings its own model, data and criterion, so those
     fields stay empty beside it."""
@@ -348,14 +308,6 @@ class Config(Section, frozen=True, kw_only=True):
     data: dict[str, Any] = {}
     """Without a task: `dataset: !pyobject my_package.MyData`, what that is called with, and `split`, the
     shares of training, validation and test, [0.8, 0.1, 0.1] if left out."""
-    validation: Validation = Validation()
-    """How good the model is, while it trains."""
-    testing: Testing = Testing()
-    """How good the best model is, at the end."""
-    early_stopping: EarlyStopping | None = None
-    """When training that gets no better ends; left out: never."""
-    member: Member | None = None
-    """Which training of a sweep this is. castoff writes it."""
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = (), choose: Choose = by_array) -> "Config":

@@ -54,11 +54,20 @@ class Watched(Section, frozen=True, kw_only=True):
         return math.inf if self.mode == "min" else -math.inf
 
 
-class _Asked(Section, frozen=True, kw_only=True):
-    """The arguments of `DefaultEarlyStopping`, but for its tasks."""
+class Watching(Section, frozen=True, kw_only=True):
+    """The arguments of `DefaultEarlyStopping`."""
 
-    patience: Positive | None
-    mode: Literal["any", "all"]
+    patience: Positive | None = 5
+    """Validations in a row in which nothing got better after which training ends; null: never."""
+    tasks: dict[str, Watched] = msgspec.field(default_factory=dict)
+    """What is watched, each by a name of your choice; left out: the loss, which is to fall."""
+    mode: Literal["any", "all"] = "any"
+    """Whether one of them must have got better, or each."""
+    min_delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """By how much the loss is to fall where there are no `tasks`."""
+
+
+_DEFAULTS = Watching()
 
 
 class DefaultEarlyStopping:
@@ -77,20 +86,21 @@ class DefaultEarlyStopping:
     def __init__(
         self,
         tasks: Mapping[Any, Mapping[str, Any]] | None = None,
-        patience: int | None = 5,
-        mode: str = "any",
-        min_delta: float = 0.0,
+        patience: int | None = _DEFAULTS.patience,
+        mode: str = _DEFAULTS.mode,
+        min_delta: float = _DEFAULTS.min_delta,
     ):
         problems: list[str] = []
-        convert({"patience": patience, "mode": mode}, _Asked, WHERE, problems)
-        self.patience = patience
-        self.mode = mode
+        given = {"patience": patience, "tasks": _plain(tasks), "mode": mode, "min_delta": min_delta}
+        asked: Watching = convert(given, Watching, WHERE, problems)
+        if problems:
+            raise ConfigError(problems)
+        self.patience = asked.patience
+        self.mode = asked.mode
         self.waited = 0
         """Evaluations in a row that were no better, grace periods apart."""
         self.found_better_model = False
-        self.tasks = _watched(tasks or {"loss": {"metric": "loss", "delta": min_delta}}, problems)
-        if problems:
-            raise ConfigError(problems)
+        self.tasks = asked.tasks or {"loss": Watched(metric="loss", delta=asked.min_delta)}
         self.best = {
             name: task.worst if task.init_best_score is None else task.init_best_score
             for name, task in self.tasks.items()
@@ -208,18 +218,17 @@ class EarlyStopping:
         self._asked.load_state_dict(state)
 
 
-def _watched(tasks: Any, problems: list[str]) -> dict[str, Watched]:
-    """The tasks by name; what is wrong with them comes to `problems`."""
+def _plain(tasks: Any) -> Any:
+    """Tasks whose names are texts, and without an infinite score: how others say that there is none yet."""
     if not isinstance(tasks, Mapping):
-        problems.append(f"{WHERE}.tasks: is {tasks!r}, but takes fields by name, as loss: {{metric: loss}}")
-        return {}
-    found: dict[str, Watched] = {}
-    for name, task in tasks.items():
-        given = task
-        if isinstance(task, Mapping) and task.get("init_best_score") in (math.inf, -math.inf):
-            given = {**task, "init_best_score": None}  # how others say that there is none yet
-        found[str(name)] = convert(given, Watched, f"{WHERE}.tasks.{name}", problems)
-    return found
+        return tasks
+    endless = {"init_best_score": None}
+    return {
+        str(name): {**task, **endless}
+        if isinstance(task, Mapping) and task.get("init_best_score") in (math.inf, -math.inf)
+        else task
+        for name, task in tasks.items()
+    }
 
 
 _BESIDE = ("tasks", "mode", "patience")

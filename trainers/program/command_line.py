@@ -30,7 +30,7 @@ def run(name: str, description: str, needed: Sequence[str], train: Callable[[Con
     looked for before `train` is called, which imports what is heavy itself.
     """
     parser = new_parser(name, description)
-    parser.add_argument("config", metavar="CONFIG", help="YAML of the training run")
+    parser.add_argument("config", metavar="CONFIG", help="YAML of the training run.")
     add_overrides(parser, "training.num_epochs=3")
     add_members(parser)
     arguments = parser.parse_args()
@@ -62,7 +62,7 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
         default=[],
         dest="overrides",
         metavar="FIELD=VALUE",
-        help=f"set a field of CONFIG, as in {example}; repeatable",
+        help=f"Set a field of CONFIG, as in {example}; repeatable.",
     )
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument(
@@ -70,22 +70,22 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
         action="append_const",
         const="training.fresh=false",
         dest="overrides",
-        help="resume what is in the run's folder; the default",
+        help="Resume what is in the run's folder; the default.",
     )
     begin.add_argument(
         "--fresh",
         action="append_const",
         const="training.fresh=true",
         dest="overrides",
-        help="begin anew; what is in the run's folder is set aside, as NAME.1",
+        help="Begin anew; what is in the run's folder is set aside, as NAME.1.",
     )
 
 
 def add_members(parser: argparse.ArgumentParser) -> None:
     """What chooses among the trainings of a configuration with sweeps, where no array of jobs does."""
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--member", type=int, metavar="N", help="train the sweep's N-th training, from 0")
-    choice.add_argument("--members", action="store_true", help="list the sweep's trainings, and train none")
+    choice.add_argument("--member", type=int, metavar="N", help="Train the sweep's N-th training, from 0.")
+    choice.add_argument("--members", action="store_true", help="List the sweep's trainings, and train none.")
 
 
 Read: TypeAlias = "Callable[[Choose], Any]"

@@ -1,25 +1,35 @@
-"""Flags that stand for fields of a configuration, as `--train_data FILE`: each system has a table of them."""
+"""Flags that stand for fields of a configuration, as `--train_data FILE`: each system has a table of them.
+
+What a flag takes, means and has for a default is what the field that it sets says.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
+import msgspec
+
+from launcher.typed.descriptions import Field, fields
+from launcher.typed.structure import allowed, bare, members, takes
 from trainers.program.command_line import add_members, add_overrides, new_parser
 
 
 class Flag(NamedTuple):
-    """A flag, which may be written with _ or - between its words."""
+    """A flag that sets a field; it may be written with _ or - between its words."""
 
     name: str
-    field: str | None
-    """The path of the field that it sets; None: it sets none, or `sets` says which."""
-    metavar: str | None
-    help: str
-    type: Callable[[str], Any] = str
-    choices: Sequence[str] | None = None
-    nargs: Literal["+"] | None = None
+    field: str
+    """The path of the field."""
+    metavar: str | None = None
+    help: str = ""
+    """In place of what the field says of itself; of its default, too, if this has one."""
+    type: Callable[[str], Any] | None = None
+    """What reads a value, where the field's own type does not."""
+    choices: Sequence[str] = ()
     also: tuple[str, ...] = ()
     """Other names of it."""
     drops: str | None = None
@@ -29,14 +39,12 @@ class Flag(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A flag without a value, which sets a field."""
+    """A flag without a value, which sets a field; none may say anything else of that field, or in it."""
 
     name: str
     field: str
     value: Any
     help: str
-    against: tuple[str, ...] = ()
-    """Flags that may not say anything else beside it."""
 
 
 class Refused(NamedTuple):
@@ -46,32 +54,21 @@ class Refused(NamedTuple):
     why: str
 
 
-class Group(NamedTuple):
-    """Flags under a title of their own."""
+Row = Flag | Switch | Refused
 
-    title: str
-    help: str
-    flags: tuple[Flag, ...]
-
-
-Table = tuple[Flag | Switch | Refused | Group, ...]
-
-WANDB: Table = (
-    Flag(
-        "wandb_project",
-        "logging.wandb.project",
-        "NAME",
-        "log to this project of Weights & Biases; offline unless CONFIG says otherwise",
-    ),
-    Flag("wandb_name", "logging.wandb.name", "NAME", "the run's name there; default: that of CONFIG"),
-    Switch(
-        "no_wandb",
-        "logging.wandb",
-        None,
-        "do not log to Weights & Biases, whatever CONFIG says",
-        against=("wandb_project", "wandb_name"),
-    ),
+WANDB = (
+    Flag("wandb_project", "logging.wandb.project", "NAME"),
+    Flag("wandb_name", "logging.wandb.name", "NAME"),
+    Switch("no_wandb", "logging.wandb", None, "Do not log to Weights & Biases, whatever CONFIG says."),
 )
+
+
+class Kind(NamedTuple):
+    """One of the configurations that a system reads."""
+
+    settings: type[msgspec.Struct]
+    defaults: Mapping[str, Any] = {}
+    """Fields, by their paths, that have other defaults than their types say."""
 
 
 class CommandLine(NamedTuple):
@@ -79,24 +76,41 @@ class CommandLine(NamedTuple):
 
     system: str
     description: str
-    table: Table
+    table: tuple[Row, ...]
+    kinds: Mapping[str, Kind]
+    """What the file may be, by a name that tells them apart."""
     without: str
     """What holds without a configuration's file."""
     example: str
     """Of what may follow --set."""
+    more: Callable[[argparse.ArgumentParser], object] = id
+    """Adds flags that set no field."""
     own_words: Callable[[str], str] = str
     """As `run_on_rank` has it."""
 
-    def parser(self) -> argparse.ArgumentParser:
-        """All flags."""
+    def parser(self, *, described: bool = True) -> argparse.ArgumentParser:
+        """All flags; with what they mean, which takes reading the sources of their fields."""
         made = new_parser(self.system, self.description)
         made.description = self.own_words(made.description or "")
-        made.add_argument("file", nargs="?", metavar="CONFIG", help=f"YAML of the training; {self.without}")
-        made.add_argument("--config", metavar="CONFIG", help="as CONFIG")
+        made.add_argument("file", nargs="?", metavar="CONFIG", help=f"YAML of the training; {self.without}.")
+        made.add_argument("--config", metavar="CONFIG", help="As CONFIG.")
         add_overrides(made, self.example)
         add_members(made)
+        known = {name: {at.path: at for at in fields(kind.settings)} for name, kind in self.kinds.items()}
         for row in self.table:
-            _add(made, row)
+            if isinstance(row, Flag):
+                found = {name: at[row.field] for name, at in known.items() if row.field in at}
+                words = self._help(row, found) if described else ""
+                names = [option for name in (row.name, *row.also) for option in spelled(name)]
+                made.add_argument(
+                    *names, dest=row.name, metavar=row.metavar, help=words, **_value(row, found)
+                )
+            elif isinstance(row, Switch):
+                made.add_argument(*spelled(row.name), dest=row.name, action="store_true", help=row.help)
+            else:
+                hidden: Any = {"nargs": "?", "const": "", "help": argparse.SUPPRESS}
+                made.add_argument(*spelled(row.name), dest=row.name, **hidden)
+        self.more(made)
         return made
 
     def parsed(self, words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -104,13 +118,15 @@ class CommandLine(NamedTuple):
 
         It ends this process if something is wrong.
         """
-        made = self.parser()
+        words = sys.argv[1:] if words is None else words
+        made = self.parser(described=not {"-h", "--help"}.isdisjoint(words))
         arguments = made.parse_args(words)
         for row in self.table:
-            if isinstance(row, Refused) and getattr(arguments, row.name) is not None:
+            given = getattr(arguments, row.name)
+            if isinstance(row, Refused) and given is not None:
                 made.error(f"--{row.name} has no meaning here: {row.why}")
-            if isinstance(row, Switch) and getattr(arguments, row.name):
-                _check_alone(made, arguments, row)
+            if isinstance(row, Switch) and given and (beside := self._beside(row, arguments)):
+                made.error(f"--{row.name} stands beside {' and '.join(beside)}; drop one of the two")
         if arguments.config is not None and arguments.file is not None:
             made.error(f"--config {arguments.config} stands beside {arguments.file}; drop one of the two")
         arguments.path = arguments.file if arguments.config is None else arguments.config
@@ -124,62 +140,77 @@ class CommandLine(NamedTuple):
         """
         found: dict[str, Any] = {}
         for row in self.table:
-            if isinstance(row, Switch) and getattr(arguments, row.name):
+            value = getattr(arguments, row.name)
+            if isinstance(row, Switch) and value:
                 found[row.field] = row.value
-            elif isinstance(row, Flag) and (value := getattr(arguments, row.name)) is not None:
-                found |= row.sets(value) if row.sets else {row.field: value} if row.field else {}
+            elif isinstance(row, Flag) and value is not None:
+                found |= row.sets(value) if row.sets else {row.field: value}
                 found |= {row.drops: None} if row.drops else {}
         return found
 
+    def _beside(self, switch: Switch, arguments: argparse.Namespace) -> list[str]:
+        """The flags that say something else of a switch's field."""
+        others = [row for row in self.table if isinstance(row, Flag)]
+        values = {row.name: getattr(arguments, row.name) for row in others if _is_in(row.field, switch.field)}
+        return [f"--{name} {value}" for name, value in values.items() if value not in (None, switch.value)]
 
-def flags_by_field(table: Table) -> dict[str, str]:
-    """The flags by the paths of the fields that they set."""
-    return {row.field: f"--{row.name}" for row in table if isinstance(row, Flag) and row.field}
+    def _help(self, flag: Flag, found: Mapping[str, Field]) -> str:
+        words = [flag.help or self._meaning({name: at.meaning for name, at in found.items()})]
+        words += [f"{flag.drops} of CONFIG is dropped."] if flag.drops else []
+        each = {name: at.default for name, at in found.items()}
+        for name, kind in self.kinds.items():
+            each |= {name: kind.defaults[flag.field]} if flag.field in kind.defaults else {}
+        shown = {name: value for name, value in each.items() if value not in _NOTHING}
+        if shown and "Default: " not in flag.help:
+            one = len(set(shown.values())) == 1
+            defaults = (f"{value}" if one else f"{value} for {name}" for name, value in shown.items())
+            words.append(f"Default: {', '.join(dict.fromkeys(defaults))}.")
+        return " ".join(words).replace("%", "%%")
+
+    def _meaning(self, words: Mapping[str, str]) -> str:
+        """What a field means, after the kind of configuration that has it, unless it is the same in all."""
+        if words.keys() == self.kinds.keys() and len(set(words.values())) == 1:
+            return next(iter(words.values()))
+        return " ".join(f"[{name}] {text}" for name, text in words.items())
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of a flag that takes a whole number."""
+_NOTHING: tuple[Any, ...] = (None, msgspec.NODEFAULT, "", (), [])
 
-    def number(text: str) -> int:
+Number = Annotated[int | float, takes("a number")]
+"""As it was written, so that a message shows it so."""
+
+
+def typed(kind: Any) -> Callable[[str], Any]:
+    """What reads the value of a flag as a field of this type has it."""
+
+    def read(text: str) -> Any:
         try:
-            found = int(text)
-        except ValueError:
-            found = least - 1
-        if found < least:
-            raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number of at least {least}")
-        return found
+            return msgspec.convert(text, kind, strict=False)
+        except msgspec.ValidationError:
+            raise argparse.ArgumentTypeError(f"is {text!r}, but takes {allowed(kind)}") from None
 
-    return number
+    return read
 
 
-def _check_alone(made: argparse.ArgumentParser, arguments: argparse.Namespace, switch: Switch) -> None:
-    beside = {name: getattr(arguments, name) for name in switch.against}
-    given = [f"--{name} {value}" for name, value in beside.items() if value not in (None, switch.value)]
-    if given:
-        made.error(f"--{switch.name} stands beside {' and '.join(given)}; drop one of the two")
-
-
-def _add(parser: Any, row: Flag | Switch | Refused | Group) -> None:
-    if isinstance(row, Group):
-        group = parser.add_argument_group(row.title, row.help)
-        for flag in row.flags:
-            _add(group, flag)
-    elif isinstance(row, Refused):
-        parser.add_argument(*_spelled(row.name), dest=row.name, nargs="?", const="", help=argparse.SUPPRESS)
-    elif isinstance(row, Switch):
-        parser.add_argument(*_spelled(row.name), dest=row.name, action="store_true", help=row.help)
-    else:
-        parser.add_argument(
-            *(option for name in (row.name, *row.also) for option in _spelled(name)),
-            dest=row.name,
-            metavar=row.metavar,
-            help=row.help,
-            type=row.type,
-            choices=row.choices,
-            nargs=row.nargs,
-        )
-
-
-def _spelled(name: str) -> Iterable[str]:
-    """Both of its spellings."""
+def spelled(name: str) -> Iterable[str]:
+    """Both spellings of a flag."""
     return dict.fromkeys([f"--{name}", f"--{name.replace('_', '-')}"])
+
+
+def _value(flag: Flag, found: Mapping[str, Field]) -> dict[str, Any]:
+    """The arguments for argparse that describe a flag's value. The configuration checks a number's limits."""
+    options = [bare(one) for at in found.values() for one in members(bare(at.type)) if one is not NoneType]
+    arguments: dict[str, Any] = {}
+    if options and get_origin(options[0]) in (tuple, list):
+        arguments["nargs"] = "+"
+        options = [bare(get_args(options[0])[0])]
+    words = [word for option in options if get_origin(option) is Literal for word in get_args(option)]
+    if choices := flag.choices or list(dict.fromkeys(words)):
+        return arguments | {"choices": choices}
+    plain = str if str in options or not options else Number if options[0] is float else options[0]
+    return arguments | {"type": flag.type or typed(plain)}
+
+
+def _is_in(path: str, other: str) -> bool:
+    """Whether it is that field, or one in it."""
+    return f"{path}.".startswith(f"{other}.")

@@ -41,9 +41,9 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
 
     given = settings(chosen(arguments, me, settings))
     if me.launcher == "single":
-        found = ranks.layout(arguments, partial(ranks.devices_here, given.training.device))
-        if found is not None:
-            ranks.become(found, sys.argv[1:])
+        options = ranks.launched(arguments, partial(ranks.devices_here, given.training.device))
+        if options is not None:
+            ranks.become(options, sys.argv[1:])
     else:
         ranks.check_layout(arguments, me)
     if me.rank == 0:

@@ -84,21 +84,30 @@ class Task(ABC):
     would be another training, which is refused."""
 
     whole_set_evaluator: WholeSetEvaluator | None = None
-    """What judges a whole set in the place of `evaluate`; what it keeps from one validation to the next is
-    part of `state_dict`."""
+    """What judges a whole set in the place of `evaluate`: it is called with (model, batches) on rank 0 alone,
+    while the others wait, and returns numbers by name. What it keeps from one validation to the next is part
+    of `state_dict`."""
 
     @abstractmethod
     def build_model(self) -> nn.Module:
-        """The model, on the CPU; the same on all ranks, because the trainer seeds them alike."""
+        """The model, on the CPU; the same on all ranks, because the trainer seeds them alike.
+
+        The trainer moves it, then wraps it.
+        """
 
     @abstractmethod
     def build_data(self) -> Splits:
-        """The three data sets; the same on all ranks."""
+        """The three data sets, `Splits(train, validation, test)`; the same on all ranks.
+
+        `split(dataset, fractions, seed)` divides one set.
+        """
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Loss:
-        """The training loss of a batch that is on the device already.
+        """The training loss of a batch that is on the device already: `Loss(total, count, metrics)`.
 
+        That is the sum over the batch's items; how many items these are, as a number or a tensor (left out:
+        the batch's samples); and sums of other measures over the same items, the same ones for every batch.
         `model` is the module that `build_model` gave, or with `training.compile` the compiled one; on any
         number of ranks. Whatever of it is called, and however often, gradients are reduced.
         """
@@ -110,7 +119,10 @@ class Task(ABC):
         """
 
     def parameters(self, model: nn.Module) -> Iterable[Tensor] | Iterable[dict[str, Any]]:
-        """What the optimizer gets: parameters or groups of them; default: all that want a gradient."""
+        """What the optimizer gets: parameters, or groups of them with learning rates of their own.
+
+        Default: all that want a gradient.
+        """
         return [each for each in model.parameters() if each.requires_grad]
 
     def collate(self, samples: list[Any]) -> Any:
@@ -118,10 +130,10 @@ class Task(ABC):
         return torch.utils.data.default_collate(samples)
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
-        """Sums of each measure over a batch; default: the training loss and its metrics.
+        """Sums of each measure over a batch, `{name: (sum, count)}`; default: the loss and its metrics.
 
-        With an `Evaluated`, what `measure` is to see of the batch, too. Runs under `torch.no_grad()` in eval
-        mode, on the bare module.
+        With `Evaluated(sums, kept)`, what `measure` is to see of the batch, too, on the CPU. Runs under
+        `torch.no_grad()` in eval mode, on the bare module.
         """
         loss = self.loss(model, batch)
         return {
@@ -139,7 +151,8 @@ class Task(ABC):
     def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
         """Measures of what `evaluate` has kept of each batch of all ranks, in their order: an F1 score, say.
 
-        On rank 0 alone, once; waits for no other rank. For what is not a mean over samples.
+        On rank 0 alone, once; waits for no other rank, and all have the numbers. For what is not a mean over
+        samples.
         """
         raise NotImplementedError(
             f"{type(self).__qualname__}.evaluate keeps something, and measure is missing"
@@ -152,7 +165,8 @@ class Task(ABC):
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
         """More to log after a validation, on rank 0 alone: samples, plots. Waits for no other rank.
 
-        It is logged as val/NAME, and a name with a slash in it, as generation/length, as it stands.
+        It is logged as `val/NAME`; a name with a slash in it, as `generation/length`, stays as it is, and is
+        for metrics.jsonl and its like alone.
         `model` is what was validated: the averaged weights, where there are some.
         """
         return {}
@@ -161,14 +175,14 @@ class Task(ABC):
         """Write the model as others read it, on rank 0 alone.
 
         After each validation was judged, and at the end of an epoch or of the training that no validation
-        ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated:
-        the averaged weights, where there are some. `self.state` has the epochs that are done, and the
-        measures of all of them. It is called again for the same step where a run resumes from there, so it
-        writes the same files then, each as a whole. An OSError ends all ranks.
+        ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated, in
+        eval mode: the averaged weights, where there are some. `self.state` has the epochs that are done, and
+        the measures of all of them. It is called again for the same step where a run resumes from there, so
+        it writes the same files then, each as a whole. An OSError ends all ranks.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the task: tensors and plain containers.
+        """What a checkpoint keeps of the task: rank 0's tensors, numbers, texts and containers of them.
 
         It is made before the model is validated, so a validation should change none of it.
         """

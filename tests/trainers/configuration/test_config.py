@@ -419,7 +419,7 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
         ),
         ("model={on: 3}", "model: has a field True, whose name is not text; put it in quotes"),
         ("training.seed={on: 3}", "training.seed: is a mapping, but takes a whole number"),
-        ("parallel=3", "parallel: is 3, but holds fields: world_size, rank"),
+        ("parallel=3", "parallel: is 3, but holds fields: world_size, master_addr"),
         ("validation.validator.evalutor_tusks=5", "no such field; did you mean evaluator_tasks?"),
         (
             "testing.tester.x=5",

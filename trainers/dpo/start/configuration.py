@@ -2,14 +2,14 @@
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
-import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from launcher.typed import Problem
-from launcher.typed.document import FieldPath
+from launcher.typed.descriptions import fields as fields_of
+from launcher.typed.document import Document, FieldPath
 from launcher.typed.structure import convert
 from launcher.typed.suggestion import did_you_mean
 from trainers.configuration import config as core
@@ -23,26 +23,19 @@ from trainers.configuration.synonyms import hint_from
 from trainers.configuration.yaml_text import plain
 from trainers.dpo import settings
 
+DEFAULT_OBJECTIVE: Final = "dpo"
 
-class Common(Section, frozen=True, kw_only=True):
+
+class Common(core.Common, frozen=True, kw_only=True):
     """What both objectives have: the core's sections, of the same fields."""
 
-    name: str
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    training: core.Training
-    parallel: core.Parallel = core.Parallel()
-    validation: core.Validation = core.Validation()
-    testing: core.Testing = core.Testing()
-    logging: core.Logging = core.Logging()
-    monitoring: core.Monitoring = core.Monitoring()
-    early_stopping: core.EarlyStopping | None = None
-    member: core.Member | None = None
+    objective: Literal["dpo", "likelihood"] = DEFAULT_OBJECTIVE
+    """What is learned."""
 
 
 class Preferences(Common, frozen=True, kw_only=True):
     """`objective: dpo`, and the sections of `settings.Dpo`."""
 
-    objective: Literal["dpo"]
     data: settings.Pairs
     base_model: settings.BaseModel
     preference: settings.Preference = settings.Preference()
@@ -51,7 +44,6 @@ class Preferences(Common, frozen=True, kw_only=True):
 class Structures(Common, frozen=True, kw_only=True):
     """`objective: likelihood`, and the sections of `settings.Likelihood`."""
 
-    objective: Literal["likelihood"]
     data: settings.Chains
     model: settings.Model = settings.Model()
 
@@ -65,10 +57,10 @@ class Objective(NamedTuple):
     """Those of its sections that the task takes."""
     task: PyObject
     defaults: Mapping[str, Any]
-    """Fields that have other defaults than the core's, or are there to be asked for."""
+    """Fields, by their paths, that have other defaults than the core's, or are there to be asked for."""
 
 
-_OPTIMIZER = PyObject("torch.optim.Adam")
+_ADAM = PyObject("torch.optim.Adam")
 
 OBJECTIVES = {
     "dpo": Objective(
@@ -77,12 +69,10 @@ OBJECTIVES = {
         PyObject("trainers.dpo.task.DpoTask"),
         {
             "name": "dpo",
-            "training": {
-                "num_epochs": 10,
-                "batch_size": 1,
-                "optimizer_type": _OPTIMIZER,
-                "optimizer_kwargs": {"lr": 3e-7},
-            },
+            "training.num_epochs": 10,
+            "training.batch_size": 1,
+            "training.optimizer_type": _ADAM,
+            "training.optimizer_kwargs.lr": 3e-7,
             "data": {},
             "base_model": {},
         },
@@ -93,20 +83,19 @@ OBJECTIVES = {
         PyObject("trainers.dpo.likelihood.LikelihoodTask"),
         {
             "name": "likelihood",
-            "training": {
-                "num_epochs": 100,
-                "batch_size": 8,
-                "optimizer_type": _OPTIMIZER,
-                "optimizer_kwargs": {"lr": 1e-3},
-                "schedule": {"type": "cosine"},
-                "clip_grad_norm": 1.0,
-            },
+            "training.num_epochs": 100,
+            "training.batch_size": 8,
+            "training.optimizer_type": _ADAM,
+            "training.optimizer_kwargs.lr": 1e-3,
+            "training.schedule.type": "cosine",
+            "training.clip_grad_norm": 1.0,
             "data": {},
         },
     ),
 }
 
-DEFAULT_OBJECTIVE = "dpo"
+_INSTEAD = {"training.num_epochs": "num_steps", "training.schedule.type": "lr_scheduler_type"}
+"""Defaults, and the field of `training` that would contradict each if it is set."""
 
 
 def read(
@@ -131,16 +120,17 @@ def read(
     if objective is None:
         message = f"is {name!r}, but takes {', '.join(OBJECTIVES)}{did_you_mean(name, OBJECTIVES)}"
         raise ConfigError([*problems, document.problem(("objective",), message)])
-    data, wrong = _without_others({**document.data, "objective": name}, name)
-    document.data = data = _with_defaults(data, _defaults(objective, data.get("training")))
+    data, wrong = _without_others(document.data, name)
+    document.data = _with_defaults(data, objective)
     problems += [document.problem(*each) for each in wrong]
     read = convert(document, objective.settings, problems, hint=hint_from(document, objective.settings))
-    wrong = contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
+    _check_rates(document, problems)
+    wrong = contradictions(document.data) + ([] if read is None else _ranges(getattr(read, "data", None)))
     problems += [document.problem(*each) for each in wrong]
     if problems or read is None:
         raise ConfigError(problems)
     arguments = {each: getattr(read, each) for each in objective.arguments.__struct_fields__}
-    common = {each: getattr(read, each) for each in Common.__struct_fields__}
+    common = {each: getattr(read, each) for each in core.Common.__struct_fields__}
     return core.Config(**common, task=objective.task, task_kwargs=plain(arguments))
 
 
@@ -150,72 +140,57 @@ _Wrong: TypeAlias = list[tuple[FieldPath, str]]
 
 def _without_others(data: Mapping[str, Any], name: str) -> tuple[dict[str, Any], _Wrong]:
     """The data without fields that another objective has alone, and what is wrong with these."""
-    mine = _fields(OBJECTIVES[name].arguments)
-    others = {path: other for other, each in OBJECTIVES.items() for path in _fields(each.arguments) - mine}
-    left: dict[str, Any] = dict(data)
-    wrong: _Wrong = []
-    for section, fields in data.items():
-        if not isinstance(fields, Mapping):
-            continue
-        of_others = [field for field in fields if f"{section}.{field}" in others]
-        for field in of_others:
-            message = f"is for objective: {others[f'{section}.{field}']}, but this training's is {name}"
-            wrong.append(((section, field), message))
-        left[section] = {field: value for field, value in fields.items() if field not in of_others}
-        if of_others and not left[section]:
-            del left[section]
+    known = {each: {at.path for at in fields_of(OBJECTIVES[each].arguments)} for each in OBJECTIVES}
+    others = {path: other for other, paths in known.items() for path in paths - known[name]}
+    sections = {section: held for section, held in data.items() if isinstance(held, Mapping)}
+    found = [(one, field) for one in sections for field in sections[one] if f"{one}.{field}" in others]
+    message = "is for objective: {}, but this training's is {}"
+    wrong: _Wrong = [(at, message.format(others[".".join(at)], name)) for at in found]
+    left = dict(data)
+    for section in {section for section, _ in found}:
+        mine = {field: value for field, value in data[section].items() if (section, field) not in found}
+        left = {**left, section: mine} if mine else {one: left[one] for one in left if one != section}
     return left, wrong
 
 
-def _fields(arguments: type[Section]) -> set[str]:
-    """The paths of the fields in the sections of a task."""
-    return {
-        f"{section.name}.{field}"
-        for section in msgspec.structs.fields(arguments)
-        for field in section.type.__struct_fields__
-    }
-
-
-def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
-    """Those of an objective, but for what would stand beside something that a configuration says instead."""
-    instead = {"num_steps": "num_epochs", "lr_scheduler_type": "schedule"}
+def _with_defaults(data: Mapping[str, Any], objective: Objective) -> Mapping[str, Any]:
+    """The fields that are set, and an objective's defaults of others."""
+    training = data.get("training")
     given = training if isinstance(training, Mapping) else {}
-    dropped = {default for field, default in instead.items() if given.get(field) is not None}
-    kept = {name: value for name, value in objective.defaults["training"].items() if name not in dropped}
-    return {**objective.defaults, "training": kept}
+    for path, value in objective.defaults.items():
+        if given.get(_INSTEAD.get(path, "")) is None:
+            data = _with_default(data, path.split("."), value)
+    return data
 
 
-def _with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are set, and the others' defaults."""
-    filled = dict(given)
-    for name, value in defaults.items():
-        if name not in filled:
-            filled[name] = value
-        elif isinstance(value, Mapping) and isinstance(filled[name], Mapping):
-            filled[name] = _with_defaults(filled[name], value)
-    return filled
+def _with_default(held: Any, path: list[str], value: Any) -> Any:
+    """A section with a default for what it does not say, not even as null."""
+    if not path or not isinstance(held, Mapping):
+        return held
+    name, *inner = path
+    return {**held, name: _with_default(held.get(name, {} if inner else value), inner, value)}
 
 
-def _rates(training: Any) -> _Wrong:
-    """What is wrong with arguments of the optimizer that flags set: said before anything is computed."""
-    arguments = training.get("optimizer_kwargs") if isinstance(training, Mapping) else None
-    return [
-        (("training", "optimizer_kwargs", name), f"is {arguments[name]!r}, but takes a number of at least 0")
-        for name in ("lr", "weight_decay")
-        if isinstance(arguments, Mapping) and name in arguments and not _at_least_0(arguments[name])
-    ]
+class _Rates(Section, frozen=True):
+    """Arguments of the optimizer that flags set: what is wrong with them is said before it is made."""
+
+    lr: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+def _check_rates(document: Document, problems: list[Problem]) -> None:
+    path = ("training", "optimizer_kwargs")
+    training = document.data["training"]
+    arguments = training.get(path[1]) if isinstance(training, Mapping) else None
+    if isinstance(arguments, Mapping):
+        rates = {name: arguments[name] for name in _Rates.__struct_fields__ if name in arguments}
+        convert(document.holding(rates), _Rates, problems, at=path)
 
 
 def _ranges(data: Any) -> _Wrong:
     """What is wrong with ranges that are two numbers each."""
-    given = data.get("mutable_ranges") if isinstance(data, Mapping) else None
-    ranges = [each for each in given if isinstance(each, list)] if isinstance(given, list) else []
     return [
-        (("data", "mutable_ranges"), f"has {each}, whose end is before its beginning")
-        for each in ranges
-        if len(each) == 2 and all(isinstance(end, int) for end in each) and each[1] < each[0]
+        (("data", "mutable_ranges"), f"has {[first, last]}, whose end is before its beginning")
+        for first, last in getattr(data, "mutable_ranges", ())
+        if last < first
     ]
-
-
-def _at_least_0(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf

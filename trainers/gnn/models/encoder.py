@@ -24,6 +24,15 @@ _FIELDS = {
 class Encoder(nn.Module):
     """Node features (nodes, in_dim) to (nodes, hidden[-1]), a block for each number of `hidden`.
 
+    Args:
+        in_dim: Numbers a node.
+        hidden: The width after each block.
+        convolution, convolution_kwargs: Of all blocks.
+        norm, norm_kwargs: After each convolution.
+        activation, activation_kwargs: After each norm.
+        dropout: Share of the numbers after each block that training leaves out.
+        with_skip: Whether what goes into a block is added to what comes out.
+
     Raises:
         ConfigError: with every argument that makes no sense.
     """

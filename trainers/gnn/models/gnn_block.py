@@ -20,9 +20,17 @@ from trainers.gnn.models.trial import trial
 class GNNBlock(nn.Module):
     """Node features (nodes, in_dim) to (nodes, out_dim).
 
-    The convolution is called with in_dim, out_dim and then with its own arguments. A norm that needs a
-    width and is given no `norm_args` gets out_dim. The skip connection gets [in_dim, out_dim] unless
-    `skip_args` says otherwise.
+    Args:
+        in_dim, out_dim: Numbers a node, before and after.
+        dropout: Share of the numbers after it that training leaves out.
+        with_skip: Whether what goes in is added; through a linear map where the widths differ.
+        gnn_layer_type, gnn_layer_args, gnn_layer_kwargs: The convolution, called with in_dim, out_dim and
+            then its own arguments.
+        normalizer_type, norm_args, norm_kwargs: The norm; without arguments one that needs a width gets
+            out_dim.
+        activation_type, activation_args, activation_kwargs: The activation.
+        skip_args, skip_kwargs: Of `SkipConnection`: `in_channels`, `out_channels` (left out: in_dim and
+            out_dim), `weight_initializer`.
 
     Raises:
         ConfigError: with every argument that makes no sense, and where the parts do not fit together.

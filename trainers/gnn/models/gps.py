@@ -26,10 +26,22 @@ _ATTENTION = ("multihead", "performer")
 class GPSModel(nn.Module):
     """Node features (nodes, in_features) to (graphs, out_features), or (nodes, out_features).
 
-    `channels`: numbers a node between the layers, a multiple of `num_heads`. `with_pooling`: whether
-    nodes are summed for each graph at the end, before the last layers, as an encoder without
-    `pooling_layers` needs it. `redraw_interval`: after so many training batches performers get new
-    projections; None: never. Edges carry nothing here; positions belong to the node features.
+    Edges carry nothing here; positions belong to the node features.
+
+    Args:
+        in_features, out_features: Numbers a node, and numbers of a row.
+        channels: Numbers a node between layers, a multiple of `num_heads`.
+        num_heads: Heads of attention.
+        num_layers: Layers.
+        attn_type, attn_kwargs: `multihead`, or `performer`, which takes memory that grows with the nodes
+            and not with their square.
+        redraw_interval: Batches of training after which performers get new projections, the same on every
+            rank; null: never.
+        norm, norm_kwargs: After each layer.
+        act, act_kwargs: Within each layer.
+        dropout: Share of the numbers in each layer that training leaves out.
+        with_pooling: Whether nodes are summed for each graph at the end, before the last layers, so that it
+            gives a row for each and needs no `pooling_layers`; false: a row for each node.
 
     Raises:
         ConfigError: with every argument that makes no sense.

@@ -17,8 +17,10 @@ from trainers.gnn.models.parts import Fields, Part, built, part
 class LinearSequential(nn.Module):
     """(rows, the first width) to (rows, the last one).
 
-    `dims`: pairs [[64, 32], [32, 1]], or widths [64, 32, 1]. `activations`: one after each layer; one
-    name alone: between layers. `linear_kwargs`, `activation_kwargs`: a mapping for each layer.
+    Args:
+        dims: Pairs `[[64, 32], [32, 1]]`, or widths `[64, 32, 1]`.
+        activations: One after each layer; one name alone: between layers.
+        linear_kwargs, activation_kwargs: A mapping for each layer.
 
     Raises:
         ConfigError: with every argument that makes no sense.

@@ -26,10 +26,14 @@ _MEANINGS = {
 
 
 class Sequential(nn.Module):
-    """torch_geometric's Sequential, made of descriptions: [type, args, kwargs, signature].
+    """torch_geometric's Sequential, made of descriptions.
 
-    A signature says what a layer takes and gives, as "x, edge_index -> x"; without an arrow it gives x.
-    Without one a layer takes x and what else of the forward signature its forward has next.
+    Args:
+        layers: Each `[type, args, kwargs, signature]`. A signature says what a layer takes and gives, as
+            `"x, edge_index -> x"`; without an arrow it gives x. Without one a layer takes x and what its
+            forward has next of the forward signature.
+        forward_signature: What there is; `edge_attr`, `edge_weight`, `batch_size` can be added.
+        with_skip, skip_args, skip_kwargs: Whether x is added at the end, and how: `SkipConnection`'s.
 
     Raises:
         ConfigError: with every argument that makes no sense.

@@ -14,10 +14,11 @@ import msgspec
 from launcher.typed import Problem
 from launcher.typed.document import Document, FieldPath, dotted
 from launcher.typed.structure import Hint, convert
-from trainers.configuration.config import Logging, Member
+from trainers.configuration import config as core
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import Rate, one_training
-from trainers.configuration.section import Fraction, NotNegative, Positive, Seconds, Section, Seed
+from trainers.configuration.section import Fraction, NotNegative, Positive, Section
+from trainers.configuration.shared import Loop, Ranks
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.synonyms import hint_from
 from trainers.sedd import settings
@@ -27,18 +28,11 @@ from trainers.sedd.start.words import IN_OWN_WORDS, in_own_words
 DEFAULT_ITERATIONS = 100_000
 
 
-class Training(Section, frozen=True, kw_only=True):
+class Training(Loop, frozen=True, kw_only=True):
     """The loop."""
 
     work_dir: str = "trained"
     """Folder in which the run's own folder is made."""
-    run: str | None = None
-    """Name of the run's own folder; left out: from `name` and, in a castoff run, that run's."""
-    fresh: bool = False
-    """Begin anew: what is in the run's folder is set aside."""
-    resume_checkpoint: str | None = None
-    """A checkpoint of another run of castoff's, or that run's folder, whose newest is meant. This run
-    resumes from it as long as its own folder has none."""
     n_iters: Positive | None = None
     """Optimizer steps to train. Without this and `epochs`: 100,000."""
     epochs: Positive | None = None
@@ -50,15 +44,6 @@ class Training(Section, frozen=True, kw_only=True):
     ema: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = 0.9995
     """Decay of the average of the weights, which is validated and generates in their place; null: no
     average."""
-    seed: Seed = 0
-    """Everything random follows from it."""
-    device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
-    """`auto`: the accelerator that torch has, else the CPU."""
-    compile: bool = False
-    """torch.compile on the network."""
-    non_finite: Literal["stop", "skip"] = "stop"
-    """What happens at a step whose gradient is NaN or infinite: the training ends, or the step leaves the
-    weights alone."""
     log_freq: Positive = 100
     """Optimizer steps between two lines of measures."""
     eval_freq: Positive = 2000
@@ -69,25 +54,6 @@ class Training(Section, frozen=True, kw_only=True):
     snapshot_freq_for_preemption: Positive | None = None
     """The same: a run resumes from any checkpoint, so the smallest of the two and
     `validation.checkpoint_freq` counts."""
-    keep_checkpoints: Annotated[int, msgspec.Meta(ge=2)] = 2
-    """How many of the newest checkpoints are kept; the best is kept, too."""
-    num_workers: NotNegative = 0
-    """Processes of each rank that load proteins; 0: the rank loads them itself."""
-    pin_memory: bool = False
-    """Batches in pinned memory, where there is an accelerator."""
-    prefetch_factor: Positive | None = None
-    """Batches that each worker loads ahead."""
-    persistent_workers: bool = False
-    """Keep the workers over epochs."""
-    multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = None
-    """How workers are started; left out: Python's choice."""
-    shuffle: bool = True
-    """Another order in each epoch, the same on all ranks."""
-    drop_last: bool = False
-    """Leave out a last step that has less than a whole global batch."""
-    collect_garbage_every: Positive | None = 1000
-    """Optimizer steps between two collections of Python's garbage, on all ranks at once; null: as Python
-    does it."""
 
 
 class Optim(Section, frozen=True, kw_only=True):
@@ -122,17 +88,14 @@ class LearningRate(Section, frozen=True, kw_only=True):
     training."""
 
 
-class Scaling(Section, frozen=True, kw_only=True):
-    """How learning rate and warmup grow with the number of ranks."""
+class Scaling(core.Scaling, frozen=True, kw_only=True):
+    """How learning rate and warmup, those of `optim`, grow with the number of ranks."""
 
-    learning_rate: Literal["none", "linear", "sqrt", "capped"] = "linear"
-    """`optim.lr` times n, the square root of n, or n but at most `cap`."""
-    warmup: Literal["none", "linear", "sqrt", "capped"] = "linear"
+    learning_rate: core.ScalingRule = "linear"
+    warmup: core.ScalingRule = "linear"
     """The same for `optim.warmup`."""
     base_world_size: Positive = 1
     """The number of ranks for which `optim` is meant."""
-    cap: Annotated[float, msgspec.Meta(ge=1)] = 4.0
-    """The largest factor of `capped`."""
 
 
 class Model(settings.Model, frozen=True, kw_only=True):
@@ -152,14 +115,11 @@ class Memory(settings.Memory, frozen=True, kw_only=True):
     Left out: all."""
 
 
-class Monitoring(settings.Monitoring, frozen=True, kw_only=True):
+class Monitoring(core.Monitoring, frozen=True, kw_only=True):
     """What is looked at beside the losses."""
 
-    log_gradients: bool = False
-    """Every `training.log_freq` steps the norm of the gradient of each part of the network,
-    `gradients/PART`."""
-    log_weights: bool = False
-    """The same of its weights, `weights/PART`."""
+    sample_frequency: Positive | None = None
+    """Optimizer steps between two generations, each after a validation; left out: after every one."""
 
 
 class Ddp(Section, frozen=True, kw_only=True):
@@ -173,27 +133,6 @@ class Ddp(Section, frozen=True, kw_only=True):
     """Gradients lie in the buckets that are sent, and not there as well."""
     static_graph: bool = False
     """Refused beside `training.accum` above 1, which torch does not support with it."""
-
-
-class Parallel(Section, frozen=True, kw_only=True):
-    """How ranks meet; as in the core."""
-
-    world_size: Positive | None = None
-    """How many ranks there must be."""
-    master_addr: str = "localhost"
-    """The host where ranks meet, if nothing else says it."""
-    master_port: str | int = "12355"
-    """The port there, if nothing else says it."""
-    backend: str | None = None
-    """`nccl`, `gloo` or `xccl`; left out: what fits the device."""
-    bucket_cap_mb: Positive | None = None
-    """MiB of a bucket of gradients."""
-    communication_hook: Literal["fp16", "bf16"] | None = None
-    """The type in which gradients are sent."""
-    start_timeout: Seconds = 1800.0
-    """Seconds that ranks wait for each other until the first step is done."""
-    timeout: Seconds = 600.0
-    """Seconds that they wait from then on."""
 
 
 class Evaluation(settings.Evaluation, frozen=True, kw_only=True):
@@ -247,9 +186,9 @@ class Settings(Section, frozen=True, kw_only=True):
     monitoring: Monitoring = Monitoring()
     memory: Memory = Memory()
     ddp: Ddp = Ddp()
-    parallel: Parallel = Parallel()
-    logging: Logging = Logging()
-    member: Member | None = None
+    parallel: Ranks = Ranks()
+    logging: core.Logging = core.Logging()
+    member: core.Member | None = None
     """As in castoff's trainer."""
 
 

@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.configuration.fields import ConfigError
+from trainers.configuration.section import NotNegative, Positive
+from trainers.program.flags import spelled, typed
+
+_FLAGS = {
+    "nnodes": (Positive, "Hosts. Default: 1."),
+    "node_rank": (NotNegative, "This host's number, from 0."),
+    "nproc_per_node": (Positive, "Ranks on each host. Default: one for each device that torch sees, else 1."),
+}
 
 
-class Layout(NamedTuple):
-    """The ranks of a job, as they are started by hand."""
+def add_flags(parser: ArgumentParser) -> None:
+    """Add those that say which ranks are started."""
+    group = parser.add_argument_group(
+        "ranks",
+        "Only where no launcher has made this process a rank already: then these must agree with it. On "
+        "several hosts, start the same command on each, with a --node_rank of its own and host 0 as "
+        "--master_addr.",
+    )
+    for name, (kind, words) in _FLAGS.items():
+        group.add_argument(*spelled(name), dest=name, metavar="N", type=typed(kind), help=words)
 
-    nodes: int
-    node_rank: int
-    ranks_per_node: int
-    address: str | None
-    """Of host 0; None: there is this host alone, and a port is found."""
-    port: int | None
-    """Of host 0; None: `castoff launch` chooses."""
 
-
-def layout(arguments: Namespace, devices: Callable[[], int]) -> Layout | None:
-    """What is to be started; None: nothing, this process is the only rank.
+def launched(arguments: Namespace, devices: Callable[[], int]) -> list[str] | None:
+    """The options of `castoff launch` that start this host's ranks; None: this process is the only rank.
 
     `devices` counts those of this host; it is asked only where no flag says how many ranks there are.
 
@@ -54,10 +61,11 @@ def layout(arguments: Namespace, devices: Callable[[], int]) -> Layout | None:
     ranks = arguments.nproc_per_node or max(devices(), 1)
     if nodes * ranks == 1:
         return None
-    address = arguments.master_addr
-    if address is None and arguments.master_port is not None:
-        address = "127.0.0.1"
-    return Layout(nodes, number or 0, ranks, address, arguments.master_port)
+    port = arguments.master_port
+    address = arguments.master_addr or (None if port is None else "127.0.0.1")
+    hosts = {"--nodes": nodes, "--node-rank": number or 0, "--master-addr": address, "--master-port": port}
+    options = {"-n": ranks} | ({} if address is None else hosts)
+    return [word for name, value in options.items() if value is not None for word in (name, str(value))]
 
 
 def check_layout(arguments: Namespace, me: RankEnv) -> None:
@@ -82,24 +90,18 @@ def check_layout(arguments: Namespace, me: RankEnv) -> None:
         raise ConfigError(problems, "command line")
 
 
-def command(found: Layout, words: Sequence[str]) -> list[str]:
+def command(options: Sequence[str], words: Sequence[str]) -> list[str]:
     """The command line that starts this host's ranks, each with `words`."""
     python = [sys.executable, *(["-P"] if getattr(sys.flags, "safe_path", False) else []), "-m"]
-    hosts = (
-        [] if found.address is None else ["--nodes", str(found.nodes), "--node-rank", str(found.node_rank)]
-    )
-    if found.address is not None:
-        hosts += ["--master-addr", found.address]
-        hosts += [] if found.port is None else ["--master-port", str(found.port)]
-    launch = [*python, "launcher.cli.main", "launch", "--here", "-n", str(found.ranks_per_node), *hosts]
+    launch = [*python, "launcher.cli.main", "launch", "--here", *options]
     return [*launch, "--", *python, "trainers.sedd", *words]
 
 
-def become(found: Layout, words: Sequence[str]) -> None:
+def become(options: Sequence[str], words: Sequence[str]) -> None:
     """Start the ranks, as this very process; does not return."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, command(found, words))
+    os.execv(sys.executable, command(options, words))
 
 
 def devices_here(asked: str) -> int:

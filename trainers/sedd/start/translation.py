@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -11,7 +12,7 @@ from trainers.configuration import config as core
 from trainers.configuration.pyobject import PyObject
 from trainers.configuration.yaml_text import plain
 from trainers.sedd import settings
-from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Scaling, Settings, Training
+from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Scaling, Settings
 from trainers.sedd.start.words import MOVED
 
 TASK = PyObject("trainers.sedd.task.SeddTask")
@@ -116,61 +117,60 @@ def _same(section: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]
     return {name: getattr(section, name) for name in section.__struct_fields__ if name in names}
 
 
-def without_effect(stated: Settings) -> list[str]:
+def without_effect(given: Settings) -> list[str]:
     """What a configuration says that changes nothing here, in words for the log."""
-    schedule, validation, ddp = stated.lr_schedule, stated.validation, stated.ddp
-    candidates: list[tuple[str, object, str]] = [
-        (
-            "training.eval_freq",
-            validation.eval_freq is not None and stated.training.eval_freq != Training().eval_freq,
-            f"validation.eval_freq says how often: every {validation.eval_freq} steps",
-        ),
-        ("lr_schedule.steps", schedule.type == "constant" and schedule.steps, "a constant rate has no end"),
-        (
-            "validation.checkpoint_on_improvement",
-            not validation.checkpoint_on_improvement,
-            "each validation follows a checkpoint, and the best stays",
-        ),
-        (
-            "validation.save_best_only",
-            validation.save_best_only,
-            "resuming takes the newest, so training.keep_checkpoints of them stay beside the best",
-        ),
-        (
-            "ddp.broadcast_buffers",
-            ddp.broadcast_buffers is not None,
-            "the network has no buffer that changes, so none is sent",
-        ),
+    unused = {**_overruled(given), **_not_asked_for(given)}
+    return [
+        f"{field}: has no effect; {why}"
+        for field, (is_so, why) in unused.items()
+        if is_so and _set(given, field)
     ]
-    candidates += [(field, _set(stated, field), why) for field, why in _left_out(stated).items()]
-    snapshots = _snapshots(stated)
+
+
+_Unused: TypeAlias = Mapping[str, tuple[object, str]]
+"""Fields, whether nothing depends on them as things are, and why."""
+
+
+def _overruled(given: Settings) -> _Unused:
+    """Fields in whose place others count, or the way in which a training runs here."""
+    often = given.validation.eval_freq
+    snapshots = _snapshots(given)
     least = min(snapshots.values(), default=0)
-    often = ", ".join(field for field, steps in snapshots.items() if steps == least)
-    candidates += [
-        (field, field != "training.snapshot_freq" and steps > least, f"{often} asks for one more often")
+    oftener = ", ".join(field for field, steps in snapshots.items() if steps == least)
+    best = "each validation follows a checkpoint, and the best stays"
+    newest = "resuming takes the newest, so training.keep_checkpoints of them stay beside the best"
+    return {
+        "training.eval_freq": (often, f"validation.eval_freq says how often: every {often} steps"),
+        "validation.checkpoint_on_improvement": (True, best),
+        "validation.save_best_only": (True, newest),
+        "ddp.broadcast_buffers": (True, "the network has no buffer that changes, so none is sent"),
+    } | {
+        field: (field != "training.snapshot_freq" and steps > least, f"{oftener} asks for one more often")
         for field, steps in snapshots.items()
-    ]
-    return [f"{field}: has no effect; {why}" for field, given, why in candidates if given]
+    }
 
 
-def _left_out(given: Settings) -> dict[str, str]:
-    """Fields that nothing asks for as things are, and why."""
+def _not_asked_for(given: Settings) -> _Unused:
+    """Fields that belong to something which is not chosen."""
     data, noise, scaling = given.data, given.noise, given.scaling
-    files = (data.datafile, data.validation_datafile, data.test_datafile)
-    unused = {
-        "lr_schedule.min_lr_ratio": (given.lr_schedule.type == "constant", "a constant rate never falls"),
+    no_file = not (data.datafile or data.validation_datafile or data.test_datafile), "no data file is given"
+    is_constant = given.lr_schedule.type == "constant"
+    levels = noise.type == "loglinear", "noise.type is loglinear, which has eps"
+    lessons = not given.curriculum.enabled, "curriculum.enabled is false"
+    return {
+        "lr_schedule.steps": (is_constant, "a constant rate has no end"),
+        "lr_schedule.min_lr_ratio": (is_constant, "a constant rate never falls"),
         "scaling.cap": ("capped" not in (scaling.learning_rate, scaling.warmup), "no rule is capped"),
         "data.synthetic": (data.datafile, "there are real proteins, those of data.datafile"),
-        "data.min_length": (not any(files), "no data file is given"),
-        "data.max_unknown": (not any(files), "no data file is given"),
-        "noise.eps": (noise.type != "loglinear", f"noise.type is {noise.type}, which has sigma_min and _max"),
-        "noise.sigma_min": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
-        "noise.sigma_max": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
-        "curriculum.preschool_time": (not given.curriculum.enabled, "curriculum.enabled is false"),
-        "curriculum.difficulty_ramp": (not given.curriculum.enabled, "curriculum.enabled is false"),
+        "data.min_length": no_file,
+        "data.max_unknown": no_file,
+        "noise.eps": (not levels[0], f"noise.type is {noise.type}, which has sigma_min and _max"),
+        "noise.sigma_min": levels,
+        "noise.sigma_max": levels,
+        "curriculum.preschool_time": lessons,
+        "curriculum.difficulty_ramp": lessons,
         "monitoring.sample_frequency": (not given.sampling.number, "sampling.number is 0"),
     }
-    return {field: why for field, (is_so, why) in unused.items() if is_so}
 
 
 def _set(given: Settings, field: str) -> bool:

@@ -15,9 +15,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.dpo.start.configuration import read
 from trainers.dpo.start.flags import COMMAND_LINE, parted, with_flags
 
-parser, parsed, from_flags = COMMAND_LINE.parser, COMMAND_LINE.parsed, COMMAND_LINE.from_flags
-
-DOCUMENT = Path(__file__).parents[4] / "docs" / "dpo-configuration.md"
+parsed, from_flags = COMMAND_LINE.parsed, COMMAND_LINE.from_flags
 
 LEAST = ["--train_data=pairs.json", "--base_model_dir=base", "--output_dir=outputs/dpo"]
 
@@ -44,66 +42,31 @@ def config(*words: str, least: bool = True) -> Config:
     ],
 )
 def test_documented_command_lines_are_parsed(line: str) -> None:
-    words = line.split()
-    hyphens = [word.replace("_", "-") if word.startswith("--") else word for word in words]
-    assert vars(parsed(hyphens)) == vars(parsed(words))
-    from_flags(parsed(words))
+    from_flags(parsed(line.split()))
 
 
 @pytest.mark.parametrize(
     ("words", "path", "value"),
     [
-        ("--train_data a.json", "data.train_data", "a.json"),
-        ("--val_data a.json", "data.val_data", "a.json"),
-        ("--test_data a.json", "data.test_data", "a.json"),
-        ("--structures pdb", "data.structures", "pdb"),
-        ("--max_length 300", "data.max_length", 300),
-        ("--mutable_positions 10 11 12", "data.mutable_positions", [10, 11, 12]),
-        ("--mutable_ranges 10-15 20-20", "data.mutable_ranges", [[10, 15], [20, 20]]),
-        ("--base_model_dir b", "base_model.dir", "b"),
-        ("--base_model_name n", "base_model.name", "n"),
-        ("", "base_model.name", "v_48_020"),
-        ("--loss ipo", "preference.loss", "ipo"),
-        ("--beta 0.5", "preference.beta", 0.5),
-        ("--beta 1", "preference.beta", 1),
-        ("--temperature 1.0", "preference.temperature", 1.0),
-        ("--label_smoothing 0.1", "preference.label_smoothing", 0.1),
-        ("--diversity_lambda 0.2", "preference.diversity_lambda", 0.2),
-    ],
-)
-def test_each_flag_reaches_the_task(words: str, path: str, value: object) -> None:
-    section, field = path.split(".")
-    assert config(*words.split()).task_kwargs[section][field] == value
-
-
-@pytest.mark.parametrize(
-    ("words", "path", "value"),
-    [
-        ("--num_epochs 3", "training.num_epochs", 3),
-        ("--batch_size 4", "training.batch_size", 4),
+        ("--mutable_positions 10 11 12", "task_kwargs.data.mutable_positions", [10, 11, 12]),
+        ("--mutable_ranges 10-15 20-20", "task_kwargs.data.mutable_ranges", [[10, 15], [20, 20]]),
+        ("", "task_kwargs.base_model.name", "v_48_020"),
+        ("--beta 1", "task_kwargs.preference.beta", 1),
         ("--learning_rate 1e-6", "training.optimizer_kwargs", {"lr": 1e-6}),
         ("--lr 1e-6", "training.optimizer_kwargs", {"lr": 1e-6}),
         ("--weight_decay 0.01", "training.optimizer_kwargs", {"lr": 3e-7, "weight_decay": 0.01}),
-        ("--seed 7", "training.seed", 7),
-        ("--num_workers 2", "training.num_workers", 2),
-        ("--device cuda", "training.device", "cuda"),
         ("--no_cuda", "training.device", "cpu"),
         ("--no_cuda --device cpu", "training.device", "cpu"),
-        ("--backend ccl", "parallel.backend", "ccl"),
         ("--fresh", "training.fresh", True),
-        ("--resume", "training.fresh", False),
-        ("--wandb_project p --wandb_name n", "logging.wandb.name", "n"),
-        ("--no_wandb", "logging.wandb", None),
-        ("--set training.gradient_accumulation_steps=9", "training.gradient_accumulation_steps", 9),
         ("--seed 7 --set training.seed=8", "training.seed", 8),
         ("--output_dir /w/out", "training.path", "/w"),
         ("--output_dir /w/out", "training.run", "out"),
     ],
 )
-def test_each_sets_its_field(words: str, path: str, value: object) -> None:
+def test_what_flags_set(words: str, path: str, value: object) -> None:
     found: Any = config(*words.split())
     for name in path.split("."):
-        found = getattr(found, name)
+        found = found[name]
     assert found == value
 
 
@@ -111,13 +74,6 @@ def test_those_of_a_likelihood() -> None:
     words = "--objective likelihood --structures a --validation_structures b --output_dir out --max_length 99"
     found = config(*words.split(), least=False).task_kwargs["data"]
     assert (found["structures"], found["validation_structures"], found["max_length"]) == ("a", "b", 99)
-
-
-@given(text=st.text(st.characters(exclude_categories=()), min_size=1))
-def test_any_text_arrives_as_it_was_given(text: str) -> None:
-    """Names of files, too, that are not words of YAML, or no UTF-8."""
-    assume(text != "--")  # which argparse loses before Python 3.13
-    assert config(f"--val_data={text}").task_kwargs["data"]["val_data"] == text
 
 
 def test_epochs_take_the_place_of_the_files_steps() -> None:
@@ -165,8 +121,8 @@ def test_the_output_folder_is_where_the_run_lies(
     [
         ("", "--output_dir: is '', but takes a folder"),
         (" ", "--output_dir: is ' ', but takes a folder"),
-        ("/", "--output_dir: is '/', which has no name of its own; write a folder in it"),
-        ("/..", "--output_dir: is '/..', which has no name of its own"),
+        ("/", "--output_dir: is '/', but takes a folder with a name of its own"),
+        ("/..", "--output_dir: is '/..', but takes a folder with a name"),
         ("$NOT_SET/dpo", "--output_dir: is '$NOT_SET/dpo', but NOT_SET is not set here"),
     ],
 )
@@ -205,30 +161,16 @@ def test_a_message_about_a_field_names_its_flag(text: str, said: str) -> None:
     assert with_flags(said) == said
 
 
-@pytest.mark.parametrize("words", [["c.yaml"], ["--config", "c.yaml"], ["--config=c.yaml"]])
-def test_the_file(words: list[str]) -> None:
-    assert parsed(words).path == "c.yaml"
-    assert parsed([]).path is None
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("a.yaml --config b.yaml", "--config b.yaml stands beside a.yaml; drop one of the two"),
-        ("--no_wandb --wandb_project p", "--no_wandb stands beside --wandb_project"),
         ("--base_model_config_dir c", "--base_model_config_dir has no meaning here: the weights say"),
-        ("--base_model_config_dir", "--base_model_config_dir has no meaning here"),
         ("--no_cuda --device cuda", "--no_cuda stands beside --device cuda; drop one of the two"),
         ("--backend mpi", "invalid choice: 'mpi'"),
-        ("--device gpu", "invalid choice: 'gpu'"),
         ("--loss kto", "invalid choice: 'kto'"),
-        ("--beta much", "argument --beta: invalid number value: 'much'"),
-        ("--mutable_ranges 15-10", "is '15-10', but takes the first and the last position, as 10-15"),
-        ("--mutable_ranges 10", "is '10', but takes the first and the last position, as 10-15"),
-        ("--mutable_ranges a-b", "is 'a-b', but takes the first and the last position, as 10-15"),
-        ("--mutable_positions x", "argument --mutable_positions/--mutable-positions: invalid int value: 'x'"),
-        ("--fresh --resume", "not allowed with argument"),
-        ("--epochs 3", "unrecognized arguments: --epochs"),
+        ("--beta much", "argument --beta: is 'much', but takes a number"),
+        ("--mutable_ranges 10", "invalid range value: '10'"),
+        ("--mutable_ranges a-b", "invalid range value: 'a-b'"),
     ],
 )
 def test_flags_that_make_no_sense(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

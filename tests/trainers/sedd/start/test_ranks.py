@@ -20,7 +20,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.sedd import __main__ as program
 from trainers.sedd.start import ranks
 from trainers.sedd.start.flags import COMMAND_LINE
-from trainers.sedd.start.ranks import Layout, check_layout, command, layout
+from trainers.sedd.start.ranks import check_layout, command, launched
 
 ROOT = Path(__file__).parents[4]
 HOST = "--master_addr host-a"
@@ -31,23 +31,35 @@ def none_asked() -> NoReturn:
 
 
 @pytest.mark.parametrize(
-    ("words", "devices", "found"),
+    ("words", "devices", "options"),
     [
         ("", 0, None),
         ("", 1, None),
-        ("", 4, Layout(1, 0, 4, None, None)),
+        ("", 4, "-n 4"),
         ("--nproc_per_node 1", None, None),
-        ("--nproc_per_node 3", None, Layout(1, 0, 3, None, None)),
-        ("--nproc_per_node 3 --master_port 4000", None, Layout(1, 0, 3, "127.0.0.1", 4000)),
-        (f"--nnodes 2 --node_rank 0 {HOST}", 1, Layout(2, 0, 1, "host-a", None)),
-        (f"--nnodes 2 --node_rank 1 {HOST} --master_port 4000", 4, Layout(2, 1, 4, "host-a", 4000)),
-        (f"--nnodes 2 --node_rank 1 {HOST} --nproc_per_node 2", None, Layout(2, 1, 2, "host-a", None)),
+        ("--nproc_per_node 3", None, "-n 3"),
+        (
+            "--nproc_per_node 3 --master_port 4000",
+            None,
+            "-n 3 --nodes 1 --node-rank 0 --master-addr 127.0.0.1 --master-port 4000",
+        ),
+        (f"--nnodes 2 --node_rank 0 {HOST}", 1, "-n 1 --nodes 2 --node-rank 0 --master-addr host-a"),
+        (
+            f"--nnodes 2 --node_rank 1 {HOST} --master_port 4000",
+            4,
+            "-n 4 --nodes 2 --node-rank 1 --master-addr host-a --master-port 4000",
+        ),
+        (
+            f"--nnodes 2 --node_rank 1 {HOST} --nproc_per_node 2",
+            None,
+            "-n 2 --nodes 2 --node-rank 1 --master-addr host-a",
+        ),
         ("--nnodes 1 --node_rank 0", 1, None),
     ],
 )
-def test_what_is_started(words: str, devices: int | None, found: Layout | None) -> None:
+def test_what_is_started(words: str, devices: int | None, options: str | None) -> None:
     count = none_asked if devices is None else lambda: devices
-    assert layout(COMMAND_LINE.parsed(words.split()), count) == found
+    assert launched(COMMAND_LINE.parsed(words.split()), count) == (options and options.split())
 
 
 @pytest.mark.parametrize(
@@ -66,7 +78,7 @@ def test_what_is_started(words: str, devices: int | None, found: Layout | None) 
 )
 def test_half_of_it(words: str, says: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
-        layout(COMMAND_LINE.parsed(words.split()), none_asked)
+        launched(COMMAND_LINE.parsed(words.split()), none_asked)
     assert [problem[: len(said)] for problem, said in zip(error.value.problems, says, strict=True)] == says
 
 
@@ -165,14 +177,11 @@ def test_a_rank_for_each_device(asked: str, there: int, found: int, monkeypatch:
 def test_as_what_they_are_started() -> None:
     """Each word reaches the ranks as it was given."""
     words = ["c.yaml", "--set", "name=a b", "--", "$x"]
-    made = command(Layout(2, 1, 4, "host-a", 4000), words)
+    made = command(["-n", "4"], words)
     begin = made.index("launch")
     assert made[begin:] == [
-        *("launch", "--here", "-n", "4", "--nodes", "2", "--node-rank", "1"),
-        *("--master-addr", "host-a", "--master-port", "4000", "--"),
-        *(*made[: begin - 1], "trainers.sedd", *words),
+        *("launch", "--here", "-n", "4", "--", *made[: begin - 1], "trainers.sedd", *words),
     ]
-    assert "--nodes" not in command(Layout(1, 0, 2, None, None), [])
 
 
 def test_mistakes_are_reported_before_anything_starts(

@@ -184,32 +184,6 @@ def test_the_documents_table_contradicts_its_file_for_8() -> None:
     assert (file[0] / TABLE[1][0], file[1] / TABLE[1][1]) == pytest.approx((6, 6))
 
 
-@pytest.mark.parametrize(
-    ("rule", "at_16"), [("none", (5e-5, 5000)), ("sqrt", (2e-4, 20000)), ("capped", (2e-4, 20000))]
-)
-def test_other_rules(rule: str, at_16: tuple[float, int]) -> None:
-    text = f"scaling: {{learning_rate: {rule}, warmup: {rule}}}"
-    assert comes_to(text, 16)[:2] == pytest.approx(at_16)
-
-
-def test_once_also_when_it_is_gone_on() -> None:
-    """The rate of a step follows from the configuration, however often a training continues."""
-    import torch
-
-    from trainers.optimization.optimizer import CONFIGURED
-
-    config = translated("lr_schedule: {type: constant}\noptim: {warmup: 0}")
-    model = torch.nn.Linear(1, 1)
-    optimizer = torch.optim.AdamW(model.parameters(), **config.training.optimizer_kwargs)
-    for group in optimizer.param_groups:
-        group[CONFIGURED] = {"lr": group["lr"]}
-    for _ in range(2):  # a second attempt begins with the rates that the first one has left
-        rates = LearningRate(config, optimizer, world_size=4)
-        rates.before_step(0)
-        assert rates.used == pytest.approx(2e-4)
-        assert rates.resolved["ddp/scaled_lr"] == pytest.approx(2e-4)
-
-
 # --- What changes nothing ----------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""What the fields of a struct mean, in words: for `help()` and for the references in docs/.
+"""What the fields of a struct are and mean: for `help()`, a command line's help and the references in docs/.
 
 A field's description is what `meaning()` says of it, and the docstring below it.
 """
@@ -8,11 +8,53 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
+
+from launcher.typed.structure import bare, fields_of, is_struct, members
+
+
+class Field(NamedTuple):
+    """A field of a struct, or of a part of it."""
+
+    path: str
+    owner: type[msgspec.Struct]
+    info: msgspec.structs.FieldInfo
+
+    @property
+    def type(self) -> Any:
+        """Its type, with what that is annotated with."""
+        return self.info.type
+
+    @property
+    def default(self) -> Any:
+        """NODEFAULT: it is required."""
+        made = self.info.default_factory
+        return self.info.default if made is msgspec.NODEFAULT else made()
+
+    @property
+    def meaning(self) -> str:
+        """Its description; reads the struct's source."""
+        return descriptions(self.owner)[self.info.encode_name]
+
+
+def fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Field]:
+    """All fields of a struct, those of each part behind the part."""
+    for name, info in fields_of(kind).items():
+        yield Field(f"{prefix}{name}", kind, info)
+        for part in parts(info.type):
+            yield from fields(part, f"{prefix}{name}.")
+
+
+def parts(kind: Any) -> list[type[msgspec.Struct]]:
+    """The structs whose fields are a field's own: `Node | None`, a list's; not those that a mapping has."""
+    options = [bare(option) for option in members(bare(kind))]
+    items = [bare(get_args(option)[0]) if get_origin(option) is list else option for option in options]
+    return [item for item in items if is_struct(item)]
 
 
 def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -22,7 +64,7 @@ def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
         below |= _docstrings(base)
     return {
         field.encode_name: " ".join(filter(None, [_of_type(field.type), below.get(field.name)]))
-        for field in msgspec.structs.fields(kind)
+        for field in fields_of(kind).values()
     }
 
 
