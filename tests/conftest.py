@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
-from tests import grouping
+from tests import grouping, threads
 from tests.cluster.hosts import why_no_hosts
 from tests.cluster.slurm import PACKAGES, SlurmCluster
 from tests.command_line import Castoff as Castoff
@@ -44,6 +44,8 @@ FOREIGN = re.compile(
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|MAKEFLAGS|MAKELEVEL|MFLAGS"
 )
 
+
+os.environ.update(threads.OF_A_TEST_PROCESS)
 
 # No example is refused because the machine is busy.
 hypothesis.settings.register_profile(
@@ -81,6 +83,8 @@ def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     for name in list(os.environ):
         if FOREIGN.fullmatch(name):
             monkeypatch.delenv(name)
+    for name, value in threads.OF_PROGRAMS.items():
+        monkeypatch.setenv(name, value)
     home = tmp_path_factory.mktemp("home")
     for name, folder in (
         ("HOME", home),

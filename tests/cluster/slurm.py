@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import threads
 from tests.cluster import HEAD, NODES
 from tests.cluster.base import Cluster, no_start_up_files
 from tests.cluster.hosts import Hosts, memory_groups
@@ -149,6 +150,7 @@ class SlurmCluster(Cluster):
         for made in (settings, self.logs, profile):
             made.mkdir()
         (profile / "modules.sh").write_text(_MODULES)
+        (profile / "threads.sh").write_text(threads.for_login_shells())
         values = {
             "LOGS": str(self.logs),
             "TASK_PLUGIN": "task/none" if memory_groups() is None else "task/cgroup",

@@ -5,6 +5,7 @@ All are submitted at once, on nodes of their own, because most of them have to w
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -18,8 +19,9 @@ import pytest
 
 from launcher.runs.run import RunDirectory
 from tests.patience import until
-from tests.trainers.toys import lasting_lines
+from tests.trainers.toys import lasting_lines, run
 
+from . import toy_training
 from .desk import Desk
 from .slurm import SlurmCluster
 
@@ -126,21 +128,20 @@ def desk(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 
 class Toys(Trainings):
-    """The trainings that are interrupted, each in its own way, and one that is not."""
+    """The trainings that are interrupted, each in its own way; on two ranks where these have to agree."""
 
     def __init__(self, desk: Desk):
         super().__init__(desk)
-        self.whole = self._submit("whole", "n1")
-        self.late = self._submit("late", "n1", *SLOW)
-        self.stopped = self._submit("stopped", "n2", *SLOW)
-        self.preempted = self._submit("preempted", "n3", *SLOW)
-        self.lost = self._submit("lost", "n4", *SLOW)
+        self.late = self._submit("late", "n1", 2)
+        self.stopped = self._submit("stopped", "n2", 2)
+        self.preempted = self._submit("preempted", "n3", 1)
+        self.lost = self._submit("lost", "n4", 1)
 
-    def _submit(self, name: str, node: str, *words: str) -> RunDirectory:
+    def _submit(self, name: str, node: str, ranks: int) -> RunDirectory:
         return self.desk.submit(
-            *("--name", name, "--ranks-per-node", "2", "--walltime", "1h", "--set", "requeue.max=2"),
-            *("--set", "grace=30m", "--set", f"directives.nodelist={node}"),
-            *("--set", f"env.PYTHONPATH={CHECKOUT}", *words),
+            *("--name", name, "--ranks-per-node", str(ranks), "--walltime", "1h"),
+            *("--set", "requeue.max=2", "--set", "grace=30m", "--set", f"directives.nodelist={node}"),
+            *("--set", f"env.PYTHONPATH={CHECKOUT}", *SLOW),
             command=[sys.executable, "-m", "tests.cluster.toy_training"],
         )
 
@@ -175,8 +176,17 @@ def interrupt_the_others(trainings: Toys, desk: Desk) -> str:
     return urgent
 
 
+def uninterrupted(ranks: int, folder: Path) -> str:
+    """What the weights of such a training come to where nothing happens to it."""
+    place = folder / str(ranks)
+    place.mkdir()
+    with contextlib.chdir(place):
+        learned, *_ = run(toy_training.learned, folder=place / "ranks", world_size=ranks)
+    return str(learned)
+
+
 def test_interrupted_trainings_end_with_the_same_weights(
-    trainings: Toys, others: dict[str, RunDirectory], desk: Desk
+    trainings: Toys, others: dict[str, RunDirectory], desk: Desk, tmp_path: Path
 ) -> None:
     """Bit for bit: out of time, asked to stop, preempted, with its node gone."""
     # Each as soon as it has come so far: none waits for the others to begin, which may take a while.
@@ -192,15 +202,15 @@ def test_interrupted_trainings_end_with_the_same_weights(
     log, last = desk.cluster.logs / "n4.log", f"[{trainings.lost.job}.0] done with job"
     until(lambda: last in log.read_text(), "the end of what the lost node ran")
     desk.slurm("scontrol", "update", "NodeName=n4", "State=RESUME")
-    wanted = trainings.weights(trainings.whole)
-    assert wanted.endswith(" after 55 steps")
-    assert trainings.weights(trainings.late) == wanted
+    one, two = uninterrupted(1, tmp_path), uninterrupted(2, tmp_path)
+    assert one.endswith(" after 105 steps") and two.endswith(" after 55 steps")
+    assert trainings.weights(trainings.late) == two
     assert trainings.endings(trainings.late) == ["resume", "done"]
-    assert trainings.weights(trainings.stopped) == wanted
+    assert trainings.weights(trainings.stopped) == two
     assert trainings.endings(trainings.stopped) == ["resume", "done"]
-    assert trainings.weights(trainings.preempted) == wanted
+    assert trainings.weights(trainings.preempted) == one
     assert trainings.endings(trainings.preempted) == ["preempted", "done"]
-    assert trainings.weights(trainings.lost) == wanted
+    assert trainings.weights(trainings.lost) == one
     assert trainings.endings(trainings.lost) == ["node-failure", "done"]
     assert desk.slurm("sacct", "-X", "-n", "-P", "-j", urgent, "-o", "State") == "COMPLETED"
 

@@ -11,11 +11,15 @@ class SlowToy(Slow, Toy):
     """The toy."""
 
 
-def main() -> None:
+def learned() -> str | None:
+    """What its weights came to at its end; None if it has stopped before."""
     trained = train(config("trained", num_epochs=5, checkpoint_every_steps=5), SlowToy())
-    if trained.measures is not None:
-        print("weights", digest(trained.trainer.model), "after", trained.trainer.step, "steps")
+    if trained.measures is None:
+        return None
+    return f"{digest(trained.trainer.model)} after {trained.trainer.step} steps"
 
 
 if __name__ == "__main__":
-    main()
+    weights = learned()
+    if weights is not None:
+        print("weights", weights)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests import threads
 from tests.cluster import HEAD, NODES
 from tests.cluster.base import Cluster, no_start_up_files
 from tests.cluster.hosts import Hosts
@@ -116,6 +117,7 @@ class PbsCluster(Cluster):
         # The machine's own mpiexec may be another; and Hydra looks for its proxy beside itself.
         self._write_program("mpiexec", f'#!/bin/sh\nexec {shlex.quote(hydra)} "$@"\n')
         self._write_program("launcher", _LAUNCHER.format(folder=shlex.quote(str(self._programs))))
+        (profile / "threads.sh").write_text(threads.for_login_shells())
         exports = {"PATH": f"{shlex.quote(str(self._programs))}:$PATH", **self.hydra}
         (profile / "pbs.sh").write_text(
             "".join(f"export {name}={value}\n" for name, value in exports.items())

@@ -16,6 +16,7 @@ from .harness import Bench, Started
 from .machine import FOLDER, part
 
 ADVICE = {"srun": "squeue --steps --job 12", "pals": "pbsnodes NODE"}
+SUFFIX = {"srun": "", "pals": ".hostmgmt2.cm.aurora.alcf.anl.gov"}
 
 
 def hung(here: Bench, timeout: str = "2s", **fields: Any) -> Started:
@@ -28,18 +29,16 @@ def hung(here: Bench, timeout: str = "2s", **fields: Any) -> Started:
 def test_a_node_that_does_not_start(kind: str, bench: Benches) -> None:
     ended = hung(bench(kind)).end()
     assert (ended.code, ended.ending) == (1, ("failed", 1)), ended.output
-    suffix = ".hostmgmt2.cm.aurora.alcf.anl.gov" if kind == "pals" else ""
-    first, last = (line for line in ended.output.splitlines() if "not started: " in line)
-    assert first.startswith("castoff: after 1 s these have not started: ")
+    # On a busy machine the time may be over before it is first looked.
+    *_, last = (line for line in ended.output.splitlines() if "not started: " in line)
     assert last.startswith("castoff: the job is ended: launcher.timeout is 2 s, and after ")
-    assert f"x1{suffix} (ranks 2, 3)" in first and f"x1{suffix} (ranks 2, 3)" in last
-    assert ADVICE[kind] in ended.output
-    assert "castoff: if they have not after 2 s (launcher.timeout), the job is ended" in ended.output
+    assert f"x1{SUFFIX[kind]} (ranks 2, 3)" in last
 
 
-def test_a_node_that_is_only_slow(bench: Benches) -> None:
+@pytest.mark.parametrize("kind", ["srun", "pals"])
+def test_a_node_that_is_only_slow(kind: str, bench: Benches) -> None:
     """It is told of, and ends nothing."""
-    here = bench("srun")
+    here = bench(kind)
     text = (FOLDER / "unstarted.sh").read_text()
     assert text.count("castoff_patience=20") == 1
     own = here.folder / "own" / "blocks"
@@ -47,14 +46,20 @@ def test_a_node_that_is_only_slow(bench: Benches) -> None:
     (own / "unstarted.sh").write_text(text.replace("castoff_patience=20", "castoff_patience=0"))
     reported = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
     started = here.start(nodes=2, ranks_per_node=2, templates=str(own.parent), env=reported)
+    lines = []
     try:
         assert started.process.stdout is not None
-        lines = iter(started.process.stdout.readline, "")
-        said = next(line for line in lines if line.startswith("castoff: if they have not after 600 s"))
+        for line in iter(started.process.stdout.readline, ""):
+            lines.append(line)
+            if line.startswith("castoff: if they have not after 600 s (launcher.timeout), the job is ended"):
+                break
     finally:
         (here.seen / "go").touch()
     ended = started.end()
-    assert said and (ended.code, ended.ending) == (0, ("done", 0)), ended.output
+    assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
+    *_, notice = (line for line in lines if "these have not started: " in line)
+    assert notice.startswith("castoff: after ") and f"x1{SUFFIX[kind]} (ranks 2, 3)" in notice
+    assert ADVICE[kind] in "".join(lines)
     assert len(here.ranks()) == 4
 
 
