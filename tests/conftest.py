@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -186,6 +187,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for name in {*grouping.CLUSTERS} & {*fixtures}:
                 clusters[item.nodeid] = name
     grouping.arrange(config, items, clusters)
+
+
+def pytest_collection_finish() -> None:
+    """Have no collection of garbage look at all tests, as each training in a test process asks for one."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
