@@ -98,7 +98,7 @@ check: $(READY) $(INTEL_MPI_READY) system-packages
 	codespell $(PROSE)
 	codespell --dictionary docs/unwanted-words.txt $(PROSE)
 	.venv/bin/python -m pytest --collect-only --quiet >/dev/null & # compiles all tests, once, beside mypy
-	mypy
+	mypy --num-workers auto
 	wait
 
 bench: $(READY)

@@ -47,6 +47,7 @@ FOREIGN = re.compile(
 
 
 os.environ.update(threads.OF_A_TEST_PROCESS)
+gc.disable()  # until all tests are imported: what that makes stays
 
 # No example is refused because the machine is busy.
 hypothesis.settings.register_profile(
@@ -192,6 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Have no collection of garbage look at all tests, as each training in a test process asks for one."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

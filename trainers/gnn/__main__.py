@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainers.configuration.config import Config
+from trainers.distributed.importing import without_collections
 from trainers.program.command_line import run
 
 DESCRIPTION = "Train a network on graphs: causal sets that are read or generated, or graphs of your own."
@@ -14,7 +15,8 @@ def main() -> None:
 
 
 def _train(config: Config) -> None:
-    from trainers.gnn.training import train
+    with without_collections():
+        from trainers.gnn.training import train
 
     train(config)
 
