@@ -25,7 +25,6 @@ from trainers.distributed.devices import limit_memory
 from trainers.distributed.errors import DistributedError, RanksLost, lost_peers, of_a_collective
 from trainers.distributed.explanations import brief
 from trainers.distributed.health_check import RankHealthCheck
-from trainers.distributed.importing import without_collections
 from trainers.distributed.one_host import meeting_store, on_one_host, stay_within
 
 _BACKSTOP = 60.0
@@ -212,8 +211,7 @@ def initialize_ddp(
         record_flights(os.environ)
     # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
     # where one that still lets go of a tensor aborts the process (torch 2.13).
-    with without_collections():
-        importlib.import_module("torch._dynamo")
+    importlib.import_module("torch._dynamo")
     _join(used, me, rank, worldsize, timeout)
     if worldsize > 1:
         _health_check()  # now, so that every rank has left word of its host

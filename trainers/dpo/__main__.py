@@ -9,10 +9,10 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.sweep import Choose
 from trainers.configuration.yaml_text import read_yaml_file
-from trainers.distributed.importing import without_collections
 from trainers.dpo.start.configuration import read
 from trainers.dpo.start.flags import COMMAND_LINE, with_flags
 from trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
+from trainers.program.importing import without_collections
 
 
 def main() -> None:

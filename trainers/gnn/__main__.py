@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainers.configuration.config import Config
-from trainers.distributed.importing import without_collections
 from trainers.program.command_line import run
+from trainers.program.importing import without_collections
 
 DESCRIPTION = "Train a network on graphs: causal sets that are read or generated, or graphs of your own."
 

@@ -11,8 +11,8 @@ from launcher.ranks import RankEnv
 from trainers.configuration.config import Config
 from trainers.configuration.sweep import Choose
 from trainers.configuration.yaml_text import read_yaml_file
-from trainers.distributed.importing import without_collections
 from trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
+from trainers.program.importing import without_collections
 from trainers.program.logs import setup_logging
 from trainers.sedd.start import ranks
 from trainers.sedd.start.configuration import Settings, read

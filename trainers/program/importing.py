@@ -11,7 +11,8 @@ from contextlib import contextmanager
 def without_collections() -> Iterator[None]:
     """Collect no garbage in this block, and leave out in later collections whatever is there at its end.
 
-    Collecting takes a fifth of the time in which torch is imported.
+    Collecting takes a fifth of the time in which torch is imported. For the beginning of a program: of what
+    it has made before, nothing that refers to itself is ever freed.
     """
     enabled = gc.isenabled()
     gc.disable()

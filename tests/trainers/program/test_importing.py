@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from trainers.distributed.importing import without_collections
+from trainers.program.importing import without_collections
 
 
 @pytest.fixture(params=[True, False])
