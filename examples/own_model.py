@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from trainers import Config, Loss, Splits, Task, split, train
+from trainers import Loss, Splits, Task, split, train
 
 
 class Spirals(Task):
@@ -35,6 +35,6 @@ class Spirals(Task):
 
 
 if __name__ == "__main__":
-    trained = train(Config.load("examples/own_model.yaml", sys.argv[1:]), Spirals())
+    trained = train("examples/own_model.yaml", Spirals(), sys.argv[1:])
     if trained.measures:
         print(f"test accuracy {trained.measures['accuracy']:.4f}")

@@ -333,8 +333,11 @@ class Config(Common, frozen=True, kw_only=True):
 
         Raises:
             ConfigError: with every problem that it has.
+            ValueError: there are overrides for a Config, which has been read.
         """
         if isinstance(fields, Config):
+            if given := " ".join(overrides):
+                raise ValueError(f"{given} cannot change a Config: give these to Config.load, or to train")
             return fields
         problems: list[Problem] = []
         document = one_training(fields, {}, overrides, choose, RATE, origin, problems)

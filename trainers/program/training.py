@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,14 +33,16 @@ class Trained(NamedTuple):
 
 
 def train(
-    config: Config | Mapping[str, Any],
+    config: Config | Mapping[str, Any] | str | Path,
     task: Task | None = None,
+    overrides: Iterable[str] = (),
     *,
     reports: Callable[[Path, Config, RankContext], Reports] = Reports,
     trainer: type[TrainerDDP] = TrainerDDP,
 ) -> Trained:
     """Train and test `task`, or the one that the configuration names, as the rank that this process is.
 
+    `config` is a YAML file, or what one says; `overrides` are `training.num_epochs=3`, and win over it.
     `reports` makes what tells of the training, `trainer` is what trains.
 
     The same in one process, and in every rank that castoff, torchrun or a scheduler's launcher makes.
@@ -56,7 +58,10 @@ def train(
     """
     me = RankEnv.detect()
     with reported(me):
-        config = Config.of(config)
+        if isinstance(config, (str, Path)):
+            config = Config.load(config, overrides)
+        else:
+            config = Config.of(config, overrides)
     setup_logging(me.rank, config.log_level)
     with reported(me, config.training.path):
         return _trained(config, me, task, reports, trainer)
