@@ -15,6 +15,7 @@ import yaml
 
 from launcher.errors import CastoffError, InvalidInput, Problem, printable, shown
 from launcher.typed.composing import BOOL, FLOAT, INT, NULL, PATTERNS, TAG, CoreLoader, at_line, compose
+from launcher.typed.suggestion import nearest
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 
@@ -61,13 +62,13 @@ class Document:
 
         Raises:
             CastoffError: it cannot be read, or is larger than 1 MB.
-            InvalidInput: it is not YAML.
+            InvalidInput: there is no such file, or it is not YAML.
         """
         shown = printable(str(path))
         try:
             return cls.parse(_bytes_of(path, shown).decode().replace("\r\n", "\n"), shown)
         except FileNotFoundError:
-            raise CastoffError(f"{shown}: no such file") from None
+            raise InvalidInput([Problem(shown, "", f"no such file{_meant(path)}")]) from None
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise CastoffError(f"{shown}: is not UTF-8 text (line {line}); save it as UTF-8") from None
@@ -186,6 +187,16 @@ class Document:
     def _mark_anew(self, path: FieldPath, marks: dict[FieldPath, _Mark]) -> None:
         """Forget what was known of a value and of all in it, for these."""
         self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path} | marks
+
+
+def _meant(path: Path) -> str:
+    """A file beside one that is missing, which may be meant: `job.yaml` for `job.yml`."""
+    try:
+        files = {each.stem: each.name for each in path.parent.iterdir() if each.is_file()}
+    except OSError:
+        return ""
+    meant = nearest(path.stem, files)
+    return "" if meant is None else f"; did you mean {files[meant]}?"
 
 
 def _bytes_of(path: Path, shown: str) -> bytes:

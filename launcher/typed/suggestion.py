@@ -7,17 +7,23 @@ from collections.abc import Iterable
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """`; did you mean X?` for a slip of the keyboard: `gpu` is not one of `cpu`."""
+    meant = nearest(word, known)
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """What may be meant; None where nothing is near."""
     import difflib  # late: only a mistake needs it
 
     if not isinstance(word, str):
-        return ""
+        return None
     names = {_folded(str(name)): str(name) for name in known}
     short = _folded(word)
     near = difflib.get_close_matches(short, names, n=1, cutoff=0.75)
     if not near:  # a first letter is seldom wrong
         begun_alike = [name for name in names if name[:1] == short[:1]]
         near = difflib.get_close_matches(short, begun_alike, n=1, cutoff=0.65)
-    return f"; did you mean {names[near[0]]}?" if near else ""
+    return names[near[0]] if near else None
 
 
 def suggestion(word: object, known: Iterable[str]) -> str:

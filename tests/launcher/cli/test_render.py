@@ -77,6 +77,15 @@ class TestRender:
         assert first.startswith("castoff: job.yaml:4: walltme: ") and "did you mean walltime?" in first
         assert second.startswith("castoff: job.yaml:5: nodes: ")
 
+    def test_a_file_that_is_missing(self, castoff: Castoff, tmp_path: Path) -> None:
+        """Named is one beside it whose name is near, not just any that ends alike."""
+        for name, meant in (("job.yml", "job.yaml"), ("trian.yaml", "train.yml"), ("a.yaml", None)):
+            for each in ("job.yaml", "train.yml", "b.yaml"):
+                (tmp_path / each).touch()
+            answer = castoff("render", name, "--site", "local")
+            hint = "" if meant is None else f"; did you mean {meant}?"
+            assert (answer.returncode, answer.stderr) == (2, f"castoff: {name}: no such file{hint}\n")
+
     def test_a_file_that_is_none(self, castoff: Castoff, tmp_path: Path, bad_file: Path) -> None:
         (tmp_path / "image.yaml").write_bytes(b"\x89PNG\xff")
         for path, said in (
