@@ -27,7 +27,8 @@ COMMAND_LINE = CommandLine(
         Flag("device", "training.device"),
         Flag(
             *("sampling_method", "sampling.predictor", None),
-            "How proteins are generated: rigorous is sampling.predictor: analytic, simple is euler.",
+            "How proteins are generated: rigorous is sampling.predictor: analytic, simple is euler. "
+            "Default: rigorous.",
             choices=tuple(PREDICTORS),
             sets=lambda method: {"sampling.predictor": PREDICTORS[method]},
         ),
