@@ -47,7 +47,6 @@ FOREIGN = re.compile(
 
 
 os.environ.update(threads.OF_A_TEST_PROCESS)
-gc.disable()  # until all tests are imported: what that makes stays
 
 # No example is refused because the machine is busy.
 hypothesis.settings.register_profile(
@@ -190,10 +189,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     grouping.arrange(config, items, clusters)
 
 
-def pytest_collection_finish() -> None:
-    """Have no collection of garbage look at all tests, as each training in a test process asks for one."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among the tests, now or later: what is imported for them stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
