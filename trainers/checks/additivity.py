@@ -1,7 +1,8 @@
 """Whether a loss is a sum, as it should be, or a mean: the same samples twice double a sum and leave a mean.
 
 The same goes for what `evaluate` gives. Only what is unmistakable is reported. What draws random numbers is
-computed several times. What is neither, as where samples are compared with each other, is left alone.
+computed several times. What is neither, as where samples are compared with each other, is left alone. But a
+sum over all pairs of samples is a warning, since outputs (4, 1) minus labels (4,) are (4, 4).
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ class _Figure(NamedTuple):
     total: float
     items: float | None
 
+
+_OVER_PAIRS = (
+    "%s of the same %d samples twice is four times as much, not twice: it is a sum over all pairs of "
+    "samples. So it is where outputs of shape (N, 1) meet labels of shape (N,): give both one shape, as with "
+    "squeeze(1)"
+)
 
 _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
 """By name: of the samples, and of the samples twice."""
@@ -125,6 +132,9 @@ class Additivity:
                 "%s %s where a sum over the batch's items is due, so it is divided once more; give %s",
                 *(where, others, kind.a_sum),
             )
+        if self._context.is_main and kind is LOSS and _is_over_pairs(drawn):
+            assert pair is not None
+            logger.warning(_OVER_PAIRS, f"{type(task).__qualname__}.{kind.method}", pair.samples)
 
     def _looked_at(
         self, task: Task, model: nn.Module, pair: Pair | None, kind: Kind
@@ -195,6 +205,14 @@ def _means(drawn: Sequence[_Figures | None]) -> list[str]:
 
 def _is_mean(drawn: Sequence[tuple[_Figure, _Figure]]) -> bool:
     return _counted(*drawn[0]) and _stays([(once.total, twice.total) for once, twice in drawn])
+
+
+def _is_over_pairs(drawn: Sequence[_Figures | None]) -> bool:
+    """Whether the loss is four times as much where samples come twice, in the only drawing or in each."""
+    pairs = [each[LOSS.main] for each in drawn if each is not None and LOSS.main in each]
+    return bool(pairs) and all(
+        once.total and math.isclose(twice.total, 4 * once.total, rel_tol=_ROUNDING) for once, twice in pairs
+    )
 
 
 def _counted(once: _Figure, twice: _Figure) -> bool:

@@ -165,9 +165,23 @@ def test_a_mean_is_reported(make: Any, precision: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", RIGHT)
-def test_nothing_else_is(make: Any, tmp_path: Path) -> None:
+def test_nothing_else_is(make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert looked_at(made(tmp_path, Lossy(make), precision="fp32")) == ""
     assert looked_at(made(tmp_path, Lossy(make), precision="bf16")) == ""
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_shapes_that_do_not_fit_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """(N, 1) minus (N,) is (N, N), without a word from torch."""
+
+    def make(scores: Tensor, labels: Tensor) -> Loss:
+        return Loss((scores[:, :1] - labels).square().sum())
+
+    trainer = made(tmp_path, Lossy(make), num_epochs=1)
+    trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    (warning,) = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
+    assert warning.startswith("Lossy.loss of the same 4 samples twice is four times as much, not twice: ")
+    assert "outputs of shape (N, 1) meet labels of shape (N,)" in warning
 
 
 def test_a_metric_alone_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
