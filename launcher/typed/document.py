@@ -190,13 +190,13 @@ class Document:
 
 
 def _meant(path: Path) -> str:
-    """A file beside one that is missing, which may be meant: `job.yaml` for `job.yml`."""
-    try:
-        files = {each.stem: each.name for each in path.parent.iterdir() if each.is_file()}
+    """A YAML file beside one that is missing, which may be meant: `job.yaml` for `job.yml`."""
+    try:  # by names alone: a folder may hold a hundred thousand files
+        files = {each.stem: each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml")}
     except OSError:
         return ""
     meant = nearest(path.stem, files)
-    return "" if meant is None else f"; did you mean {files[meant]}?"
+    return "" if meant is None else f"; did you mean {printable(files[meant])}?"
 
 
 def _bytes_of(path: Path, shown: str) -> bytes:
