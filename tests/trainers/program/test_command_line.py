@@ -105,7 +105,7 @@ def test_ctrl_c_under_launch_and_the_same_command_again(tmp_path: Path) -> None:
     assert first.returncode == 75, said
     reached = last_step()
     assert f"Stopped early at step {reached} (TERM); it can be resumed from there" in said
-    assert "the same command again does that" in said
+    assert "run the same command again" in said
     answers = []
     for _ in range(2):
         again = start(0.0)

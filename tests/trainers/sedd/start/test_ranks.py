@@ -265,7 +265,7 @@ def test_ctrl_c_in_one_shell_saves_in_both(tmp_path: Path) -> None:
     second.send_signal(signal.SIGINT)
     (code, said), (other, more) = ended(first), ended(second)
     assert (code, other) == (75, 75), said + more
-    assert "it can be resumed from there" in said and "the same command again does that" in more
+    assert "it can be resumed from there" in said and "run the same command again" in more
 
 
 @pytest.mark.usefixtures("for_real")
