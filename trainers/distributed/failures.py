@@ -37,9 +37,6 @@ _MOMENT = 5.0
 _SHORT = 300
 """Characters of what such a rank says."""
 
-_AGAIN = 120
-"""Characters of what it says where another one has said the very same."""
-
 _INTERRUPTED = 130
 """Exit code, as a shell's, of what Ctrl-C has ended."""
 
@@ -117,9 +114,7 @@ def report(error: Exception, me: Rank, folder: str | None, own_words: OwnWords =
     if reporter == me.rank:
         _write(lines)
     else:
-        shared = known is not None and reporter is not None
-        length = _AGAIN if shared else _SHORT
-        _write(_marked(_in_a_line(known or brief(error), len(lines), reporter, length), me))
+        _write(_marked(_in_a_line(known or brief(error), len(lines), reporter), me))
     if call is not None:
         call.ended(brief(error))
         call.has_reported()
@@ -167,9 +162,9 @@ def _marked(text: str, me: Rank) -> list[str]:
     return [line if me.rank == 0 else f"[RANK {me.rank}] {line}" for line in words(text)]
 
 
-def _in_a_line(text: str, count: int, reporter: int | None, length: int = _SHORT) -> str:
+def _in_a_line(text: str, count: int, reporter: int | None) -> str:
     first = text.splitlines()[0]
-    short = first if len(first) <= length else f"{first[:length].rpartition(' ')[0] or first[:length]} ..."
+    short = first if len(first) <= _SHORT else f"{first[: _SHORT - 3]}..."
     if reporter is not None:
         return f"{short} (as on rank {reporter})" if count == 1 else f"{short} (rank {reporter} says more)"
     return short if count == 1 else f"{short} (and {count - 1} more)"
