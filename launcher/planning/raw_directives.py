@@ -15,22 +15,22 @@ from launcher.errors import shown
 from launcher.launchers.base import Request
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import Dialect
-from launcher.schedulers.registry import with_directives
+from launcher.schedulers.registry import HAVE_DIRECTIVES, title_of
 from launcher.typed.suggestion import did_you_mean
 
 
 def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, str]]:
     """Directives where a scheduler's name belongs, and the other way round."""
-    known = {one.name: one.title for one in with_directives()} if directives else {}
     for name, value in directives.items():
         if isinstance(value, dict):
-            if name not in known:
-                yield f"directives.{name}", f"holds directives, but only {', '.join(known)} hold their own"
+            if name not in HAVE_DIRECTIVES:
+                known = ", ".join(HAVE_DIRECTIVES)
+                yield f"directives.{name}", f"holds directives, but only {known} hold their own"
             for twice in sorted({*value} & {*directives}):
                 yield f"directives.{name}.{twice}", f"appears in directives.{twice} too; keep one of the two"
-        elif value is not None and name in known:
+        elif value is not None and name in HAVE_DIRECTIVES:
             example = f"{name}: {{comment: {value}}}"
-            message = f"is {shown(value)}, but {name} holds {known[name]}'s own directives"
+            message = f"is {shown(value)}, but {name} holds {title_of(name)}'s own directives"
             yield f"directives.{name}", f"{message} by their names, as in {example}"
 
 

@@ -59,11 +59,6 @@ def in_allocation(environ: Mapping[str, str]) -> bool:
     return any(name in environ for name in (*slurm.JOB_VARIABLES, *pbs.JOB_VARIABLES))
 
 
-def with_directives() -> list[Scheduler]:
-    """Those that have directives of their own."""
-    return [scheduler_of(name) for name in HAVE_DIRECTIVES]
-
-
 def queued(name: str) -> QueuedScheduler | None:
     """The scheduler of that name, if it has a queue; None for castoff's own, and where none is known."""
     found = scheduler_of(name) if name in NAMES else None

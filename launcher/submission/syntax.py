@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from typing import IO
 
 from launcher.errors import CastoffError, printable
 from launcher.planning.render import Script
@@ -78,15 +79,29 @@ def _complaints(text: str, *options: str) -> str | None:
     # -p, as BASH_ENV is another's; extglob, for setup may turn it on.
     command = ["bash", "-p", "-n", "-O", "extglob", *options]
     try:
-        read = subprocess.run(
-            command,
-            input=text.encode(errors="surrogateescape"),
-            capture_output=True,
-            check=False,
-            # Nothing else of this environment's, or bash might complain of that.
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-        )
-    except OSError:  # no bash here
+        with _file(text.encode(errors="surrogateescape")) as script:
+            read = subprocess.run(
+                command,
+                stdin=script,
+                capture_output=True,
+                check=False,
+                # Nothing else of this environment's, or bash might complain of that.
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+            )
+    except OSError:  # no bash here, or files may not be that long
         return None
     complaint = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
     return printable(complaint) or (f"exit code {read.returncode}" if read.returncode else None)
+
+
+def _file(content: bytes) -> IO[bytes]:
+    """An open file that holds it: bash reads a pipe byte by byte, which takes a tenth of a render's time."""
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = os.fdopen(os.memfd_create("script"), "w+b")
+    else:  # macOS
+        from tempfile import TemporaryFile
+
+        file = TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(content)
+    file.seek(0)
+    return file

@@ -32,7 +32,7 @@ from launcher.cli import init, submit  # noqa: F401 - which must be loaded: it q
 from launcher.config.site_fields import Queue, Required
 from launcher.errors import CastoffError, InvalidInput
 from launcher.planning.render import example_job, filters_for
-from launcher.schedulers.registry import NAMES, scheduler_of, with_directives
+from launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
 from launcher.submission.submit import _job_file
 from launcher.trust.decision import fixes
 from launcher.trust.granted import granted
@@ -264,7 +264,9 @@ QUOTING: dict[str, Callable[..., Any]] = {
     for name, function in vars(quoting).items()
     if inspect.isfunction(function) and function.__module__ == quoting.__name__
 }
-QUOTING |= {f"{one.name}_directive": one.dialect.line for one in with_directives() if one.dialect}
+QUOTING |= {
+    f"{name}_directive": dialect.line for name in HAVE_DIRECTIVES if (dialect := scheduler_of(name).dialect)
+}
 """Each function of the module, its inner steps too, and how each scheduler's directives are written."""
 
 NOT_QUOTING = {

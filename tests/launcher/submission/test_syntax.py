@@ -111,7 +111,8 @@ class TestParts:
         original = subprocess.run
 
         def run(*words: Any, **how: Any) -> Any:
-            texts.append(how["input"])
+            texts.append(how["stdin"].read())
+            how["stdin"].seek(0)
             return original(*words, **how)
 
         monkeypatch.setattr(subprocess, "run", run)
