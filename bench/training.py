@@ -137,12 +137,14 @@ def _answer(ranks: int, rounds: int) -> dict[str, Any]:
         argv = [castoff, "launch", "-n", str(ranks), "--", sys.executable, "-m", "bench.ranks"]
         watched = {"CASTOFF_STOP_FILE": f"{folder}/stop", "CASTOFF_DEADLINE": str(time.time() + 1e6)}
         # The loops run in threads. glibc's malloc has an arena for each, smaller ones than the main thread's,
-        # in which a training allocates: they made two equal loops differ by a tenth.
-        one_arena = {"MALLOC_ARENA_MAX": "1"}
+        # in which a training allocates: they made two equal loops differ by a tenth. And what it gives back to
+        # the system, by where a loop's gradients happen to lie, made them differ by a fifth.
+        kept = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+        kept |= {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TOP_PAD_": str(64 << 20)}
         done = subprocess.run(
             [*argv, folder, str(rounds)],
             cwd=CHECKOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **one_arena, **watched},
+            env={**os.environ, "OMP_NUM_THREADS": "1", **kept, **watched},
             capture_output=True,
             text=True,
             check=False,
