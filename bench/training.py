@@ -1,6 +1,6 @@
 """What castoff's training costs beside a loop written by hand, Fabric, accelerate and Lightning.
 
-Each round has a lap of every loop, in another order, in the same two processes, so that a machine that
+Each round has a lap of every loop, in another order, in the same processes, so that a machine that
 is busy slows all of them. The loop by hand is there twice: that tells how far such ratios spread by
 themselves. It is the median that is held against a bar.
 """
@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 CHECKOUT = Path(__file__).resolve().parents[1]
 ANSWER = "laps.json"
 ROUNDS = 21
+STARTS = 3
+"""Processes, one after another, among which rounds are divided: where a loop's memory lies is chance, too."""
 
 
 class Case(NamedTuple):
@@ -114,11 +116,12 @@ def main(rounds: int) -> None:
     print(f"\nTraining on the CPU, {rounds} rounds; ratios: median (10th to 90th percentile)")
     print(f"{time.strftime('%Y-%m-%d')}, {machine()}; {versions()}")
     for ranks in sorted({case.ranks for case in CASES}):
-        answer = _answer(ranks, rounds)
-        for case, laps in zip(cases_of(ranks), answer["laps"], strict=True):
-            print("\n".join(table(case, {name: [Lap(*lap) for lap in own] for name, own in laps.items()})))
+        answers = [_answer(ranks, -(-rounds // STARTS)) for _ in range(STARTS)]
+        for case, *parts in zip(cases_of(ranks), *(answer["laps"] for answer in answers), strict=True):
+            laps = {name: [Lap(*lap) for part in parts for lap in part[name]] for name in case.loops}
+            print("\n".join(table(case, laps)))
         if ranks == ACCUMULATING.ranks:
-            counted = answer["reductions"]
+            counted = answers[0]["reductions"]
             print(
                 f"reductions of castoff's in an optimizer step of {ACCUMULATING.accumulation} passes: "
                 f"{counted:g}, bar 1: {verdict(counted, 1)}"
@@ -136,9 +139,9 @@ def _answer(ranks: int, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         argv = [castoff, "launch", "-n", str(ranks), "--", sys.executable, "-m", "bench.ranks"]
         watched = {"CASTOFF_STOP_FILE": f"{folder}/stop", "CASTOFF_DEADLINE": str(time.time() + 1e6)}
-        # The loops run in threads. glibc's malloc has an arena for each, smaller ones than the main thread's,
-        # in which a training allocates: they made two equal loops differ by a tenth. And what it gives back to
-        # the system, by where a loop's gradients happen to lie, made them differ by a fifth.
+        # The loops run in threads. glibc's malloc has an arena for each, smaller than the main thread's,
+        # in which a training allocates: they made two equal loops differ by a tenth. And what malloc gives
+        # back to the system, which depends on where a loop's gradients lie, made them differ by a fifth.
         kept = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
         kept |= {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TOP_PAD_": str(64 << 20)}
         done = subprocess.run(
