@@ -67,7 +67,7 @@ class InvalidInput(CastoffError):
 
 
 class PlacementError(CastoffError):
-    """A process The rank of this process is not known; the message names the fix."""
+    """The rank of this process is not known; the message names the fix."""
 
 
 class StillRunning(CastoffError, TimeoutError):

@@ -94,12 +94,10 @@ class _Converter:
             self._report(path, f"is {_show(value)}, but holds fields: {_names(kind)}")
             return None
         fields = fields_of(kind)
-        for key in value:
-            if key not in fields:
-                self._unknown((*path, str(key)), kind)
+        meant = [self._unknown((*path, str(key)), kind) for key in value if key not in fields]
         arguments = {}
         for name, field in fields.items():
-            if name not in value and field.required:
+            if name not in value and field.required and not _is_meant((*path, name), meant):
                 self._report((*path, name), f"is missing; it takes {allowed(field.type)}")
             held = value.get(name)
             if name not in value or (held is None and not field.required and not _takes_null(field.type)):
@@ -117,12 +115,14 @@ class _Converter:
         except TypeError:  # a required field is missing or wrong, which has been reported
             return None
 
-    def _unknown(self, path: FieldPath, kind: type[msgspec.Struct]) -> None:
+    def _unknown(self, path: FieldPath, kind: type[msgspec.Struct]) -> str:
+        """Report it; returns what the message says may be meant."""
         from launcher.typed.suggestion import suggestion  # late: only a mistake needs it
 
         names, name = list(fields_of(kind)), str(path[-1])
         meant = self.hint(kind.__name__, path, names) or self._elsewhere(path) or suggestion(name, names)
         self._report(path, f"there is no such field{meant}")
+        return meant
 
     def _elsewhere(self, path: FieldPath) -> str:
         """Where a field of that name belongs: nearest to its section, else where it stands highest."""
@@ -190,6 +190,12 @@ def members(kind: Any) -> tuple[Any, ...]:
 def is_struct(kind: Any) -> bool:
     """Whether a type has fields of its own."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _is_meant(path: FieldPath, meant: list[str]) -> bool:
+    """Whether a field stands under a wrong name beside: then it is not missing, too."""
+    names = f"(?:{re.escape(dotted(path))}|{re.escape(str(path[-1]))})"
+    return any(re.match(rf"; did you mean {names}\b", words) for words in meant)
 
 
 def _takes_null(kind: Any) -> bool:

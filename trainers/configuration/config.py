@@ -14,7 +14,7 @@ import msgspec
 
 from launcher.typed import Problem
 from launcher.typed.document import Document
-from launcher.typed.structure import convert
+from launcher.typed.structure import convert, takes
 from trainers.configuration.consistency import contradictions
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.overrides import Rate, one_training
@@ -87,7 +87,7 @@ class Training(Loop, frozen=True, kw_only=True):
     the number of ranks."""
     gradient_accumulation_steps: Positive = 1
     """Micro-batches of each rank in one optimizer step."""
-    optimizer_type: Imported
+    optimizer_type: Annotated[Any, takes("a !pyobject, as in optimizer_type: !pyobject torch.optim.AdamW")]
     """The optimizer."""
     optimizer_args: list[Any] = []
     """What it is called with after the parameters."""

@@ -112,6 +112,7 @@ def test_converts(text: str, expected: Outer) -> None:
         ("value: [a]", "value: is a list, but takes names, each with a name or true or false"),
         ("names: a", "names: is 'a', but takes a list of names"),
         ("inner: {}", "inner.needed: is missing; it takes a whole number of at least 1"),
+        ("inner: {neded: 1}", "inner.neded: there is no such field; did you mean needed?"),
         ("inner: {needed: }", "inner.needed: is empty, but takes a whole number of at least 1"),
         ("inner: 4", "inner: is 4, but holds fields: needed, choice"),
         ("inners: {a: }", "inners.a: is empty, but holds fields"),

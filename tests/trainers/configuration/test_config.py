@@ -141,7 +141,6 @@ def test_every_mistake_at_once() -> None:
     for part in (
         "modle: there is no such field; did you mean model?",
         "training.num_epoch: there is no such field; did you mean num_epochs?",
-        "training.num_epochs: is missing",
         "training.batch_size: is 0",
         "training.seed: is 'many'",
         "training.optimizer_type: is missing",
@@ -449,6 +448,27 @@ def test_a_mistake_in_plain_words(field: str, says: str) -> None:
         Config.of(read_yaml(SECTIONS), [field])
     assert len(error.value.problems) == 1
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("num_epoch", "num_epochs"),
+        ("num_train_epochs", "training.num_epochs: 3"),
+        ("total_steps", "training.num_steps: 3"),
+        ("optimizer", "training.optimizer_type"),
+        ("batch_sise", "batch_size"),
+    ],
+)
+def test_what_stands_under_a_wrong_name_is_not_missing_too(wrong: str, meant: str) -> None:
+    fields = toy_config("x")
+    training = fields["training"]
+    for name in ("num_epochs", "num_steps", "optimizer_type", "batch_size"):
+        if name in meant or ("num_" in meant and "num_" in name):
+            training.pop(name, None)
+    with pytest.raises(ConfigError) as error:
+        Config.of({**fields, "training": {**training, wrong: 3}})
+    assert error.value.problems == [f"training.{wrong}: there is no such field; did you mean {meant}?"]
 
 
 def test_fields_without_effect_are_reported() -> None:
