@@ -45,15 +45,14 @@ class Problem(namedtuple("Problem", "where path message")):
     __slots__ = ()
 
     where: str
-    """The place in the input: `causets.yaml:7`, `--set nodes=0`, `site aurora`."""
+    """The place in the input: `causets.yaml:7`, `--set nodes=0`, `site aurora`. Empty: unknown."""
     path: str
     """The field, dotted as `--set` spells it: `array.count`. Empty for the whole input."""
     message: str
     """What was set, what is allowed and how to mend it."""
 
     def __str__(self) -> str:
-        subject = f"{self.path}: " if self.path else ""
-        return f"{self.where}: {subject}{self.message}"
+        return ": ".join(part for part in self if part)
 
 
 class InvalidInput(CastoffError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from contextlib import ExitStack
 from functools import partial
@@ -239,7 +240,8 @@ class TrainerDDP(Assembly):
         self._barrier("the checkpoint of an early stop")
         why = self.stopping.asked() or "another rank"
         self.stopping.record_outcome("resume")
-        self.logger.warning("Stopped early at step %d (%s); it can be resumed from there", self.step, why)
+        level = logging.WARNING if self.context.rank == 0 else logging.INFO  # all ranks stop
+        self.logger.log(level, "Stopped early at step %d (%s); it can be resumed from there", self.step, why)
         raise StoppedEarly(f"stopped early at step {self.step}: {why}")
 
 

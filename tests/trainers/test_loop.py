@@ -543,7 +543,7 @@ def test_a_program_of_ones_own_ends_in_words(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     (line,) = (line for line in done.stderr.splitlines() if not line.startswith("[RANK 0]"))
-    assert line.startswith("castoff train: config: NoLoss.loss gave None; give Loss(total)")
+    assert line.startswith("castoff train: NoLoss.loss gave None; give Loss(total)")
 
 
 # --- Any number of ranks -------------------------------------------------------------------------

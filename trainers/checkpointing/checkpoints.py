@@ -236,8 +236,8 @@ class Checkpoints:
             damaged.append(f"{path}: {problem}")
         if damaged:
             raise CheckpointError(
-                "every checkpoint is damaged; put back a copy of one, or begin anew with --fresh "
-                f"(training.fresh: true), which sets {self.folder.parent} aside:\n" + "\n".join(damaged)
+                "every checkpoint is damaged; put back a copy of one, or begin anew with training.fresh: "
+                f"true (castoff train --fresh), which sets {self.folder.parent} aside:\n" + "\n".join(damaged)
             )
         return None
 

@@ -139,8 +139,8 @@ class Differences:
 
 _WAYS_OUT = (
     "this would be another training: put back what the checkpoint was made with; or begin anew with "
-    "training.fresh: true (--fresh), which sets the old folder aside; or train beside it, with "
-    "training.run: NAME"
+    "training.fresh: true (castoff train --fresh), which sets the old folder aside; or train beside it, "
+    "with training.run: NAME"
 )
 
 

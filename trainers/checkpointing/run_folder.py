@@ -83,8 +83,8 @@ class RunFolder:
         why = "early stopping has ended it" if stopped else "it has come to its end"
         more = "" if stopped else ", or with a larger training.num_epochs or num_steps"
         logger.info(
-            "Nothing is left to train in %s: %s, at step %d; to train anew, start it with --fresh "
-            "(training.fresh: true)%s",
+            "Nothing is left to train in %s: %s, at step %d; to train anew, set training.fresh: "
+            "true (castoff train --fresh)%s",
             *(self.path, why, step, more),
         )
 

@@ -34,8 +34,8 @@ def contradictions(data: Mapping[str, Any]) -> list[tuple[FieldPath, str]]:
 
 def _means_length(name: str) -> bool:
     """Whether it is another name for one of those, which is reported as a field that does not exist."""
-    means = of_others(name) in (f"training.{each}" for each in _LENGTHS)
-    return name not in _LENGTHS and (means or nearest(name, _LENGTHS) is not None)
+    others = of_others(name) in [f"training.{each}" for each in _LENGTHS]
+    return name not in _LENGTHS and (others or nearest(name, _LENGTHS) is not None)
 
 
 def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:

@@ -19,9 +19,12 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A configuration that cannot be used; its text names every problem with its place and its path."""
+    """A configuration that cannot be used; its text names each problem with its path, and its place if known.
 
-    def __init__(self, problems: Sequence[str | Problem], origin: str = "config"):
+    `origin` is the place of those problems that have none.
+    """
+
+    def __init__(self, problems: Sequence[str | Problem], origin: str = ""):
         self.placed = [each if isinstance(each, Problem) else Problem(origin, "", each) for each in problems]
         self.origin = origin
         super().__init__("\n".join(map(str, self.placed)))

@@ -81,7 +81,7 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         folder(tmp_path, run=name)
-    assert str(error.value).startswith(f"config: training.run: is {name!r}, but names the run's folder: ")
+    assert str(error.value).startswith(f"training.run: is {name!r}, but names the run's folder: ")
     with pytest.raises(ConfigError, match="name: is "):
         run_name(Config.of({**config(tmp_path), "name": name}), {})
     assert not list(tmp_path.iterdir())
@@ -110,7 +110,7 @@ def test_two_runs_cannot_share_it(tmp_path: Path) -> None:
     assert folder(tmp_path / "out").path == held.path
     given = run(join_one_in_use, str(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
     words = (
-        f"config: training.run: process {os.getpid()} on {os.uname().nodename} trains into {held.path}; wait "
+        f"training.run: process {os.getpid()} on {os.uname().nodename} trains into {held.path}; wait "
         "until that has ended, or give this training a folder of its own: --set training.run=NAME"
     )
     assert given == [words, words]

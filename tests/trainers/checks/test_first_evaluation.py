@@ -76,7 +76,7 @@ def refused(task: Task, path: Path, error: type[Exception] = ConfigError, **sect
 @pytest.mark.parametrize("judge", [mean_loss, mean_loss_of_items])
 def test_a_mean_for_the_loss_is_an_error(judge: Sums, tmp_path: Path) -> None:
     said = refused(Judged(judge), tmp_path)
-    assert "config: Judged.evaluate gives a mean for loss" in said
+    assert "Judged.evaluate gives a mean for loss" in said
     assert ("and for the measures size where" in said) == (judge is mean_loss)
     assert 'give {"loss": (sum, None)}; of a mean, (mean * samples, None)' in said
     assert "check_first_step: false" in said

@@ -180,7 +180,7 @@ def test_mistakes_are_reported_and_nothing_is_left(tmp_path: Path) -> None:
     done = program(tmp_path, text)
     assert done.returncode == 1
     lines = done.stderr.splitlines()
-    assert [re.sub(r":\d+: .*", "", line) for line in lines] == ["castoff train: causets.yaml"] * 3
+    assert [re.sub(r":\d+: .*", "", line) for line in lines] == ["castoff train: causets.yaml"] * 2
     assert "training.batch_size: is 0" in done.stderr and "did you mean num_epochs?" in done.stderr
     assert not (tmp_path / "out").exists()
 
@@ -212,7 +212,7 @@ def test_mistakes_that_show_later(override: str, says: str, tmp_path: Path, here
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (ConfigError(["a: is missing", "b: is missing"]), "config: a: is missing\nconfig: b: is missing"),
+        (ConfigError(["a: is missing", "b: is missing"]), "a: is missing\nb: is missing"),
         (DistributedError("training.device is cuda, but …"), "training.device is cuda, but …"),
         (CheckpointError("every checkpoint is damaged"), "every checkpoint is damaged"),
         (PermissionError(13, "Permission denied", "/w/out/x/metrics.jsonl"), "training.path: /w/out/x/metr"),
@@ -355,8 +355,8 @@ def test_rank_0_alone_finds_one(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_another_rank_finds_one(tmp_path: Path) -> None:
     first, second = ranks_end(tmp_path, own("NeedsMore"))
-    assert "[RANK 1] castoff train: config: data: is not on this host\n" in second
-    assert "[RANK 1] castoff train: config: and neither is the rest" in second
+    assert "[RANK 1] castoff train: data: is not on this host\n" in second
+    assert "[RANK 1] castoff train: and neither is the rest" in second
     assert "castoff train: " in first
     assert "Traceback" not in first + second
 

@@ -111,13 +111,13 @@ def test_what_has_no_effect_is_logged(here: Here, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("optim.warmup=9", "config: optim.warmup: is 9, but the training has 4 steps"),
-        ("model.n_heads=3", "config: model.n_heads: is 3, but model.hidden_size, which is 8, must be"),
-        ("noise.eps=0.5", "config: noise.eps: is 0.5, so that at time 1 noise has reached 50.0% of"),
-        ("parallel.world_size=2", "config: parallel.world_size: is 2, but this process has joined no group"),
-        ("training.work_dir=$NOT_SET/x", "config: training.work_dir: is '$NOT_SET/x', but NOT_SET is not"),
+        ("optim.warmup=9", "optim.warmup: is 9, but the training has 4 steps"),
+        ("model.n_heads=3", "model.n_heads: is 3, but model.hidden_size, which is 8, must be"),
+        ("noise.eps=0.5", "noise.eps: is 0.5, so that at time 1 noise has reached 50.0% of"),
+        ("parallel.world_size=2", "parallel.world_size: is 2, but this process has joined no group"),
+        ("training.work_dir=$NOT_SET/x", "training.work_dir: is '$NOT_SET/x', but NOT_SET is not"),
         ("training.work_dir=tiny.yaml", "training.work_dir: tiny.yaml/sedd: Not a directory"),
-        ("training.resume_checkpoint=x", "config: training.resume_checkpoint: is 'x', but there is no"),
+        ("training.resume_checkpoint=x", "training.resume_checkpoint: is 'x', but there is no"),
         (
             "logging.wandb={project: p, mode: x}",
             "--set logging.wandb={project: p, mode: x}: logging.wandb.mode: is 'x', but takes one of offline",
@@ -147,11 +147,8 @@ def test_what_changes_on_the_way_is_logged_by_the_files_fields(here: Here) -> No
 def test_another_configuration_is_refused_by_the_files_fields(here: Here) -> None:
     assert here("tiny.yaml") == 0, here.stderr
     assert here("tiny.yaml", "--set", "training.accum=2", "--set", "training.ema=null") == 1
-    assert (
-        "castoff train: config: training.accum: the global batch, batch_size x accum x ranks, is"
-        in here.stderr
-    )
-    assert "castoff train: config: training.ema: is null, but " in here.stderr
+    assert "castoff train: training.accum: the global batch, batch_size x accum x ranks, is" in here.stderr
+    assert "castoff train: training.ema: is null, but " in here.stderr
 
 
 def test_a_file_that_is_not_there(here: Here) -> None:
