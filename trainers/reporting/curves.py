@@ -44,8 +44,9 @@ def draw(metrics: Path, picture: Path, lines: Mapping[str, float] | None = None)
     from matplotlib.figure import Figure
 
     records = MetricsFile(metrics).read()
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4))  # an automatic layout would draw all of it twice
     FigureCanvasAgg(figure)
+    figure.subplots_adjust(left=0.09, right=0.98, bottom=0.13, top=0.96, wspace=0.18)
     left, right = figure.subplots(1, 2)
     lowest = min((_plot(left, records, name) for name in ("train/loss", "val/loss")), default=0.0)
     left.set(xlabel="step", ylabel="loss", yscale="log" if 0 < lowest < float("inf") else "linear")
