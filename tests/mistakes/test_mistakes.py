@@ -30,7 +30,7 @@ EVERYDAY = {
     *((name, "forked", 3) for name in ("collective of one rank", "two missing fields", "unused parameter")),
     ("sampler of validation", "forked", 2),
     ("loss", "launch", 2),
-    ("segfault", "launch", 2),
+    ("segfault", "forked", 2),
     ("loss", "torchrun", 2),
     ("before", "launch", 3),
     ("loss of one rank", "job", 2),
