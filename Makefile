@@ -39,7 +39,7 @@ endif
 
 # Test processes, more than two cores have, for tests often wait. One takes all that use a cluster's
 # fixture, or a file at a time: see tests/grouping.py.
-TEST_PROCESSES ?= 6
+TEST_PROCESSES ?= 5
 ifneq ($(TEST_PROCESSES),1)
 SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 endif
