@@ -10,7 +10,9 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from typing import IO
+from contextlib import ExitStack, contextmanager
+from io import FileIO
+from typing import Any
 
 from launcher.errors import CastoffError, printable
 from launcher.planning.render import Script
@@ -78,30 +80,32 @@ def _complaints(text: str, *options: str) -> str | None:
     """What bash says of a script that it reads without running it; None: nothing."""
     # -p, as BASH_ENV is another's; extglob, for setup may turn it on.
     command = ["bash", "-p", "-n", "-O", "extglob", *options]
-    try:
-        with _file(text.encode(errors="surrogateescape")) as script:
+    content = text.encode(errors="surrogateescape")
+    with ExitStack() as stack:
+        try:
+            script: dict[str, Any] = {"stdin": stack.enter_context(_in_memory(content))}
+        except (AttributeError, OSError):  # macOS, or a limit on files
+            script = {"input": content}
+        try:
             read = subprocess.run(
                 command,
-                stdin=script,
+                **script,
                 capture_output=True,
                 check=False,
                 # Nothing else of this environment's, or bash might complain of that.
                 env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
             )
-    except OSError:  # no bash here, or files may not be that long
-        return None
+        except OSError:  # no bash here
+            return None
     complaint = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
     return printable(complaint) or (f"exit code {read.returncode}" if read.returncode else None)
 
 
-def _file(content: bytes) -> IO[bytes]:
-    """An open file that holds it: bash reads a pipe byte by byte, which takes a tenth of a render's time."""
-    if hasattr(os, "memfd_create"):
-        file: IO[bytes] = os.fdopen(os.memfd_create("script"), "w+b")
-    else:  # macOS
-        from tempfile import TemporaryFile
-
-        file = TemporaryFile()  # noqa: SIM115 - the caller closes it
-    file.write(content)
-    file.seek(0)
-    return file
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[FileIO]:
+    """A file for bash to read: of a pipe it reads byte by byte, which takes a tenth of a render's time."""
+    with FileIO(os.memfd_create("script"), "r+") as file:
+        if file.write(content) < len(content):
+            raise OSError("no file may be so long")
+        file.seek(0)
+        yield file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,16 @@ class TestParts:
     def test_what_a_site_leaves_open(self) -> None:
         said = refusal(self.of("teardown", OPEN["a here-document"]))
         assert said.startswith("teardown: bash does not parse this as intended: line ")
+
+    def test_what_is_left_open_where_no_file_can_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(name: str) -> int:
+            raise PermissionError(1, "Operation not permitted")
+
+        decided = self.of("setup", OPEN["a here-document"])
+        monkeypatch.setattr(os, "memfd_create", refused)
+        assert refusal(decided).startswith("setup: bash does not parse this as intended: line ")
+        monkeypatch.delattr(os, "memfd_create")
+        assert refusal(decided).startswith("setup: bash does not parse this as intended: line ")
 
     @pytest.mark.parametrize("where", ["setup", "teardown"])
     def test_a_last_line_that_continues_is_refused(self, where: str) -> None:
