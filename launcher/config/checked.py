@@ -11,7 +11,7 @@ import msgspec
 
 from launcher.errors import InvalidInput, Problem
 from launcher.typed.document import Document, FieldPath
-from launcher.typed.structure import convert, fields_of
+from launcher.typed.structure import convert, fields_of, is_meant
 
 T = TypeVar("T", bound="Checked")
 
@@ -93,7 +93,9 @@ def verified(
     wrong = {problem.path.partition(".")[0] for problem in problems}
     if found is not None:  # what a wrong field makes of the others is not worth a word
         problems += [
-            document.problem(path, message) for path, message in check(found) if path[0] not in wrong
+            document.problem(path, message)
+            for path, message in check(found)
+            if path[0] not in wrong and not is_meant(path, problems)
         ]
     if found is None or problems:
         raise InvalidInput(problems)

@@ -27,6 +27,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 _built: Callable[..., Any] = type(msgspec.Struct).__call__
 """Builds a struct of values that have been checked: calling its class might check them again."""
 
+_NO_SUCH_FIELD = "there is no such field"
+
 Hint: TypeAlias = "Callable[[str, FieldPath, list[str]], str]"
 """The end of the message about a field that does not exist: from the struct's name, the field's path and
 the names that there are. Empty: there is nothing special to say."""
@@ -47,6 +49,16 @@ def convert(
     converter = _Converter(document, problems, hint, (kind, at))
     converted: T | None = converter.convert(document.data, kind, at)
     return converted
+
+
+def is_meant(path: FieldPath, problems: list[Problem]) -> bool:
+    """Whether a field stands under a wrong name, which is reported: then it is not missing, too."""
+    beside, whole = dotted(path[:-1]), re.escape(dotted(path))
+    for problem in problems:
+        near = re.escape(str(path[-1])) if problem.path.rpartition(".")[0] == beside else whole
+        if re.match(rf"{_NO_SUCH_FIELD}; did you mean (?:{whole}|{near})\b", problem.message):
+            return True
+    return False
 
 
 @cache
@@ -94,10 +106,12 @@ class _Converter:
             self._report(path, f"is {_show(value)}, but holds fields: {_names(kind)}")
             return None
         fields = fields_of(kind)
-        meant = [self._unknown((*path, str(key)), kind) for key in value if key not in fields]
+        for key in value:
+            if key not in fields:
+                self._unknown((*path, str(key)), kind)
         arguments = {}
         for name, field in fields.items():
-            if name not in value and field.required and not _is_meant((*path, name), meant):
+            if name not in value and field.required and not is_meant((*path, name), self.problems):
                 self._report((*path, name), f"is missing; it takes {allowed(field.type)}")
             held = value.get(name)
             if name not in value or (held is None and not field.required and not _takes_null(field.type)):
@@ -115,14 +129,12 @@ class _Converter:
         except TypeError:  # a required field is missing or wrong, which has been reported
             return None
 
-    def _unknown(self, path: FieldPath, kind: type[msgspec.Struct]) -> str:
-        """Report it; returns what the message says may be meant."""
+    def _unknown(self, path: FieldPath, kind: type[msgspec.Struct]) -> None:
         from launcher.typed.suggestion import suggestion  # late: only a mistake needs it
 
         names, name = list(fields_of(kind)), str(path[-1])
         meant = self.hint(kind.__name__, path, names) or self._elsewhere(path) or suggestion(name, names)
-        self._report(path, f"there is no such field{meant}")
-        return meant
+        self._report(path, f"{_NO_SUCH_FIELD}{meant}")
 
     def _elsewhere(self, path: FieldPath) -> str:
         """Where a field of that name belongs: nearest to its section, else where it stands highest."""
@@ -190,12 +202,6 @@ def members(kind: Any) -> tuple[Any, ...]:
 def is_struct(kind: Any) -> bool:
     """Whether a type has fields of its own."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _is_meant(path: FieldPath, meant: list[str]) -> bool:
-    """Whether a field stands under a wrong name beside: then it is not missing, too."""
-    names = f"(?:{re.escape(dotted(path))}|{re.escape(str(path[-1]))})"
-    return any(re.match(rf"; did you mean {names}\b", words) for words in meant)
 
 
 def _takes_null(kind: Any) -> bool:

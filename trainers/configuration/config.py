@@ -342,7 +342,7 @@ class Config(Common, frozen=True, kw_only=True):
         problems: list[Problem] = []
         document = one_training(fields, {}, overrides, choose, RATE, origin, problems)
         config = convert(document, cls, problems, hint=hint_from(document, cls))
-        problems += [document.problem(*wrong) for wrong in contradictions(document.data)]
+        problems += [document.problem(*wrong) for wrong in contradictions(document.data, problems)]
         if problems or config is None:
             raise ConfigError(problems)
         return config

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from launcher.typed import Problem
 from launcher.typed.document import FieldPath
-from launcher.typed.suggestion import nearest
-from trainers.configuration.synonyms import of_others
+from launcher.typed.structure import is_meant
 
 if TYPE_CHECKING:
     from trainers.configuration.config import Config, Evaluation, Training
@@ -17,25 +17,19 @@ _LENGTHS = ("num_epochs", "num_steps")
 """Fields of a training, of which one says how long it is."""
 
 
-def contradictions(data: Mapping[str, Any]) -> list[tuple[FieldPath, str]]:
-    """What is wrong with fields of a training that are right one by one."""
+def contradictions(data: Mapping[str, Any], known: list[Problem]) -> list[tuple[FieldPath, str]]:
+    """What is wrong with fields of a training that are right one by one; `known`: what is wrong with one."""
     training = data.get("training")
     if not isinstance(training, Mapping):
         return []
     given = [name for name in _LENGTHS if training.get(name) is not None]
-    if not given and not any(_means_length(str(name)) for name in training):
+    if not given and not any(is_meant(("training", name), known) for name in _LENGTHS):
         missing = "is missing; say how long to train, with it or with training.num_steps"
         return [(("training", "num_epochs"), missing)]
     if len(given) == 2:
         both = f"is {training['num_steps']!r} beside training.num_epochs: {training['num_epochs']!r}"
         return [(("training", "num_steps"), f"{both}; one of the two ends the training, so drop the other")]
     return []
-
-
-def _means_length(name: str) -> bool:
-    """Whether it is another name for one of those, which is reported as a field that does not exist."""
-    others = of_others(name) in [f"training.{each}" for each in _LENGTHS]
-    return name not in _LENGTHS and (others or nearest(name, _LENGTHS) is not None)
 
 
 def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:

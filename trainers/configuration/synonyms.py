@@ -70,11 +70,6 @@ _SENTENCES = {
 """What to do about a setting that no field of a training has."""
 
 
-def of_others(word: str) -> str | None:
-    """The field that other trainers call so; None: nobody does."""
-    return _by_word(_FIELDS).get(word)
-
-
 def hint_from(document: Document, root: type[Any], named_here: Callable[[str], str] = str) -> Hint:
     """The end of the message about a field that has another name here, with the value that it was given.
 
@@ -87,7 +82,7 @@ def hint_from(document: Document, root: type[Any], named_here: Callable[[str], s
         word = str(path[-1])
         if sentence := _by_word(_SENTENCES).get(word):
             return f"; {sentence}"
-        place = tuple(named_here(of_others(word) or f"training.{word}").split("."))
+        place = tuple(named_here(_by_word(_FIELDS).get(word, f"training.{word}")).split("."))
         known, kind = _type_at(root, place)
         if not known or place == path:
             return ""

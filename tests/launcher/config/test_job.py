@@ -133,6 +133,12 @@ class TestReading:
             load(tmp_path, text)
         assert load(tmp_path, text, flags={"command": ["x"]}).command == ["x"]
 
+    def test_a_misspelt_command_is_not_missing_too(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInput) as error:
+            load(tmp_path, "comand: [x]")
+        (problem,) = error.value.problems
+        assert (problem.path, problem.message) == ("comand", "there is no such field; did you mean command?")
+
 
 class TestPrecedence:
     TEXT = "command: [a]\nnodes: 1\nname: file\nenv: {A: file, B: file}\n"

@@ -125,7 +125,8 @@ def read(
     problems += [document.problem(*each) for each in wrong]
     read = convert(document, objective.settings, problems, hint=hint_from(document, objective.settings))
     _check_rates(document, problems)
-    wrong = contradictions(document.data) + ([] if read is None else _ranges(getattr(read, "data", None)))
+    ranges = [] if read is None else _ranges(getattr(read, "data", None))
+    wrong = [*contradictions(document.data, problems), *ranges]
     problems += [document.problem(*each) for each in wrong]
     if problems or read is None:
         raise ConfigError(problems)
