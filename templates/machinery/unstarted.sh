@@ -18,19 +18,19 @@ castoff_await_start() {
       if [[ -n $castoff_before ]]; then echo "castoff: after $castoff_waited s all have started" >&2; fi
       return
     fi
-    if ((castoff_start_timeout && castoff_waited >= castoff_start_timeout)); then
-      echo "castoff: the job is ended: launcher.timeout is $castoff_start_timeout s," \
-        "and after $castoff_waited s these have not started: $castoff_missing" >&2
-      : >"$CASTOFF_ATTEMPT_DIR/unstarted"
-      castoff_end_launcher
-      return
-    fi
     if [[ -z $castoff_before ]]; then
       echo "castoff: after $castoff_waited s these have not started: $castoff_missing" >&2
       castoff_launcher_advise
       if ((castoff_start_timeout)); then
         echo "castoff: if they have not after $castoff_start_timeout s (launcher.timeout), the job is ended" >&2
       fi
+    fi
+    if ((castoff_start_timeout && castoff_waited >= castoff_start_timeout)); then
+      echo "castoff: the job is ended: launcher.timeout is $castoff_start_timeout s," \
+        "and after $castoff_waited s these have not started: $castoff_missing" >&2
+      : >"$CASTOFF_ATTEMPT_DIR/unstarted"
+      castoff_end_launcher
+      return
     fi
     read -r -t 1 -u 9 _ || true
   done
