@@ -38,10 +38,29 @@ def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str,
             groups[item.nodeid] = f"{name} {part}"
     turns = {name: turn for turn, name in enumerate(CLUSTERS)}
     others = len(turns)
-    items.sort(key=lambda item: turns.get(clusters.get(item.nodeid, ""), others + (item.nodeid not in apart)))
+    spread = _spread(items)
+    items.sort(
+        key=lambda item: (
+            turns.get(clusters.get(item.nodeid, ""), others + (item.nodeid not in apart)),
+            spread[item.path],
+        )
+    )
     told = getattr(config, "workerinput", {})
     if told.get("workerid") == "gw0":
         Path(told["groups"]).write_text(json.dumps(groups))
+
+
+def _spread(items: list[pytest.Item]) -> dict[Path, float]:
+    """When each file's turn comes, from 0 to 1, so that each package's tests spread over the whole run.
+
+    The launcher's mostly wait and the trainers' mostly compute: beside each other, they keep the cores busy.
+    """
+    packages: dict[tuple[str, ...], list[Path]] = {}
+    for item in items:
+        own = packages.setdefault(Path(item.nodeid.partition("::")[0]).parts[:2], [])
+        if item.path not in own:
+            own.append(item.path)
+    return {path: place / len(own) for own in packages.values() for place, path in enumerate(own)}
 
 
 def groups_file(config: pytest.Config) -> Path:

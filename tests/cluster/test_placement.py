@@ -27,7 +27,9 @@ TORCHRUN = [
 THREE_AND_ONE = (
     'scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "1{p;p}" >placed; export SLURM_HOSTFILE=$PWD/placed'
 )
-BACKWARDS = 'scontrol show hostnames "$SLURM_JOB_NODELIST" | tac >placed; export SLURM_HOSTFILE=$PWD/placed'
+BACKWARDS = (
+    'scontrol show hostnames "$SLURM_JOB_NODELIST" | sed p | tac >placed; export SLURM_HOSTFILE=$PWD/placed'
+)
 # What srun tells a step, of which sbatch in that step hands on all, whatever its --export says.
 OUTER_STEP = {
     **{
@@ -57,7 +59,6 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
         submitted[name] = Submitted(slurm, folder / name, site=site, **fields)
 
     two: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
-    submit("env", command=[*PROGRAMS, "env"], **two)
     submit("inner", launcher={"torchrun": True}, python=sys.executable, **two)
     failing = ["sh", "-c", '[ "$RANK" != 3 ] || exit 7; exec sleep 600']
     submit("inner-fails", command=failing, launcher={"torchrun": True}, python=sys.executable, **two)
@@ -66,21 +67,9 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
     for hosts in (1, 2, 3, 4):
         submit(f"hosts-{hosts}", nodes=hosts, ranks_per_node=2)
     submit("uneven", nodes=3, ranks=7)
-    submit(
-        "three-and-one",
-        setup=[THREE_AND_ONE],
-        launcher={"args": ["--distribution=arbitrary"]},
-        nodes=2,
-        ranks=4,
-    )
-    submit(
-        *("backwards",),
-        command=[*PROGRAMS, "env"],
-        setup=[BACKWARDS],
-        launcher={"args": ["--distribution=arbitrary"]},
-        nodes=2,
-        ranks=2,
-    )
+    arbitrary = {"args": ["--distribution=arbitrary"]}
+    submit("three-and-one", setup=[THREE_AND_ONE], launcher=arbitrary, nodes=2, ranks=4)
+    submit("backwards", command=[*PROGRAMS, "env"], setup=[BACKWARDS], launcher=arbitrary, **two)
     submit("in-a-step", env=OUTER_STEP, setup=[A_STEP_IN_SETUP], **two)
     submit("cyclic", launcher={"args": ["--distribution=cyclic"]}, **two)
     submit("cyclic-uneven", directives={"distribution": "cyclic"}, nodes=2, ranks=3)
@@ -95,9 +84,8 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 def placed(job: Submitted) -> list[tuple[Any, ...]]:
     """Rank, local rank, ranks there, node, and the number of its host in the job's list, of every rank."""
-    assert job.ending() == ("done", 0), job.output()
+    hosts = hosts_of(job)
     assert "Warning" not in job.output()
-    hosts = (job.run_dir / "attempts/0.0/hosts").read_text().split()
     ranks = job.ranks()
     assert {rank["detected"]["world_size"] for rank in ranks} == {len(ranks)}
     assert {rank["environ"]["MASTER_ADDR"] for rank in ranks} == {hosts[0] if hosts[1:] else "127.0.0.1"}
@@ -122,15 +110,6 @@ def test_on_some_hosts(hosts: int, jobs: dict[str, Submitted]) -> None:
 def test_uneven_layouts(jobs: dict[str, Submitted]) -> None:
     assert placed(jobs["uneven"]) == blocks(3, 2, 2)
     assert placed(jobs["three-and-one"]) == blocks(3, 1)
-
-
-def test_ranks_meet_where_rank_0_is(jobs: dict[str, Submitted]) -> None:
-    """With the arbitrary distribution, that is the host file's first line."""
-    job = jobs["backwards"]
-    assert job.ending() == ("done", 0), job.output()
-    hosts = (job.run_dir / "attempts/0.0/hosts").read_text().split()
-    assert [rank["host"] for rank in job.ranks()] == hosts[::-1]
-    assert [rank["total"] for rank in job.ranks()] == [3, 3], "they met, and added up their numbers"
 
 
 def test_a_script_submitted_in_a_step_has_none_of_its_bindings(jobs: dict[str, Submitted]) -> None:
@@ -179,23 +158,30 @@ def test_a_rank_that_fails_under_torchrun(jobs: dict[str, Submitted]) -> None:
 
 
 def test_a_program_that_knows_nothing_of_castoff(jobs: dict[str, Submitted]) -> None:
-    finds_its_places(jobs["env"])
+    """Its ranks meet where rank 0 is: with the arbitrary distribution, on the host file's first line."""
+    job = jobs["backwards"]
+    finds_its_places(job, hosts_of(job)[::-1])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["accelerate", "lightning"])
 def test_libraries_that_know_nothing_of_castoff(name: str, slurm: SlurmCluster, tmp_path: Path) -> None:
     command = [*PROGRAMS, name]
-    finds_its_places(Submitted(slurm, tmp_path, command=command, nodes=2, ranks_per_node=2))
+    job = Submitted(slurm, tmp_path, command=command, nodes=2, ranks_per_node=2)
+    finds_its_places(job, hosts_of(job))
 
 
-def finds_its_places(job: Submitted) -> None:
-    """Its ranks find the places that they have, and reach each other at the hosts' own addresses."""
+def hosts_of(job: Submitted) -> list[str]:
+    """The hosts of a job that has ended well, in its own order."""
     assert job.ending() == ("done", 0), job.output()
+    return (job.run_dir / "attempts/0.0/hosts").read_text().split()
+
+
+def finds_its_places(job: Submitted, hosts: list[str]) -> None:
+    """Its ranks find their places, two on each host, and reach each other at the hosts' own addresses."""
     ranks = job.ranks()
     assert [rank["placed"] for rank in ranks] == [[0, 0, 4], [1, 1, 4], [2, 0, 4], [3, 1, 4]]
     assert [rank["total"] for rank in ranks] == [10] * 4
-    hosts = (job.run_dir / "attempts/0.0/hosts").read_text().split()
     assert [rank["host"] for rank in ranks] == [hosts[0], hosts[0], hosts[1], hosts[1]]
     own = {f"10.77.0.{11 + NODES.index(host)}" for host in hosts}
     assert {address for rank in ranks for address in rank["addresses"]} == own

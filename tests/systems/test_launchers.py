@@ -190,6 +190,7 @@ def test_slurm_job_file(training: Training, expected: Learnt, slurm: SlurmCluste
     check(training, expected, "srun", "SLURM_JOB_ID", by_castoff=True)
 
 
+@pytest.mark.long  # examples/slurm/function.py, which docs/slurm.md runs, calls a function on two hosts
 def test_slurm_function(training: Training, expected: Learnt, slurm: SlurmCluster) -> None:
     commands = ("sbatch", "squeue", "sacct", "scancel", "scontrol")
     with functions.login(slurm, training.folder, commands):

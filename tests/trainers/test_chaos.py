@@ -272,6 +272,7 @@ def test_ranks_that_are_killed_or_do_not_answer(tmp_path: Path, wholes: dict[int
 # --- Disks -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 def test_a_disk_that_fills_up_and_one_that_turns_read_only(
     tmp_path: Path, wholes: dict[int, Outcome]
 ) -> None:

@@ -42,6 +42,7 @@ from launcher.runs.run import RunDirectory, request_stop
 from launcher.status import watch
 from launcher.status.survey import RunRecords
 from launcher.submission.resubmit import resubmit
+from tests import patience
 
 from ..conftest import give_away, local_runs, processes_of
 
@@ -72,8 +73,7 @@ def executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_real: None) -
 
 def settle(job: FunctionJob[Any]) -> None:
     """Wait until its script is over too: the result is there a moment earlier."""
-    while not job.watcher.is_done(job._key, "force"):
-        time.sleep(0.05)
+    patience.until(lambda: job.watcher.is_done(job._key, "force"), f"the end of {job.job_id}")
 
 
 # What jobs do
