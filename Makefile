@@ -1,6 +1,7 @@
 # make demo        show the head of a job's Aurora script, then train here on two ranks
 # make test        lint, types, spelling and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-fast   those that start no ranks, containers or clusters: while one works
+# make test-costly those that start many ranks, each of which imports torch: three minutes; .ci/run runs them, too
 # make test-long   the others, which try more of what those show: about an hour
 # make bench       time the command line against bare Python, and training against a loop by hand and others
 # make bench-proteins  what a tiny diffusion learns of real ones: a quarter of an hour; Debian's mmseqs2, mmseqs2-examples
@@ -60,7 +61,7 @@ LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]' \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests again
 
-.PHONY: demo test test-fast test-long bench bench-proteins bench-structures bench-causets docs lock clean check system-packages
+.PHONY: demo test test-fast test-costly test-long bench bench-proteins bench-structures bench-causets docs lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
@@ -83,10 +84,13 @@ demo: $(READY)
 	test -s "$$(sed -n 's/.*curves in //p' "$$run/logs/job-0.log")"
 
 test: check
-	@$(PYTEST) -m "not long"
+	@$(PYTEST) -m "not long and not costly"
 
 test-fast: $(READY)
 	@$(PYTEST) -m "not long and not real"
+
+test-costly: $(READY) $(INTEL_MPI_READY) system-packages
+	@$(PYTEST) -m "costly and not long"
 
 test-long: check
 	@$(PYTEST) -m long

@@ -154,12 +154,14 @@ def cluster_of(document: Path) -> str | None:
 
 
 def run_on(cluster: str | None) -> list[Any]:
-    """The documents whose commands need this; those that take long by their own word are marked so."""
+    """The documents whose commands need this, marked by what they say themselves that these take."""
+    costs = {"take long": pytest.mark.long, "start many ranks": pytest.mark.costly}
     found = []
     for one in DOCUMENTS:
         if cluster_of(one) == cluster:
-            slow = "\n<!-- These commands take long. -->\n" in one.read_text("utf-8")
-            found.append(pytest.param(one, marks=[pytest.mark.long] if slow else [], id=one.name))
+            text = one.read_text("utf-8")
+            marks = [mark for words, mark in costs.items() if f"\n<!-- These commands {words}. -->\n" in text]
+            found.append(pytest.param(one, marks=marks, id=one.name))
     return found
 
 

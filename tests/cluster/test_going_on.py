@@ -185,6 +185,7 @@ def uninterrupted(ranks: int, folder: Path) -> str:
     return str(learned)
 
 
+@pytest.mark.costly
 def test_interrupted_trainings_end_with_the_same_weights(
     trainings: Toys, others: dict[str, RunDirectory], desk: Desk, tmp_path: Path
 ) -> None:

@@ -48,6 +48,9 @@ HOLD = [
 ]
 """A step that has all CPUs of the job."""
 
+TWO: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
+ARBITRARY = {"args": ["--distribution=arbitrary"]}
+
 
 @pytest.fixture(scope="module")
 def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Submitted]:
@@ -58,28 +61,36 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
         site = msgspec.structs.replace(Site.load("slurm"), **({"gpu_request": gpus} if gpus else {}))
         submitted[name] = Submitted(slurm, folder / name, site=site, **fields)
 
-    two: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
-    submit("inner", launcher={"torchrun": True}, python=sys.executable, **two)
-    failing = ["sh", "-c", '[ "$RANK" != 3 ] || exit 7; exec sleep 600']
-    submit("inner-fails", command=failing, launcher={"torchrun": True}, python=sys.executable, **two)
-    by_hand = ["sh", "-c", f"exec {' '.join(TORCHRUN)} {PROBE[1]}"]
-    submit("outer", command=by_hand, nodes=2)
     for hosts in (1, 2, 3, 4):
         submit(f"hosts-{hosts}", nodes=hosts, ranks_per_node=2)
     submit("uneven", nodes=3, ranks=7)
-    arbitrary = {"args": ["--distribution=arbitrary"]}
-    submit("three-and-one", setup=[THREE_AND_ONE], launcher=arbitrary, nodes=2, ranks=4)
-    submit("backwards", command=[*PROGRAMS, "env"], setup=[BACKWARDS], launcher=arbitrary, **two)
-    submit("in-a-step", env=OUTER_STEP, setup=[A_STEP_IN_SETUP], **two)
-    submit("cyclic", launcher={"args": ["--distribution=cyclic"]}, **two)
+    submit("three-and-one", setup=[THREE_AND_ONE], launcher=ARBITRARY, nodes=2, ranks=4)
+    submit("in-a-step", env=OUTER_STEP, setup=[A_STEP_IN_SETUP], **TWO)
+    submit("cyclic", launcher={"args": ["--distribution=cyclic"]}, **TWO)
     submit("cyclic-uneven", directives={"distribution": "cyclic"}, nodes=2, ranks=3)
-    submit("stale", env=STALE, inherit="all", **two)
+    submit("stale", env=STALE, inherit="all", **TWO)
     for request in ("gpus-per-node", "gres", "gpus-per-task"):
-        submit(request, gpus=request, devices_per_rank=1, **two)
+        submit(request, gpus=request, devices_per_rank=1, **TWO)
     submit("gpus-shared", devices_per_rank=2, nodes=1, ranks_per_node=2)
-    submit("cores", cores_per_rank=3, **two)
-    submit("held-up", setup=HOLD, launcher={"timeout": "2s"}, **two)
+    submit("cores", cores_per_rank=3, **TWO)
+    submit("held-up", setup=HOLD, launcher={"timeout": "2s"}, **TWO)
     return submitted
+
+
+@pytest.fixture(scope="module")
+def torch_jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Submitted]:
+    """Those whose ranks, or what starts them, import torch."""
+    folder = tmp_path_factory.mktemp("torch-jobs")
+    torchrun: dict[str, Any] = {**TWO, "launcher": {"torchrun": True}, "python": sys.executable}
+    failing = ["sh", "-c", '[ "$RANK" != 3 ] || exit 7; exec sleep 600']
+    by_hand = ["sh", "-c", f"exec {' '.join(TORCHRUN)} {PROBE[1]}"]
+    fields: dict[str, dict[str, Any]] = {
+        "inner": torchrun,
+        "inner-fails": {**torchrun, "command": failing},
+        "outer": {"command": by_hand, "nodes": 2},
+        "backwards": {"command": [*PROGRAMS, "env"], "setup": [BACKWARDS], "launcher": ARBITRARY, **TWO},
+    }
+    return {name: Submitted(slurm, folder / name, **given) for name, given in fields.items()}
 
 
 def placed(job: Submitted) -> list[tuple[Any, ...]]:
@@ -142,24 +153,27 @@ def test_stale_variables_misplace_no_rank(jobs: dict[str, Submitted]) -> None:
     assert job.accounted() == ("COMPLETED", "0:0")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["inner", "outer"])
-def test_torchrun(name: str, jobs: dict[str, Submitted]) -> None:
+def test_torchrun(name: str, torch_jobs: dict[str, Submitted]) -> None:
     """Started by castoff on every node, or by a program of one rank a node."""
-    assert placed(jobs[name]) == blocks(2, 2)
-    assert {rank["detected"]["launcher"] for rank in jobs[name].ranks()} == {"torchrun"}
+    assert placed(torch_jobs[name]) == blocks(2, 2)
+    assert {rank["detected"]["launcher"] for rank in torch_jobs[name].ranks()} == {"torchrun"}
 
 
-def test_a_rank_that_fails_under_torchrun(jobs: dict[str, Submitted]) -> None:
+@pytest.mark.costly
+def test_a_rank_that_fails_under_torchrun(torch_jobs: dict[str, Submitted]) -> None:
     """Known by its number among all ranks, and over at once."""
-    job = jobs["inner-fails"]
+    job = torch_jobs["inner-fails"]
     assert job.ending() == ("failed", 7), job.output()
     record = job.record("failure")
     assert (record["rank"], record["code"], record["log"]) == (3, 7, "node-00001.log")
 
 
-def test_a_program_that_knows_nothing_of_castoff(jobs: dict[str, Submitted]) -> None:
+@pytest.mark.costly
+def test_a_program_that_knows_nothing_of_castoff(torch_jobs: dict[str, Submitted]) -> None:
     """Its ranks meet where rank 0 is: with the arbitrary distribution, on the host file's first line."""
-    job = jobs["backwards"]
+    job = torch_jobs["backwards"]
     finds_its_places(job, hosts_of(job)[::-1])
 
 
@@ -167,7 +181,7 @@ def test_a_program_that_knows_nothing_of_castoff(jobs: dict[str, Submitted]) -> 
 @pytest.mark.parametrize("name", ["accelerate", "lightning"])
 def test_libraries_that_know_nothing_of_castoff(name: str, slurm: SlurmCluster, tmp_path: Path) -> None:
     command = [*PROGRAMS, name]
-    job = Submitted(slurm, tmp_path, command=command, nodes=2, ranks_per_node=2)
+    job = Submitted(slurm, tmp_path, command=command, **TWO)
     finds_its_places(job, hosts_of(job))
 
 

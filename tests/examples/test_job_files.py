@@ -50,6 +50,7 @@ def test_aurora_is_used_whole(path: Path) -> None:
     assert (decided.nodes, decided.ranks) == (2, 24)
 
 
+@pytest.mark.costly
 def test_the_causal_sets_as_a_job(project: Path, castoff: Castoff) -> None:
     """What `make demo` runs, with fewer sets."""
     small = ["training.num_epochs=2", "data.causets={number: 192, size: [12, 16]}"]

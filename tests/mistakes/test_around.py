@@ -129,6 +129,7 @@ def test_ctrl_c_twice_ends_a_loop_at_once(
         assert ranks.log(1).count("Exception raised from") <= 1
 
 
+@pytest.mark.costly
 def test_ctrl_c_twice_ends_what_launch_has_started(tmp_path: Path) -> None:
     words = [COMMAND, "launch", "-n", "2", "--", sys.executable, busy_in("loss", tmp_path)]
     log = tmp_path / "shown"

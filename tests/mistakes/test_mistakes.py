@@ -31,11 +31,11 @@ EVERYDAY = {
     ("sampler of validation", "forked", 2),
     ("loss", "launch", 2),
     ("segfault", "forked", 2),
-    ("loss", "torchrun", 2),
     ("before", "launch", 3),
-    ("loss of one rank", "job", 2),
 }
-"""What `make test` tries; all the others take `make test-long`."""
+"""What `make test` tries; all the others take `make test-long`, but for the costly."""
+
+COSTLY = {("loss", "torchrun", 2), ("loss of one rank", "job", 2)}
 
 OUTSIDE = {"init", "module", "before", "after"}
 """Mistakes outside of a training, where ranks have no group to agree by: Python shows them on each. castoff
@@ -138,8 +138,8 @@ LAUNCHERS: dict[str, Callable[[Path, Path, int], Shown]] = {
 
 
 def _case(*case: str | int) -> object:
-    long = [] if case in EVERYDAY else [pytest.mark.long]
-    return pytest.param(*case, id="-".join(map(str, case)), marks=long)
+    rare = [pytest.mark.costly] if case in COSTLY else [pytest.mark.long]
+    return pytest.param(*case, id="-".join(map(str, case)), marks=[] if case in EVERYDAY else rare)
 
 
 def cases() -> list[object]:
@@ -152,7 +152,7 @@ def cases() -> list[object]:
         and not (ranks > 1 and name in OUTSIDE)
         and not (ranks < 3 and name == AMONG_THREE)
     }
-    return [_case(*case) for case in sorted(forked_ones | STARTED | EVERYDAY)]
+    return [_case(*case) for case in sorted(forked_ones | STARTED | EVERYDAY | COSTLY)]
 
 
 @pytest.mark.parametrize(("name", "launcher", "ranks"), cases())

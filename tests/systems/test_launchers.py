@@ -27,8 +27,8 @@ from tests.trainers import toys
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
-EVERYDAY = "sedd"
-"""The system of `make test`, by the launchers that no example tries; the others take `make test-long`."""
+OFTEN = "sedd"
+"""The system that `make test-costly` tries, by launchers that no example tries; the others are long."""
 
 SURROUNDINGS = {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
 
@@ -108,7 +108,7 @@ class Training:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(system, marks=[] if name == EVERYDAY else [pytest.mark.long], id=name)
+        pytest.param(system, marks=[] if name == OFTEN else [pytest.mark.long], id=name)
         for name, system in SYSTEMS.items()
     ],
 )
@@ -190,7 +190,7 @@ def test_slurm_job_file(training: Training, expected: Learnt, slurm: SlurmCluste
     check(training, expected, "srun", "SLURM_JOB_ID", by_castoff=True)
 
 
-@pytest.mark.long  # examples/slurm/function.py, which docs/slurm.md runs, calls a function on two hosts
+@pytest.mark.costly
 def test_slurm_function(training: Training, expected: Learnt, slurm: SlurmCluster) -> None:
     commands = ("sbatch", "squeue", "sacct", "scancel", "scontrol")
     with functions.login(slurm, training.folder, commands):
@@ -201,6 +201,7 @@ def test_slurm_function(training: Training, expected: Learnt, slurm: SlurmCluste
     check(training, expected, "srun", "SLURM_JOB_ID", by_castoff=True)
 
 
+@pytest.mark.costly
 def test_pbs_job_file(training: Training, expected: Learnt, pbs: PbsCluster) -> None:
     training.submit(Desk(pbs, training.folder))
     check(training, expected, "hydra", "PBS_JOBID", by_castoff=True)

@@ -78,6 +78,7 @@ class TestNothingListensBeyondLoopback:
     def test_of_ranks_that_a_program_spawns(self, tmp_path: Path) -> None:
         self.check(run(spawned, free_port(), folder=tmp_path / "ranks", world_size=2))
 
+    @pytest.mark.costly
     def test_under_castoff_launch_with_all_that_it_starts(
         self, castoff_command: Castoff, tmp_path: Path
     ) -> None:
