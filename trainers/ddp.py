@@ -238,8 +238,8 @@ class TrainerDDP(Assembly):
         """Save, meet once more, say `resume`, and end the program."""
         self._save()
         self._barrier("the checkpoint of an early stop")
-        why = self.stopping.asked() or "another rank"
         self.stopping.record_outcome("resume")
+        why = self.stopping.reason()
         level = logging.WARNING if self.context.rank == 0 else logging.INFO  # all ranks stop
         self.logger.log(level, "Stopped early at step %d (%s); it can be resumed from there", self.step, why)
         raise StoppedEarly(f"stopped early at step {self.step}: {why}")

@@ -226,7 +226,8 @@ def test_asked_to_stop_at_any_time(tmp_path: Path, wholes: dict[int, Outcome]) -
         codes, logs = attempts.into(trouble)
         assert codes == [75, 75], logs
         step = attempts.step()
-        assert f"Stopped early at step {step} (" in logs[0]
+        reason = f"{'INT' if 'SIGINT' in trouble.arguments else 'TERM'}{' to rank 1' * trouble.rank}"
+        assert f"Stopped early at step {step} ({reason})" in logs[0]
         newest = attempts.checkpoints.newest()
         assert newest is not None
         if trouble.event == "evaluate":

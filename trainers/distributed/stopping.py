@@ -30,6 +30,8 @@ AGAIN = os.EX_TEMPFAIL
 """Exit code (75) of what has saved and can be resumed, where no script asks for the outcome in a file."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
+_STOP_FILE, _DEADLINE = "the stop file", "the deadline"
+_REASONS = (_STOP_FILE, _DEADLINE, *(number.name.removeprefix("SIG") for number in _SIGNALS))
 _ECHO = 0.2
 """Seconds within which a second Ctrl-C is a wrapper's copy of the first (timeout, uv run)."""
 
@@ -149,10 +151,20 @@ class Stopping:
             if now - self._looked >= _LOOK_EVERY:
                 self._looked = now
                 if self._file and Path(self._file).exists():
-                    self._asked = "the stop file"
+                    self._asked = _STOP_FILE
                 elif self._deadline is not None and time.time() + self.margin >= self._deadline:
-                    self._asked = "the deadline"
+                    self._asked = _DEADLINE
         return self._asked
+
+    def reason(self) -> str:
+        """Why all ranks stop, and to which rank the request came if not to rank 0; all of them must ask."""
+        mine = self.asked()
+        code = 0 if mine is None else 1 + _REASONS.index(mine)
+        codes: list[int] = self._context.gather(torch.tensor(code)).tolist()
+        for rank, code in enumerate(codes):
+            if code:
+                return _REASONS[code - 1] + (f" to rank {rank}" if rank else "")
+        return "no rank was asked"
 
     def agreed(self) -> bool:
         """Whether all ranks stop now. Call it at every step boundary, on every rank."""
@@ -209,7 +221,7 @@ class Stopping:
         iterator = iter(batches)
         for _ in range(rounds):
             if self.agreed():
-                raise StoppedInside(self.asked() or "another rank")
+                raise StoppedInside
             began = time.perf_counter()
             yield from islice(iterator, 1)
             self.step_took(time.perf_counter() - began)
