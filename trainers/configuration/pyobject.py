@@ -95,8 +95,20 @@ def called(value: Any, field: str, example: str) -> Any:
     """
     found = resolved(value, field)
     if not callable(found):
-        raise ConfigError([f"{field}: is {value!r}; write {example}, or in Python the object itself"])
+        meant = _meant(value, example) if isinstance(value, str) else example
+        raise ConfigError([f"{field}: is {value!r}; write {meant}, or in Python the object itself"])
     return found
+
+
+def _meant(text: str, example: str) -> str:
+    """What a text stands for that lacks `!pyobject`: a path, or a name in the example's module."""
+    if "." in text and is_import_path(text):
+        return f"!pyobject {text}"
+    module = example.removeprefix("!pyobject ").rpartition(".")[0]
+    for name, found in vars(sys.modules[module]).items() if module in sys.modules else ():
+        if name.lower() == text.lower() and callable(found):
+            return f"!pyobject {module}.{name}"
+    return example
 
 
 def is_import_path(path: str) -> bool:

@@ -49,11 +49,11 @@ class WholeSetEvaluator(Protocol):
 
 
 class Splits(NamedTuple):
-    """The three data sets; training may be iterable, the others have a length."""
+    """The three data sets; training may be iterable, the others have a length, and are empty if not given."""
 
     train: Any
-    validation: Any
-    test: Any
+    validation: Any = ()
+    test: Any = ()
 
 
 class Task(ABC):
@@ -97,7 +97,7 @@ class Task(ABC):
 
     @abstractmethod
     def build_data(self) -> Splits:
-        """The three data sets, `Splits(train, validation, test)`; the same on all ranks.
+        """The data sets, `Splits(train, validation, test)`, the last two if there are any; the same on all ranks.
 
         `split(dataset, fractions, seed)` divides one set.
         """

@@ -184,7 +184,7 @@ def validate_data(task: Task, splits: Any) -> Splits:
             write = "give the data set; the trainer makes loaders, and decides which samples come when"
             raise _wrong(task, "build_data", part, write, name)
         if part is None and name != "train":
-            raise _wrong(task, "build_data", part, "give an empty one, [], where there is none", name)
+            raise _wrong(task, "build_data", part, "leave it out of Splits where there is none", name)
         if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")) and not (
             name == "train" and hasattr(part, "__iter__")
         ):

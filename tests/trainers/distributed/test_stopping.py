@@ -104,6 +104,7 @@ def test_each_signal_asks_and_then_means_what_it_did(number: signal.Signals) -> 
     before = signal.getsignal(number)
     with Stopping(ALONE, {}) as stopping:
         assert not stopping.agreed()
+        assert stopping.reason() == "no rank was asked"
         os.kill(os.getpid(), number)
         assert stopping.agreed()
         assert stopping.asked() == number.name.removeprefix("SIG")

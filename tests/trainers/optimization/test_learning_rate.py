@@ -385,6 +385,13 @@ class Wrong:
         ({"optimizer_kwargs": {"lr": True}}, r"optimizer_kwargs\.lr: is True, but takes a number"),
         ({"optimizer_kwargs": {"lr": float("inf")}}, r"optimizer_kwargs\.lr: is inf"),
         ({"optimizer_kwargs": {"lr": -1.0}}, r"optimizer_type: Invalid learning rate"),
+        ({"optimizer_type": "adamw"}, r"optimizer_type: is 'adamw'; write !pyobject torch\.optim\.AdamW, or"),
+        (
+            {"optimizer_type": "torch.optim.SGD"},
+            r"'torch\.optim\.SGD'; write !pyobject torch\.optim\.SGD",
+        ),
+        ({"optimizer_type": "Lion"}, r"optimizer_type: is 'Lion'; write !pyobject torch\.optim\.AdamW, or"),
+        ({"optimizer_type": "my.own.Lion"}, r"is 'my\.own\.Lion'; write !pyobject my\.own\.Lion, or"),
         ({"optimizer_type": Wrong}, r"optimizer_type: makes a Wrong, which is not a torch"),
         ({"optimizer_type": torch.optim.LBFGS, "optimizer_kwargs": {}}, r"LBFGS computes the loss several"),
         ({"lr_scheduler_type": Wrong, "lr_scheduler_per": "step"}, r"makes a Wrong, which is no"),

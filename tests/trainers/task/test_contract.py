@@ -94,7 +94,7 @@ def test_gradients_that_are_sparse(kind: Any) -> None:
         ((DATA, DATA), "gave a tuple of 2; give Splits"),
         (None, "gave None; give Splits"),
         (Splits(DataLoader(DATA), [], []), "gave a DataLoader for train; give the data set"),
-        (Splits(DATA, None, []), "gave None for validation; give an empty one"),
+        (Splits(DATA, None, []), "gave None for validation; leave it out of Splits"),
         (Splits(None, [], []), "gave None for train; give a data set: with __getitem__ and __len__, or"),
         (
             Splits(DATA, DATA, Stream()),
