@@ -97,9 +97,9 @@ class Task(ABC):
 
     @abstractmethod
     def build_data(self) -> Splits:
-        """The data sets, `Splits(train, validation, test)`, the last two if there are any; the same on all ranks.
+        """The data sets, `Splits(train, validation, test)`; the same on all ranks.
 
-        `split(dataset, fractions, seed)` divides one set.
+        The last two may be left out; `split(dataset, fractions, seed)` divides one set.
         """
 
     @abstractmethod
