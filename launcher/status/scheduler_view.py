@@ -103,6 +103,8 @@ class SchedulerView:
         if send.error is not None:
             return _ended_as(number, statuses) if statuses else MemberStatus(number, "ended", "failed", [])
         if send.job is None:
+            if self.records.submission is None:
+                return self._nameless(number, statuses)
             if self.records.alive:
                 return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
             return self._unclear(MemberStatus(number, "unknown", "unknown", statuses))
@@ -156,6 +158,9 @@ class SchedulerView:
             if newest.is_active:
                 return MemberStatus(number, "pending", None, so_far, _ABOUT_TO_BEGIN)
             return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
+        if key is None and newest.end is None:
+            unknown = newest.status("unknown", "unknown")
+            return self._nameless(number, [*statuses, unknown])
         if info is None and (silence := self._silence(key)):
             if self.answer.lasting and newest.end and not newest.is_active:
                 return _ended_as(number, so_far)
@@ -277,6 +282,16 @@ class SchedulerView:
         reason += self._unreachable(silence) if silence else "ask again in a few seconds"
         return MemberStatus(member.member, "unknown", "unknown", member.attempts, reason)
 
+    def _nameless(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member of a script that castoff did not submit, and that has not recorded yet which job it is."""
+        touched = max((one.touched for found in self.records.attempts.values() for one in found), default=0.0)
+        if self.now - touched < _FILES_LAG:
+            self.unsettled = True
+            reason = "its script has just begun and not recorded its job yet; ask again in a few seconds"
+        else:
+            reason = f"its script recorded no job, so {self.title} cannot be asked about it; read the logs"
+        return MemberStatus(number, "unknown", "unknown", statuses, reason)
+
     def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.answer.lasting
         reason = self._unreachable(silence)
@@ -356,9 +371,9 @@ class SchedulerView:
         return f"{self.title} could not be reached: {silence}"
 
     def _forgotten(self, key: Key | None) -> str:
-        job = key[0] if key else "(not known)"
+        job = f"job {key[0]}" if key else "its job"
         return (
-            f"{self.title} no longer knows job {job}, and no ending was recorded; castoff does not "
+            f"{self.title} no longer knows {job}, and no ending was recorded; castoff does not "
             "guess. Read the logs, then resubmit it"
         )
 

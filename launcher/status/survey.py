@@ -48,6 +48,8 @@ class Attempt(NamedTuple):
     """Whether its local scheduler is to begin another one."""
     requeues: bool = False
     """Whether its script has its scheduler start the same job again."""
+    touched: float = 0.0
+    """When something was last recorded in its folder, where that does not hold its start yet; else 0."""
 
     @property
     def job(self) -> str | None:
@@ -134,10 +136,11 @@ def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
     """
     held = {*names_in(folder)}
     following = read(folder / "next.json", Next) if "next.json" in held else None
+    start = read(folder / "start.json", Start) if "start.json" in held else None
     return Attempt(
         number,
         folder,
-        read(folder / "start.json", Start) if "start.json" in held else None,
+        start,
         read(folder / "ending.json", Ending) if "ending.json" in held else None,
         read(folder / "failure.json", Failure) if "failure.json" in held else None,
         read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None,
@@ -146,7 +149,15 @@ def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
         settled=SETTLED in held,
         requeue="requeue" in held,
         requeues=requeues,
+        touched=_touched(folder) if start is None else 0.0,
     )
+
+
+def _touched(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:  # it has gone meanwhile
+        return 0.0
 
 
 class RunRecords:

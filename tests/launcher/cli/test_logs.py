@@ -341,9 +341,9 @@ class TestOnACluster:
         finally:
             (here.folder / "go").touch()
             started.end()
-        code, out, _ = followed.end()
+        code, out, err = followed.end()
         lines = out.splitlines()
-        assert code == 6
+        assert code == 6, out + err
         if lines[0] == "[1] broken":  # its last line was seen before its failure was
             lines.append(lines.pop(0))
         assert re.fullmatch(r"--- rank 1 on \S+ failed first: exit code 6 ---", lines[0])

@@ -181,7 +181,9 @@ class Bench:
         """The same for a plan that is made already."""
         self.hosts = self._hosts(decided.nodes)
         script = self.folder / "job.sh"
-        script.write_text(render(decided))
+        draft = script.with_name(f"{uuid.uuid4().hex}.sh")
+        draft.write_text(render(decided))
+        draft.replace(script)  # one that was just started may still read the one before
         return Started(self, script, words, {**self._scheduler(), **self.env, **(env or {})})
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, **fields: Any) -> Ended:

@@ -609,6 +609,25 @@ class TestOfAScriptThatStoodAlone:
         )
         assert [one.state for one in status(alone.run).members] == ["running", "pending", "pending"]
 
+    @pytest.mark.parametrize("members", [1, 3])
+    def test_it_has_not_said_yet_which_job_it_is(
+        self, slurm: FakeSlurm, alone: OnSlurm, members: int
+    ) -> None:
+        """No scheduler was asked about it, so it is not said to have forgotten it."""
+        alone.run.script.write_text(f"export CASTOFF_ARRAY_COUNT={members}\n# === castoff for slurm\n")
+        folder = alone.run.path / "attempts" / "0.0"
+        (folder / "start.json").unlink()
+        now = status(alone.run)
+        assert (now.state, now.over, len(now.members)) == ("unknown", False, members)
+        assert now.reason is not None and now.reason.startswith("its script has just begun and ")
+        os.utime(folder, (900, 900))  # it was killed right then
+        now = status(alone.run)
+        assert (now.state, now.over, now.reason) == (
+            "unknown",
+            True,
+            "its script recorded no job, so Slurm cannot be asked about it; read the logs",
+        )
+
 
 class TestUnclear:
     def lost(self, tmp_path: Path, **more: Any) -> OnSlurm:
