@@ -81,7 +81,7 @@ class RunFolder:
         if not self._context.is_main:
             return
         why = "early stopping has ended it" if stopped else "it has come to its end"
-        more = "" if stopped else ", or with a larger training.num_epochs or num_steps"
+        more = "" if stopped else "; to train on, set a larger training.num_epochs or num_steps"
         logger.info(
             "Nothing is left to train in %s: %s, at step %d; to train anew, set training.fresh: "
             "true (castoff train --fresh)%s",

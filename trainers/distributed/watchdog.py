@@ -2,7 +2,8 @@
 
 A collective that fails is one sign, and `Watchdog` explains it. The other is that nothing happens: a thread
 looks once a second whether a step was done, and where that is too long ago, or another rank has opened the
-roll call, it dumps the stacks of all threads, answers, and ends the process.
+roll call, it answers and ends the process. Before, it dumps the stacks of all threads, unless a rank has
+reported an error of its own.
 """
 
 from __future__ import annotations
@@ -156,9 +157,10 @@ class Watchdog:
         frames = _frames(self._watched)
         waits = self._context.waits_for is not None or _is_waiting(frames)
         doing = self._context.waits_for or " ".join(filter(None, (self._doing, place_in(frames))))
-        call.show_threads()
-        lost = RanksLost(call.hold("waits" if waits else "busy", doing), self._context.rank, more)
-        end(lost, self._context, None)
+        verdict = call.hold("waits" if waits else "busy", doing)
+        if not verdict.is_explained:
+            call.show_threads()
+        end(RanksLost(verdict, self._context.rank, more), self._context, None)
 
     def _field(self) -> str:
         name = "timeout" if self._limit == self._timeout else "start_timeout"

@@ -295,6 +295,16 @@ def test_a_rank_with_an_error_of_its_own_leaves_word(tmp_path: Path) -> None:
     assert f"castoff train: rank 1 ({HOST}) ended after step 5: ValueError: a sample is bad\n" in logs[0]
 
 
+@pytest_real
+def test_an_error_of_rank_0_is_not_buried_in_the_others_stacks(tmp_path: Path) -> None:
+    """It stays with the store until they have reported it: no connection breaks before."""
+    logs = trouble(tmp_path, 3, {0: "fails"})
+    assert "ValueError: a sample is bad" in logs[0]
+    for rank in (1, 2):
+        assert f"rank 0 ({HOST}) ended after step 5: ValueError: a sample is bad" in logs[rank]
+        assert "its threads" not in logs[rank]
+
+
 def disagree() -> None:
     """Rank 0 stops, and rank 1 continues: as if the verdict were not agreed upon."""
 
