@@ -647,7 +647,7 @@ def differences(name: str, entries: list[Entry], version: str) -> Iterator[str]:
 
 
 _BY_A_SIGNAL = re.compile(r"(Exit_status\W{1,5})(1[345]\d)\b")
-_END_OF_AN_ARRAY = re.compile(r"(?<=substate = )9[23]|(?<=Exit_status = )[01]\b|(?<=MOMENT and )\w+")
+_END_OF_AN_ARRAY = re.compile(r"(?<=substate = )9[123]|(?<=Exit_status = )[01]\b|(?<=MOMENT and )\w+")
 
 _STAGED_OUT = re.compile(r"(?<=Stageout_status = )[01]\b")
 _TO_ONE_THAT_ENDS = re.compile(r"qsig -s (NONSENSE|SIGKILL) ")
