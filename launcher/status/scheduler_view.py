@@ -103,10 +103,10 @@ class SchedulerView:
         if send.error is not None:
             return _ended_as(number, statuses) if statuses else MemberStatus(number, "ended", "failed", [])
         if send.job is None:
-            if self.records.submission is None:
-                return self._nameless(number, statuses)
             if self.records.alive:
                 return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
+            if self.records.submission is None:
+                return self._nameless(number, statuses)
             return self._unclear(MemberStatus(number, "unknown", "unknown", statuses))
         key = self.records.key(number, send.job) or (send.job, None)
         info = self._reported(key)
