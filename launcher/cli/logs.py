@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import sys
 from typing import Any
 
 import click
 
+from launcher.cli.follow import follow_run, write
 from launcher.cli.offers import complete_runs
 from launcher.cli.output import has_colours, json_option, print_json, report
-from launcher.logs.chosen import attempts_of, check_ranks, members_of
+from launcher.logs.chosen import attempts_of, check_ranks
 from launcher.logs.failures import failed_rank
-from launcher.logs.following import Follower
 from launcher.logs.printing import write_logs
-from launcher.logs.show import End, Json, Text, failure_facts
+from launcher.logs.show import failure_facts
 from launcher.logs.sources import Selection, rank_logs
 from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, failure_words
+from launcher.runs.states import AttemptStatus
 from launcher.status.poller import AT_A_GLANCE, Poller
 from launcher.status.watch import status
 
@@ -55,34 +53,13 @@ def command(
     if note := check_ranks(found, selection):
         report(note)
     if follow:
-        return _follow(found, selection, as_json)
+        return follow_run(found, selection, as_json=as_json)
     chosen = attempts_of(found, status(found, Poller(AT_A_GLANCE)), selection)
     if as_json:
         print_json(_places(found, chosen))
     else:
-        write_logs(found, chosen, selection, _write, terminal=sys.stdout.isatty(), colours=has_colours())
+        write_logs(found, chosen, selection, write, terminal=sys.stdout.isatty(), colours=has_colours())
     return 0
-
-
-def _follow(run: RunDirectory, selection: Selection, as_json: bool) -> int:
-    """Follow a run to its end; its code, or that of what was selected."""
-    members = members_of(run, status(run, Poller(AT_A_GLANCE)), selection)
-    show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
-    follower = Follower(run, selection, show, write=_write, report=report, pause=_pause)
-    try:
-        end = follower.follow()
-    except KeyboardInterrupt:
-        return 130
-    _write(show.end(end))
-    report(_last_word(end))
-    return 1 if end.code is None else end.code
-
-
-def _last_word(end: End) -> str:
-    if end.failed is None:
-        return f"{end.id}: {end.ending}" + (f": {end.reason}" if end.reason else "")
-    log = f"; its log: {end.failed.log}" if end.failed.log is not None else ""
-    return f"{end.id}: {end.ending}; {failure_words(end.failed.failure)}{log}"
 
 
 def _places(run: RunDirectory, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
@@ -104,22 +81,3 @@ def _places(run: RunDirectory, attempts: list[tuple[int, AttemptStatus]]) -> dic
             }
         )
     return {"id": run.id, "attempts": rows}
-
-
-def _text(*, several: bool, labels: bool) -> Text:
-    return Text(several=several, terminal=sys.stdout.isatty(), colours=has_colours(), labels=labels)
-
-
-def _write(data: bytes) -> None:
-    if data:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-
-
-def _pause(seconds: float) -> None:
-    """Let seconds pass, but notice at once when nobody reads standard output any more."""
-    poller = select.poll()
-    with contextlib.suppress(OSError, ValueError):  # it is not a file
-        poller.register(sys.stdout.fileno(), 0)
-    if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(1000 * seconds)):
-        raise BrokenPipeError

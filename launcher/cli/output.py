@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -22,6 +22,10 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs, an object a line; errors too."
 )
 
+follow_option = click.option(
+    "-f", "--follow", "follows", is_flag=True, help="Then follow its logs, and exit with its code."
+)
+
 _COLOURS = {
     "done": "32",
     **dict.fromkeys(("running", "stopping"), "36"),
@@ -31,6 +35,12 @@ _COLOURS = {
     **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "1;31"),
 }
 """Of a cell that holds such a word alone."""
+
+
+def check_followed(follows: bool, excluded: Mapping[str, bool]) -> None:
+    """Fail if --follow stands beside a flag that it excludes; `excluded`: whether each is set."""
+    for flag in (flag for flag, is_set in excluded.items() if follows and is_set):
+        click.get_current_context().fail(f"--follow excludes {flag}: drop one")
 
 
 def print_json(*answers: Any) -> None:

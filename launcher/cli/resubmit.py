@@ -6,8 +6,10 @@ import os
 
 import click
 
+from launcher.cli.follow import follow_run
 from launcher.cli.offers import complete_runs
-from launcher.cli.output import json_option, print_facts, print_json
+from launcher.cli.output import check_followed, follow_option, json_option, print_facts, print_json
+from launcher.logs.sources import Selection
 from launcher.runs.index import Index
 from launcher.submission.resubmit import resubmit
 
@@ -16,18 +18,25 @@ from launcher.submission.resubmit import resubmit
 @click.argument("run", shell_complete=complete_runs)
 @click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="This one alone.")
 @click.option("--include-done", is_flag=True, help="Also members that are done.")
+@follow_option
 @json_option
-def command(run: str, members: tuple[int, ...], include_done: bool, as_json: bool) -> None:
+def command(run: str, members: tuple[int, ...], include_done: bool, follows: bool, as_json: bool) -> int:
     """Restart the members of a run that are not done, in its directory, with its script.
 
-    A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0.
+    A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0. With -f, the logs of the new
+    attempts follow, and the exit code is the run's; Ctrl-C then leaves the run as it is.
     """
+    check_followed(follows, {"--json": as_json})
     found = Index.of(os.environ).find(run)
     begin = resubmit(found, members=members, include_done=include_done)
     if as_json:
         print_json({"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin})
-        return
+        return 0
     attempts = [f"{member}.{attempt}" for member, attempt in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
     job = f"{found.job} ({found.facts().scheduler})"
     print_facts(run=found.id, job=job, directory=found.path, attempts=", ".join(attempts[:10]) + more)
+    if not follows:
+        return 0
+    since = Selection(frozenset(begin), tail=0, since=min(begin.values()))
+    return follow_run(found, since)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import json_option, print_facts, print_json, report
+from launcher.cli.output import check_followed, follow_option, json_option, print_facts, print_json, report
 
 
 @click.command("submit")
 @job_options
+@follow_option
 @click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
 @json_option
@@ -20,17 +22,23 @@ def command(
     job: str | None,
     site_name: str | None,
     overrides: tuple[str, ...],
+    follows: bool,
     dry: bool,
     runs_dir: Path | None,
     as_json: bool,
     **flags: Any,
-) -> None:
-    """Submit a job: make its run directory, submit its script, print the run's id."""
+) -> int:
+    """Submit a job: make its run directory, submit its script, print the run's id.
+
+    With -f, its logs follow, and the exit code is the job's; Ctrl-C then leaves the job as it is.
+    """
+    check_followed(follows, {"--json": as_json, "--dry-run": dry})
     # Late: a shell that completes our flags waits for what is imported.
     import msgspec
 
     from launcher.runs.provenance import read, words
-    from launcher.submission.submit import dry_run, submit
+    from launcher.submission.presence import check_present
+    from launcher.submission.submit import dry_run, submit, working_directory
     from launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
@@ -38,6 +46,7 @@ def command(
     if dry:
         would = dry_run(spec, site)
         check_syntax(would.plan, would.rendered)
+        check_present(spec, site, would.plan, Path(working_directory()), os.environ, refuses=False)
         if as_json:
             plan = msgspec.to_builtins(would.plan)
             print_json({"plan": plan, "script": would.script, "command": would.command})
@@ -45,13 +54,13 @@ def command(
             click.echo(would.script.encode(), nl=False)  # UTF-8, whatever the locale
             report("would make a run directory, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
             click.echo(would.command, err=True)
-        return
+        return 0
     run = submit(spec, site, runs_dir=runs_dir)
     record = run.submission()
     hours = record.node_hours if record else None
     if as_json:
         print_json({"id": run.id, "job": run.job, "directory": str(run.path), "node_hours": hours})
-        return
+        return 0
     code = read(run)
     print_facts(
         run=run.id,
@@ -61,3 +70,8 @@ def command(
         snapshot=code.snapshot.words() if code and code.snapshot else None,
         node_hours="no walltime, so no bound" if hours is None else f"at most {hours:.2f}",
     )
+    if not follows:
+        return 0
+    from launcher.cli.follow import follow_run
+
+    return follow_run(run)

@@ -74,7 +74,9 @@ class Follower:
             now = self.clock()
             if now >= self._next_survey:
                 self._survey(now)
-                if all((member.member, None) in self._retired for member in self._members):
+                if self._status.never_begins or all(
+                    (member.member, None) in self._retired for member in self._members
+                ):
                     return self._end()
             if now >= self._next_round:
                 self._round()
@@ -173,6 +175,9 @@ class Follower:
         failed = [self._failed[key] for member, one in last if (key := (member, one.attempt)) in self._failed]
         first = min(failed, key=lambda one: one.time, default=None)
         ending, code, reason = now.ending, now.code, now.reason
+        if now.never_begins:
+            reason = f"{reason}; `castoff cancel {now.id}` takes it out of the queue"
+            return End(now.id, "never begins", 1, reason, None)
         if self.selection.members or self.selection.attempt is not None:
             worst = next((one for _, one in last if one.code), last[0][1] if last else None)
             if worst is not None:

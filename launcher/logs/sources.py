@@ -44,10 +44,12 @@ class Selection(NamedTuple):
     """Their own logs alone; empty: all ranks, and what the script wrote."""
     tail: int | None = None
     """The last so many lines of each log; None: all."""
+    since: int = 0
+    """The first attempt that is wanted."""
 
     def has(self, member: int, attempt: int) -> bool:
         """Whether an attempt is wanted."""
-        return self.has_member(member) and self.attempt in (None, attempt)
+        return self.has_member(member) and self.attempt in (None, attempt) and attempt >= self.since
 
     def has_member(self, member: int) -> bool:
         """Whether a member is wanted."""

@@ -37,6 +37,7 @@ from launcher.schedulers.directives import dependency_words, own_dependency
 from launcher.schedulers.local import control as local
 from launcher.schedulers.submit_request import SubmitRequest
 from launcher.submission.dependencies import resolve
+from launcher.submission.presence import check_in_snapshot, check_present
 from launcher.submission.send import send, unrecorded
 from launcher.submission.syntax import check_syntax
 
@@ -111,7 +112,7 @@ def submit(
     is sent.
 
     Raises:
-        InvalidInput: the job cannot run there.
+        InvalidInput: the job cannot run there, or a file that it names is missing.
         NotSent: the scheduler refuses it, or cannot be reached.
         Unclear: nobody knows yet whether the scheduler took it; `castoff status` finds out.
         CastoffError: it cannot be submitted from here.
@@ -120,6 +121,8 @@ def submit(
     decided, own = decide(spec, site, function=function)
     script = rendered(decided, own)
     check_syntax(decided, script)
+    directory = working_directory()
+    check_present(spec, site, decided, Path(directory), environ)
     scheduler = own if isinstance(own, QueuedScheduler) else None
     if scheduler is not None:
         scheduler.check_reachable(environ)
@@ -130,7 +133,7 @@ def submit(
     here = scheduler.queue(environ).configuration() if scheduler is not None else Configuration()
     record = Submission(
         scheduler=decided.scheduler,
-        directory=working_directory(),
+        directory=directory,
         time=time.time(),
         after=after,
         node_hours=decided.node_hours,
@@ -189,6 +192,8 @@ def recorded(
                 secrets=decided.env_from,
                 snapshot=decided.snapshot,
             )
+            if decided.snapshot:
+                check_in_snapshot(decided, draft.run.path / "code.workdir")
             draft.run.write_submission(record)
             if prepare:
                 prepare(draft.run.path)

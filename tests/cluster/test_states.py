@@ -77,6 +77,9 @@ class TestWaiting:
         answer = desk.castoff("wait", "third")
         left = f"`castoff cancel {third.id}` takes it out of the queue"
         assert (answer.code, answer.output) == (1, f"{third.id}: never begins: {reason}; {left}\n")
+        answer = desk.castoff("logs", "-f", "third")
+        assert answer.code == 1
+        assert answer.errors.splitlines()[-1] == f"castoff: {third.id}: never begins: {reason}; {left}"
         assert desk.castoff("stop", "third").output == f"{third.id}: asked to stop; pending\n"
         answer = desk.castoff("cancel", "third", "second")
         assert answer.output == f"{third.id}: ended, cancelled\n{second.id}: ended already, cancelled\n"
@@ -84,6 +87,16 @@ class TestWaiting:
         assert (reported["state"], reported["code"], reported["job"]) == ("ended", 143, third.job)
         word = json.loads((third.path / "attempts/0.0/scheduler.json").read_text())
         assert (word["ending"], word["state"], word["job"]) == ("cancelled", "CANCELLED", third.job)
+
+    def test_a_job_that_is_followed_from_its_submission(self, desk: Watched) -> None:
+        """Why it waits, its output once it begins, and its code."""
+        words = ("--site", "slurm", "--set", "directives.begin=now+3seconds", "--", "sh", "-c")
+        answer = desk.castoff("submit", "-f", *words, "echo hello; exit 5")
+        run = answer.output.splitlines()[0].split()[1]
+        first, *_, last = answer.errors.splitlines()
+        assert first.startswith(f"castoff: {run} has not begun: its time to begin has not come (BeginTime)")
+        assert "[0] hello" in answer.output.splitlines()
+        assert last.startswith(f"castoff: {run}: failed; rank 0 on ") and answer.code == 5
 
     def test_members_of_an_array(self, desk: Watched) -> None:
         """Each has a state of its own, also those that are cancelled alone, and in the queue."""

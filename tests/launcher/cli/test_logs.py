@@ -294,7 +294,8 @@ class TestFollow:
         followed = follow(run)
         followed.line()
         followed.process.send_signal(signal.SIGINT)
-        assert followed.end()[::2] == (130, "")
+        code, _, said = followed.end()
+        assert code == 130 and said.startswith(f"\ncastoff: {run.id} was not stopped: `castoff logs -f ")
         assert jobs.status(run)["state"] == "running"
 
     def test_a_reader_that_leaves(self, jobs: LocalJobs) -> None:

@@ -125,3 +125,15 @@ def test_whatever_is_printed(anything: str, alike: str) -> None:
         parse_queue(text)
         parse_found(text)
         parse_denied(text)
+
+
+def test_when_a_job_that_waits_may_begin() -> None:
+    """Where the server estimates it (pbs_sched(8B)); as it is in this host's zone."""
+    attributes = {
+        "job_state": "Q",
+        "comment": "Not Running: Insufficient amount of resource: ncpus",
+        "estimated.start_time": "Fri Nov 27 10:20:30 2026",
+    }
+    (info,) = parse_queue(block("5.head", attributes))
+    said = "PBS says: Not Running: Insufficient amount of resource: ncpus; about 2026-11-27 10:20:30"
+    assert info.pending_reason == said

@@ -1,0 +1,65 @@
+"""Following a run on the terminal, to its end: `castoff logs -f`, and what submits with --follow."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import sys
+
+import click
+
+from launcher.cli.output import has_colours, report
+from launcher.logs.chosen import members_of
+from launcher.logs.following import Follower
+from launcher.logs.show import End, Json, Text
+from launcher.logs.sources import Selection
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import failure_words
+from launcher.status.poller import AT_A_GLANCE, Poller
+from launcher.status.watch import status
+
+_EVERYTHING = Selection()
+
+
+def follow_run(run: RunDirectory, selection: Selection = _EVERYTHING, *, as_json: bool = False) -> int:
+    """Follow a run to its end; its code, or that of what was selected. Ctrl-C leaves the run as it is."""
+    try:
+        members = members_of(run, status(run, Poller(AT_A_GLANCE)), selection)
+        show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
+        follower = Follower(run, selection, show, write=write, report=report, pause=_pause)
+        end = follower.follow()
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        again, end_it = f"castoff logs -f {run.id}", f"castoff cancel {run.id}"
+        report(f"{run.id} was not stopped: `{again}` follows it again, `{end_it}` ends it")
+        return 130
+    write(show.end(end))
+    report(_last_word(end))
+    return 1 if end.code is None else end.code
+
+
+def write(data: bytes) -> None:
+    """Write to standard output what a reader of it waits for."""
+    if data:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _last_word(end: End) -> str:
+    if end.failed is None:
+        return f"{end.id}: {end.ending}" + (f": {end.reason}" if end.reason else "")
+    log = f"; its log: {end.failed.log}" if end.failed.log is not None else ""
+    return f"{end.id}: {end.ending}; {failure_words(end.failed.failure)}{log}"
+
+
+def _text(*, several: bool, labels: bool) -> Text:
+    return Text(several=several, terminal=sys.stdout.isatty(), colours=has_colours(), labels=labels)
+
+
+def _pause(seconds: float) -> None:
+    """Let seconds pass, but notice at once when nobody reads standard output any more."""
+    poller = select.poll()
+    with contextlib.suppress(OSError, ValueError):  # it is not a file
+        poller.register(sys.stdout.fileno(), 0)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(1000 * seconds)):
+        raise BrokenPipeError

@@ -1,0 +1,150 @@
+"""Which files a job names: its program, the scripts that its setup sources, its interpreter. Pure.
+
+Only what is certain to be a file's path is named. A shell would expand `$DATA/run.sh` in setup, and only the
+shell knows to what.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from launcher.config.job import JobSpec
+
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
+_SHELL = re.compile(r"(?:ba|da|k|z)?sh")
+
+_PYTHON_VALUES = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of Python that take a word (https://docs.python.org/3/using/cmdline.html)."""
+
+_HARMLESS = (
+    "module",
+    "ml",
+    "source",
+    ".",
+    "conda",
+    "mamba",
+    "export",
+    "unset",
+    "set",
+    "ulimit",
+    "umask",
+    "echo",
+)
+"""Commands of a setup that make no file and change no folder."""
+
+_EXPANDED = re.compile(r"[$`*?\[{]")
+"""What a shell, were there one, would expand."""
+
+
+class Named(NamedTuple):
+    """A file that a job names."""
+
+    field: str
+    """The field that names it: `command.1`."""
+    word: str
+    """What stands there."""
+    runs: bool = False
+    """Whether it is executed, so it must be executable."""
+
+
+class Module(NamedTuple):
+    """A Python module that `python -m` is to run."""
+
+    field: str
+    name: str
+
+
+def program(command: Sequence[str]) -> Named | Module | None:
+    """The program's file or module, where the command shows which word that is."""
+    if not command:
+        return None
+    first = PurePosixPath(command[0]).name
+    if _PYTHON.fullmatch(first):
+        return _after_options(command, _PYTHON_VALUES, modules=True)
+    if _SHELL.fullmatch(first):
+        return _after_options(command, ("-o", "-O", "+O", "+o", "--rcfile", "--init-file"), modules=False)
+    return Named("command.0", command[0], runs=True)
+
+
+def _after_options(
+    command: Sequence[str], takes_word: tuple[str, ...], *, modules: bool
+) -> Named | Module | None:
+    """An interpreter's first operand; None if it runs text (`-c`) or standard input."""
+    place = 1
+    while place < len(command):
+        word = command[place]
+        if word in takes_word:
+            place += 2
+        elif word == "-m" and modules:
+            name = command[place + 1] if place + 1 < len(command) else ""
+            return Module(f"command.{place + 1}", name) if name else None
+        elif word == "-" or re.match(r"-[A-Za-z]*[cms]", word):  # also joined: -mtrain, -Bc
+            return None
+        elif word.startswith(("-", "+")):
+            place += 1
+        else:
+            return Named(f"command.{place}", word)
+    return None
+
+
+def sourced(setup: Sequence[str]) -> Iterator[Named]:
+    """The files that setup's lines source, where they are named by a path without anything to expand."""
+    for number, line in enumerate(setup):
+        words = _words(line)
+        if len(words) == 2 and words[0] in ("source", ".") and "/" in words[1]:
+            yield Named(f"setup.{number}", words[1])
+
+
+def loaded(setup: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The field and the name of each environment module that setup loads."""
+    for number, line in enumerate(setup):
+        match _words(line):
+            case ["module" | "ml", "load" | "add", *names] | ["ml", *names]:
+                for name in names:
+                    if re.fullmatch(r"[A-Za-z0-9][\w./+-]*", name):
+                        yield f"setup.{number}", name
+
+
+def others(spec: JobSpec) -> Iterator[Named]:
+    """What the job names besides its program and setup: its interpreter, an image, what is staged."""
+    if spec.python is not None:
+        yield Named("python", spec.python, runs=True)
+    image = spec.container.image
+    if image is not None and image.startswith("/"):
+        yield Named("container.image", image)
+    for number, item in enumerate(spec.stage):
+        if not _EXPANDED.search(item.source):
+            yield Named(f"stage.{number}.from", item.source)
+
+
+def makes_nothing(setup: Sequence[str]) -> bool:
+    """Whether these lines neither make files nor change the folder, as far as their first words show."""
+    firsts = [line.split()[:1] for line in setup]
+    plain = all(
+        not first or first[0] in _HARMLESS or re.match(r"#|[A-Za-z_]\w*=", first[0]) for first in firsts
+    )
+    return plain and not any(re.search(r"[;&|>(`]", line) for line in setup)
+
+
+def changes_folder(setup: Sequence[str]) -> bool:
+    """Whether one of these lines may change the folder in which the ranks start."""
+    return any(re.search(r"\b(?:cd|pushd)\b", line) for line in setup)
+
+
+def expands(word: str) -> bool:
+    """Whether a shell would expand a word; a job's command is read by none."""
+    return word.startswith("~") or "$" in word
+
+
+def _words(line: str) -> list[str]:
+    """A line's words, if it is one plain command with nothing to expand in it; else none."""
+    if _EXPANDED.search(line) or re.search(r"[;&|<>()\n]", line):
+        return []
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:
+        return []

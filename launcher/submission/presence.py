@@ -1,0 +1,261 @@
+"""Whether what a job names is there, before it is submitted: else it would fail after hours in a queue.
+
+What the job cannot find either is an error; what only the nodes may have, or what setup may make, is a
+warning. Nothing is said of what cannot be known here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import which
+from typing import NamedTuple
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.errors import InvalidInput, Problem, report
+from launcher.planning.findings import Findings
+from launcher.runs.plan import Plan
+from launcher.schedulers.registry import queued
+from launcher.submission.modules import unknown_modules
+from launcher.submission.named_files import (
+    Module,
+    Named,
+    changes_folder,
+    expands,
+    loaded,
+    makes_nothing,
+    others,
+    program,
+    sourced,
+)
+from launcher.typed.suggestion import did_you_mean, nearest
+
+_OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
+"""Folders that each host has its own of."""
+
+_TOP = 2
+"""Parts of a path such as `/scratch`: where no more of it is here, the nodes may have another file system."""
+
+
+class _Missing(NamedTuple):
+    field: str
+    message: str
+    is_certain: bool
+    """Whether the job will not find it either."""
+
+
+def check_present(
+    spec: JobSpec,
+    site: Site,
+    plan: Plan,
+    directory: Path,
+    environ: Mapping[str, str],
+    *,
+    refuses: bool = True,
+) -> None:
+    """See that what a job names is there; `directory`: where it is submitted.
+
+    What may be missing is reported on standard error; without `refuses`, also what is: a laptop that only
+    shows a job has not all that its cluster has.
+
+    Raises:
+        InvalidInput: something is missing for certain.
+    """
+    look = _Look(spec, plan, directory, environ)
+    found = [*look.program(), *look.files()]
+    problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
+    for one in found:
+        (problems if one.is_certain and refuses else warnings).report(one.field, one.message)
+    if not problems.problems:  # a shell has to be asked
+        for field, message in unknown_modules([*loaded(spec.setup)], plan.setup, environ):
+            warnings.report(field, message)
+    for warning in warnings.problems:
+        report(f"warning: {warning}")
+    if problems.problems:
+        raise InvalidInput(problems.problems)
+
+
+def check_in_snapshot(plan: Plan, code: Path) -> None:
+    """See that a snapshot has the job's program; `code`: the folder in it where the job will start.
+
+    Raises:
+        InvalidInput: it has not, though the original is there.
+    """
+    named = program(plan.command)
+    if not isinstance(named, Named) or named.word.startswith("/") or ("/" not in named.word and named.runs):
+        return
+    if not (code / (plan.workdir or ".") / named.word).exists():
+        fix = "take it out of .gitignore, or name it: snapshot: {paths: [.]} takes what git does not ignore"
+        message = f"is {named.word!r}, which the snapshot lacks, as git ignores it: {fix}"
+        raise InvalidInput([Problem("", named.field, message)])
+
+
+class _Look:
+    """Looks for the files of one job."""
+
+    def __init__(self, spec: JobSpec, plan: Plan, directory: Path, environ: Mapping[str, str]):
+        self._spec, self._plan, self._environ = spec, plan, environ
+        self._directory = directory
+        self._folder = directory / (plan.workdir or ".")
+        self._moves = changes_folder(plan.setup)
+        self._is_as_now = makes_nothing(plan.setup) and not plan.after
+        """Whether the job will find the same files as are here now."""
+
+    def program(self) -> list[_Missing]:
+        """What is wrong with the program."""
+        if self._plan.function:
+            return []
+        named = program(self._plan.command)
+        if isinstance(named, Module):
+            return self._module(named)
+        if named is None:
+            return []
+        if named.runs and "/" not in named.word and not expands(named.word):
+            return self._on_path(named)
+        return self._file(named, self._folder)
+
+    def files(self) -> list[_Missing]:
+        """What else is named and missing."""
+        named = [*sourced(self._spec.setup), *others(self._spec)]
+        return [missing for one in named for missing in self._file(one, self._directory)]
+
+    def _on_path(self, named: Named) -> list[_Missing]:
+        """A program without a folder, which PATH is searched for: here that says little of the job's PATH."""
+        path = self._environ.get("PATH", os.defpath)
+        sets_path = "PATH" in self._plan.env or any("PATH" in line for line in self._plan.setup)
+        if (
+            sets_path
+            or self._moves
+            or which(named.word, path=path)
+            or not (self._folder / named.word).is_file()
+        ):
+            return []
+        starts = "python " if named.word.endswith(".py") else "./"
+        is_there = f"is {named.word!r}, which is looked for on PATH, not in {self._folder}"
+        return [
+            _Missing(named.field, f"{is_there}: write {starts}{named.word}", self._plan.container is None)
+        ]
+
+    def _module(self, module: Module) -> list[_Missing]:
+        """A module of a package in the job's folder, where Python looks first."""
+        if self._moves or "PYTHONPATH" in self._plan.env or expands(module.name):
+            return []
+        top, *rest = module.name.split(".")
+        place = self._folder / top
+        if not (place / "__init__.py").is_file():
+            return self._module_elsewhere(module, top)
+        for name in rest:
+            there = [one.stem for one in _entries(place) if one.suffix == ".py" or one.is_dir()]
+            if name not in there:
+                hint = did_you_mean(name, there)
+                message = f"is {module.name!r}, but {place} has no module {name}{hint}"
+                return [_Missing(module.field, message, self._is_as_now)]
+            place /= name
+        return []
+
+    def _module_elsewhere(self, module: Module, top: str) -> list[_Missing]:
+        """One that may be installed in the job's environment, unless one of a like name is here."""
+        here = [
+            one.stem
+            for one in _entries(self._folder)
+            if one.suffix == ".py" or (one / "__init__.py").is_file()
+        ]
+        near = nearest(top, here)
+        if top in here or (self._folder / top).is_dir() or near is None:
+            return []
+        message = f"is {module.name!r}, and {self._folder} has no such module; did you mean {near}?"
+        return [_Missing(module.field, message, False)]
+
+    def _file(self, named: Named, folder: Path) -> list[_Missing]:
+        """A file that is named by its path."""
+        word = named.word
+        if expands(word) and named.field.startswith("command"):
+            return self._unexpanded(named)
+        place = folder / _home(word, self._environ)
+        try:
+            is_there = place.exists()
+        except OSError:  # nobody knows
+            return []
+        relative = not word.startswith(("/", "~"))
+        certain = self._is_as_now if relative else self._is_everywhere(place)
+        if is_there:
+            return self._unusable(named, place, certain)
+        if relative and self._moves:
+            return []
+        where = f"not in {folder}" if relative else "not there"
+        beside = self._beside_job_file(word) if relative and folder == self._folder else ""
+        verb = "sources" if named.field.startswith("setup") else "is"
+        message = f"{verb} {word!r}, which is {where}{beside}{_near(word, place, folder)}"
+        inside = self._plan.container is not None and named.field.startswith("command") and not relative
+        return [_Missing(named.field, message, certain and not inside)]
+
+    def _is_everywhere(self, place: Path) -> bool:
+        """Whether a path is one of a file system that all hosts share, as far as can be seen from here."""
+        home = self._environ.get("HOME")
+        if queued(self._plan.scheduler) is None or (home and place.is_relative_to(home)):
+            return True
+        there = next(folder for folder in place.parents if folder.is_dir())
+        return len(there.parts) > _TOP and not any(map(place.is_relative_to, _OF_A_HOST))
+
+    def _unexpanded(self, named: Named) -> list[_Missing]:
+        """A word that only a shell would understand."""
+        if (self._folder / named.word).exists():
+            return []
+        home = _home(named.word, self._environ)
+        meant = os.path.expandvars(home)
+        how = f"write {meant}" if "$" not in meant and meant != named.word else "write the path"
+        message = f"is {named.word!r}, but no shell reads the command: {how}, or command: [bash, -c, …]"
+        return [_Missing(named.field, message, True)]
+
+    def _unusable(self, named: Named, place: Path, certain: bool) -> list[_Missing]:
+        """A file that is there."""
+        if not named.runs or (place.is_file() and os.access(place, os.X_OK)):
+            return []
+        if place.is_dir():
+            return [_Missing(named.field, f"is {named.word!r}, which is a folder", certain)]
+        starts = "python" if place.suffix == ".py" else "bash"
+        fix = f"chmod +x {named.word}, or write {starts} before it"
+        return [_Missing(named.field, f"is {named.word!r}, which is not executable: {fix}", certain)]
+
+    def _beside_job_file(self, word: str) -> str:
+        """Where the file is beside the job file, what to do."""
+        source = self._spec.source
+        origin = (
+            Path(source.origin).resolve().parent
+            if source and source.origin.endswith((".yaml", ".yml"))
+            else None
+        )
+        if origin is None or origin == self._folder or not (origin / word).exists():
+            return ""
+        return f", but beside the job file: submit from {origin}, or set workdir: {origin}"
+
+
+def _near(word: str, place: Path, folder: Path) -> str:
+    """What may have been meant: the name that is like the first part of the path that is missing."""
+    missing = place
+    while not missing.parent.is_dir() and missing.parent != missing:
+        missing = missing.parent
+    near = nearest(missing.name, [one.name for one in _entries(missing.parent)])
+    if near is None:
+        return ""
+    meant = missing.parent / near / place.relative_to(missing)
+    if not meant.exists():
+        return ""
+    relative = not word.startswith(("/", "~")) and meant.is_relative_to(folder)
+    return f"; did you mean {meant.relative_to(folder) if relative else meant}?"
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return [folder / entry.name for entry in os.scandir(folder)][:10_000]
+    except OSError:
+        return []
+
+
+def _home(word: str, environ: Mapping[str, str]) -> str:
+    """A path with the user's own `~` expanded."""
+    home = environ.get("HOME")
+    return f"{home}{word[1:]}" if home and re.match(r"~(/|$)", word) else word

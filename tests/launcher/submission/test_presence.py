@@ -1,0 +1,166 @@
+"""What a job names and is not there is said before it is submitted, and nothing else is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.errors import InvalidInput
+from launcher.planning.planner import plan
+from launcher.submission.presence import check_present
+
+Check = Callable[..., str]
+
+
+@pytest.fixture
+def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
+    """What is said of a job, with `error` or `warning` before it, and the folder as FOLDER."""
+    folder = tmp_path / "here"
+    (folder / "pkg").mkdir(parents=True)
+    for name in ("train.py", "run.sh", "pkg/__init__.py", "pkg/main.py"):
+        (folder / name).touch()
+
+    def said(command: str, site: str = "local", **fields: Any) -> str:
+        spec = JobSpec.of({"name": "x", "command": command.split(), **fields})
+        where = Site.load(site)
+        try:
+            check_present(
+                spec, where, plan(spec, where), folder, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+            )
+        except InvalidInput as error:
+            text = f"error: {error}"
+        else:
+            text = ""
+        text = capsys.readouterr().err.replace("castoff: ", "") + text
+        return re.sub(rf"x on {site}: ", "", text).replace(str(folder), "FOLDER").strip()
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python trian.py", "command.1: is 'trian.py', which is not in FOLDER; did you mean train.py?"),
+        ("bash rnu.sh", "command.1: is 'rnu.sh', which is not in FOLDER; did you mean run.sh?"),
+        (
+            "python pgk/main.py",
+            "command.1: is 'pgk/main.py', which is not in FOLDER; did you mean pkg/main.py?",
+        ),
+        ("./other", "command.0: is './other', which is not in FOLDER"),
+        (
+            "./run.sh",
+            "command.0: is './run.sh', which is not executable: chmod +x ./run.sh, or write bash before it",
+        ),
+        ("./pkg", "command.0: is './pkg', which is a folder"),
+        (
+            "train.py",
+            "command.0: is 'train.py', which is looked for on PATH, not in FOLDER: write python train.py",
+        ),
+        (
+            "python -m pkg.mian",
+            "command.2: is 'pkg.mian', but FOLDER/pkg has no module mian; did you mean main?",
+        ),
+        (
+            "python ~/train.py",
+            "command.1: is '~/train.py', but no shell reads the command: write HOME/train.py, or "
+            "command: [bash, -c, …]",
+        ),
+    ],
+)
+def test_a_program_that_is_not_there(check: Check, command: str, said: str, tmp_path: Path) -> None:
+    for site in ("local", "slurm"):
+        assert check(command, site) == f"error: {said.replace('HOME', str(tmp_path))}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("python train.py", "python -m pkg.main", "python -m json.tool", "bash run.sh", "bash -c ./other"),
+        *("echo x", "unheard-of-program x", "python -c 1", "python -m other.package"),
+    ],
+)
+def test_a_program_that_is_there_or_may_be(check: Check, command: str) -> None:
+    assert check(command) == check(command, "slurm") == ""
+
+
+def test_a_module_of_a_like_name(check: Check) -> None:
+    assert check("python -m trian") == (
+        "warning: command.2: is 'trian', and FOLDER has no such module; did you mean train?"
+    )
+
+
+def test_what_setup_or_another_job_may_make_is_a_warning(check: Check) -> None:
+    for fields in ({"setup": ["git clone there ."]}, {"after": {"afterok": ["12"]}}):
+        assert check("python trian.py", "slurm", **fields).startswith("warning: command.1: is 'trian.py', ")
+
+
+def test_where_setup_changes_the_folder_nothing_is_said(check: Check) -> None:
+    assert check("python other.py", setup=["cd src"]) == ""
+
+
+def test_an_absolute_path_that_the_nodes_may_have(check: Check) -> None:
+    """An error on this machine, and where the nodes share the file system."""
+    for path in ("/nowhere/of/this/host.py", "/tmp/castoff-nothing.py", "/opt/nothing/x.py"):
+        missing = f": command.1: is {path!r}, which is not there"
+        assert (check(f"python {path}", "slurm"), check(f"python {path}")) == (
+            f"warning{missing}",
+            f"error{missing}",
+        )
+
+
+def test_a_file_in_the_home_folder(check: Check, tmp_path: Path) -> None:
+    said = check("echo x", "slurm", setup=["source ~/venv/bin/activate"])
+    assert said == "error: setup.0: sources '~/venv/bin/activate', which is not there"
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "activate").touch()
+    assert check("echo x", "slurm", setup=["source ~/venv/bin/activate"]) == ""
+
+
+def test_an_activate_script_of_the_folder(check: Check) -> None:
+    said = check("echo x", "slurm", setup=["source venv/bin/activate"])
+    assert said == "error: setup.0: sources 'venv/bin/activate', which is not in FOLDER"
+
+
+def test_the_folder_of_the_job(check: Check, tmp_path: Path) -> None:
+    assert check("python main.py", workdir="pkg") == ""
+    assert (
+        check("python train.py", workdir="pkg")
+        == "error: command.1: is 'train.py', which is not in FOLDER/pkg; did you mean main.py?"
+    )
+
+
+def test_beside_the_job_file(tmp_path: Path) -> None:
+    beside = tmp_path / "project"
+    beside.mkdir()
+    (beside / "train.py").touch()
+    (beside / "job.yaml").write_text("command: [python, train.py]\n")
+    spec, site = JobSpec.load(beside / "job.yaml"), Site.load("local")
+    with pytest.raises(InvalidInput) as caught:
+        check_present(spec, site, plan(spec, site), tmp_path, {})
+    assert str(caught.value) == (
+        f"{beside}/job.yaml:1: command.1: is 'train.py', which is not in {tmp_path}, "
+        f"but beside the job file: submit from {beside}, or set workdir: {beside}"
+    )
+
+
+def test_an_interpreter_and_what_is_staged(check: Check, tmp_path: Path) -> None:
+    said = check("python train.py", python=f"{tmp_path}/venv/bin/python", stage=[{"from": "set.tar"}])
+    assert said.splitlines() == [
+        f"error: python: is '{tmp_path}/venv/bin/python', which is not there",
+        "stage.0.from: is 'set.tar', which is not in FOLDER",
+    ]
+
+
+def test_a_program_within_a_container_may_be_the_images(check: Check, tmp_path: Path) -> None:
+    image = tmp_path / "image.sif"
+    fields = {"container": {"image": str(image), "runtime": "apptainer"}}
+    assert check("python /nothing/x.py", "slurm", **fields).splitlines() == [
+        "warning: command.1: is '/nothing/x.py', which is not there",
+        f"error: container.image: is {str(image)!r}, which is not there",
+    ]
