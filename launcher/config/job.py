@@ -98,6 +98,11 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         ),
     ] = []
     """They come after those of the site."""
+    teardown: Annotated[
+        list[ShellLine],
+        meaning("Shell lines that run once on the first node after the ranks, however they have ended."),
+    ] = []
+    """Those of the site follow. CASTOFF_EXIT_CODE is the job's code, and CASTOFF_OUTCOME its ending."""
     env: Annotated[dict[EnvName, Text], meaning("Variables of the ranks, set after `setup`.")] = {}
     options: Annotated[
         list[Word],

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2151957007, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
+SOURCES = {'head.sh.j2': 2768938997, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -38,6 +38,18 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads in the run directory\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     pass
@@ -86,11 +98,6 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
     _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -122,6 +129,18 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     pass
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     pass
@@ -170,11 +189,6 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
     _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -209,6 +223,18 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets=' + str(','.join(map(str, plan.env_from))) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     pass
@@ -257,11 +283,6 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
     _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -293,6 +314,18 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.array_count:
         _add('castoff_own_index=${1:-0} # bash job.sh 3 runs member 3 of the array\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     if (plan.inherit != 'all'):
@@ -342,10 +375,5 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.stage:
         _add('castoff_stage\n')
     _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)

@@ -146,7 +146,7 @@ class _Planner:
             submit_timeout=seconds(site.submit_timeout),
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
-            teardown=site.teardown,
+            site_teardown=site.teardown,
             env=self._environment(cores),
             workdir=_from_here(spec.workdir),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,

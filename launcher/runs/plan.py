@@ -12,7 +12,7 @@ from launcher.runs.records import Facts
 
 OF_EVERY_SCRIPT = frozenset(
     {
-        *("command", "setup", "env", "workdir", "python", "templates"),
+        *("command", "setup", "teardown", "env", "workdir", "python", "templates"),
         *("snapshot.paths", "snapshot.link", "snapshot.limit"),
         *("ranks", "ranks_per_node", "launcher.torchrun", "launcher.timeout"),
         *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
@@ -21,7 +21,7 @@ OF_EVERY_SCRIPT = frozenset(
 )
 """Fields of a job that the script itself handles, whatever scheduler gets it; others are a scheduler's."""
 
-AS_THEY_ARE = ("command", "setup", "env_from", "python", "stage", "templates")
+AS_THEY_ARE = ("command", "setup", "teardown", "env_from", "python", "stage", "templates")
 """Fields of a plan that hold what the job says in the field of that name."""
 
 
@@ -86,7 +86,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     inherit: str | list[str]
     setup: list[str]
     teardown: list[str]
-    """Shell lines after the ranks have ended."""
+    """Shell lines after the ranks have ended: the job's."""
+    site_teardown: list[str]
+    """The same of the site, which follow."""
     env: dict[str, str]
     workdir: str | None
     """Absolute, or `./` and a path from where the job was submitted."""

@@ -106,16 +106,24 @@ castoff_finish() { # CODE COMMAND: the last that this script does
 #if setup
   castoff_unset_user_functions
 #endif
+#if teardown
+#if setup
+  castoff_report_setup "$1" "$2"
+#endif
+  castoff_tear_down "$castoff_ending" "$1"
+#endif
 #ifdef castoff_scheduler_finish
   castoff_scheduler_finish
 #endif
 #if secrets
   castoff_remove_secrets
 #endif
-#if stage
+#if stage teardown
+  castoff_unstage "${castoff_code:-1}"
+#elif stage
   castoff_unstage 1
 #endif
-#if setup
+#if setup !teardown
   castoff_report_setup "$1" "$2"
 #endif
   castoff_record_ending "$castoff_ending" "$1"
@@ -126,7 +134,7 @@ castoff_record_ending() { # ENDING CODE
   if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
   (
     umask 077
-#if setup
+#if setup | teardown
     printf '{"ending": "%s", "code": %s, "time": %s%s}\n' "$1" "$2" "$(date +%s)" \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
 #else

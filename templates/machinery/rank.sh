@@ -5,6 +5,9 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
 #if torchrun | container | stage
     castoff_read castoff_staged_path \
 #endif
+#if stage teardown
+    castoff_first_host \
+#endif
 #if visible | masks | devices
     castoff_device_variable castoff_visible castoff_masks castoff_device_step \
 #endif
@@ -175,6 +178,9 @@ fi
 [ "$castoff_code" -ne 0 ] || [ "$NODE_RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
 #else
 [ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+#endif
+#if stage teardown
+[ "$(hostname)" != "$castoff_first_host" ] || exit "$castoff_code" # teardown may need what was staged there
 #endif
 #if stage
 # The last rank of a node removes what was staged there: in a job that is being ended nobody else can.

@@ -1,5 +1,8 @@
 # --- Stage: copies on each node's own disk, made before the ranks start ---------------------------
 castoff_staged=
+#if teardown
+castoff_first_host=$(hostname)
+#endif
 castoff_items=
 castoff_staged_path= # the folders that come first on PATH, each with a : behind it
 castoff_stage_in() { # FOLDER

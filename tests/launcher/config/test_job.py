@@ -56,6 +56,7 @@ setup:
     if true; then
       echo ok
     fi
+teardown: [cp -r out here]
 env: {OMP_NUM_THREADS: 1, my_opts: "a b; echo", LR: 1e-3, EMPTY: ""}
 env_from: [WANDB_API_KEY]
 inherit: [HOME]

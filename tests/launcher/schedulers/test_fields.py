@@ -49,6 +49,7 @@ VALUES: dict[str, Any] = {
     "mail.on": ["begin"],
     "command": ["other"],
     "setup": ["module load gcc"],
+    "teardown": ["cp out here"],
     "env": {"GREETING": "hello"},
     "options": ["proxy"],
     "env_from": ["TOKEN"],

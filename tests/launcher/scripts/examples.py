@@ -201,6 +201,16 @@ EXAMPLES: dict[str, Example] = {
     ),
     "slurm-torchrun": Example("slurm", {"nodes": 2, "launcher": {"torchrun": True}}),
     "slurm-snapshot": Example("slurm", {"snapshot": True, "workdir": "src"}),
+    "slurm-teardown": Example(
+        "slurm",
+        {
+            "nodes": 2,
+            "stage": STAGE[1:2],
+            "teardown": ['cp "$CASTOFF_STAGE_DIR/best.pt" results/', "cat <<X", "it's $CASTOFF_OUTCOME", "X"],
+            "requeue": {"max": 2},
+        },
+        changes={"teardown": ["stop_tools"]},
+    ),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
     "pbs-uneven": Example("pbs", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "pbs-openmpi": Example("pbs", {"nodes": 2, "launcher": {"name": "openmpi"}}),
