@@ -45,6 +45,9 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     changed: dict[str, Any] = {
         other: None for name, other in excluded.items() if getattr(spec, name) is not None
     }
+    if spec.launcher.driver:  # what the site has for ranks is not for it
+        of_ranks = ("launcher", "ranks", "ranks_per_node", "binding")
+        changed |= {name: getattr(spec, name) for name in of_ranks}
     if chosen.container.image is None and spec.container == Container():
         changed["container"] = Container()  # a runtime for those who want one
     env = {**site.env, **chosen.env}

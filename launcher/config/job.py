@@ -299,6 +299,8 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
         needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
         yield ("ranks",), f"{needed}: lower nodes to {spec.ranks}, or raise ranks"
+    if spec.launcher.driver:
+        yield from _beside_a_driver(spec)
     if spec.python is not None and not spec.python.startswith("/"):
         yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours"
     elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
@@ -328,6 +330,18 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     for condition, names in spec.after.items():
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
+
+
+def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """What says how ranks start, where there are none."""
+    launcher = spec.launcher
+    given: dict[FieldPath, object] = {("ranks",): spec.ranks, ("ranks_per_node",): spec.ranks_per_node}
+    given |= {("binding",): spec.binding, ("launcher", "torchrun"): launcher.torchrun}
+    given |= {("launcher", field): getattr(launcher, field) for field in ("name", "args", "timeout")}
+    for path, value in given.items():
+        if value:
+            one = "but with launcher.driver the command is one process, which starts its own workers"
+            yield path, f"is {'true' if value is True else shown(value)}, {one}: drop one of the two"
 
 
 def variable_problem(name: str) -> str | None:

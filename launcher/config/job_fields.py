@@ -73,6 +73,12 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
     """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
     failed once no restart is left."""
+    driver: Annotated[
+        bool,
+        meaning("Run the command once, on the first host: it starts its own workers on all of them."),
+    ] = False
+    """As Ray, Dask, Parsl and libEnsemble do. cores_per_rank and devices_per_rank are then those of each
+    node, all that a node has by default."""
     args: Annotated[
         list[Word],
         meaning("Further flags for the site's launcher, one word each."),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2768938997, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
+SOURCES = {'head.sh.j2': 4245957923, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1313527523}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -75,6 +75,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -97,7 +99,10 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
-    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -166,6 +171,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -188,7 +195,10 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
-    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -260,6 +270,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -282,7 +294,10 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
-    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -351,7 +366,10 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
-    pass
+    if plan.driver:
+        _add('castoff_rendezvous # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -374,6 +392,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage\n')
-    _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)

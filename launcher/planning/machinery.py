@@ -59,6 +59,7 @@ FEATURES = {
     "requeue": "the scheduler starts the same job again",
     "copy": "the job submits a copy of itself",
     "chain": "jobs that were submitted beforehand follow",
+    "driver": "the program runs once, and starts its own workers",
     "torchrun": "torchrun starts the ranks of each node",
     "per_rank_logs": "each rank has a log",
     "visible": "all ranks of a node have one mask of devices",
@@ -131,7 +132,7 @@ class Machinery(NamedTuple):
 
 def machinery(plan: Plan, scheduler: Scheduler) -> Machinery:
     """What a plan for this scheduler needs."""
-    features = _of_scheduler(plan, scheduler) | _of_launcher(plan.launcher)
+    features = _of_scheduler(plan, scheduler) | ({} if plan.driver else _of_launcher(plan.launcher))
     features |= _of_job(plan) | _of_container(plan)
     used = frozenset(name for name, applies in features.items() if applies)
     runtime = plan.container.runtime if plan.container else None
@@ -151,9 +152,9 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         f"runtimes/{plan.container and plan.container.runtime}": plan.container,
         "stage": plan.stage,
         "rendezvous": not here,
-        f"launchers/{plan.launcher}": True,
+        f"launchers/{plan.launcher}": not plan.driver or plan.stage_start,  # which a driver does without
         "start": not here,
-        "unstarted": "nodes" in features,
+        "unstarted": "nodes" in features and not plan.driver,
         "rank": not here or plan.torchrun,
         "ending": True,
     }
@@ -177,7 +178,8 @@ def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
 
 
 def _of_job(plan: Plan) -> dict[str, object]:
-    here, devices = LAUNCHERS[plan.launcher].here, plan.devices
+    of_castoff, devices = LAUNCHERS[plan.launcher].here, plan.devices
+    here = of_castoff and not plan.driver
     return {
         "array": plan.array_count,
         "members": (plan.array_count or 1) > 1,
@@ -187,12 +189,13 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "distribution": plan.own_distribution,
         "arbitrary": plan.own_distribution == "arbitrary",
         "walltime": plan.walltime,
-        "inherit": here and plan.inherit != "all",
+        "inherit": of_castoff and plan.inherit != "all",
         "setup": plan.setup or plan.templates,
         "teardown": plan.teardown or plan.site_teardown,
         "snapshot": plan.snapshot,
         "secrets": plan.env_from,
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
+        "driver": plan.driver,
         "torchrun": plan.torchrun,
         "per_rank_logs": plan.per_rank_logs,
         "visible": not here and devices.visible,

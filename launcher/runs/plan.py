@@ -14,7 +14,7 @@ OF_EVERY_SCRIPT = frozenset(
     {
         *("command", "setup", "teardown", "env", "workdir", "python", "templates"),
         *("snapshot.paths", "snapshot.link", "snapshot.limit"),
-        *("ranks", "ranks_per_node", "launcher.torchrun", "launcher.timeout"),
+        *("ranks", "ranks_per_node", "launcher.torchrun", "launcher.driver", "launcher.timeout"),
         *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
         *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
     }
@@ -72,6 +72,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     start_timeout: int | None
     """Seconds after which ranks that have not started end the job; None: they are only reported."""
     torchrun: bool
+    driver: bool
+    """Whether the command runs once, on the first host, and starts its own workers: `ranks` is then 1, and
+    cores_per_rank and devices_per_rank are those of each node."""
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the launcher decides on the host."""
     devices_per_rank: int

@@ -4,7 +4,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
 #if setup
   castoff_unset_user_functions
 #endif
-#if nodes
+#if nodes !driver
   if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi # the launcher's says only that it was ended
 #endif
 #if stage !teardown

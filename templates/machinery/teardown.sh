@@ -30,6 +30,7 @@ castoff_tear_down() { # ENDING CODE, which are on record afterwards; at once whe
 }
 castoff_report_teardown() { # CODE [COMMAND]: what did not work; the job's own ending stays as it is
   local castoff_text="$castoff_name ended with code $1"
+  if [[ -n $castoff_terminated ]]; then castoff_text="$castoff_name was ended with the job"; fi
   if [[ -n ${2-} ]]; then castoff_text="$castoff_name: this failed with code $1: ${2:0:200}"; fi
   echo "castoff: $castoff_text" >&2
   printf '%s\n' "${castoff_text//$'\n'/ }" >>"$CASTOFF_ATTEMPT_DIR/teardown"

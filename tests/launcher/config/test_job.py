@@ -66,7 +66,7 @@ snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
 directives: {comment: null, hold: true, x: false, n: 5, pbs: {filesystems: "home:flare"}, slurm: null}
 options: [proxy]
-launcher: {name: pals, torchrun: false, args: [--label]}
+launcher: {name: pals, torchrun: false, driver: false, args: [--label]}
 container: {runtime: apptainer, image: /a.sif, binds: [/a, "/b:/c:ro"], env: {N: 1}, gpus: none, args: [-x]}
 stage:
   - {from: env.tar.gz, activate: true}

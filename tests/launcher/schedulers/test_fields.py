@@ -62,6 +62,7 @@ VALUES: dict[str, Any] = {
     "snapshot.link": ["data"],
     "snapshot.limit": "1G",
     "launcher.torchrun": True,
+    "launcher.driver": True,
     "launcher.args": ["--label"],
     "launcher.timeout": "3m",
     "container.image": "/images/other.sif",
@@ -86,6 +87,7 @@ VALUES: dict[str, Any] = {
 BESIDE: dict[str, dict[str, Any]] = {
     "requeue.how": {"requeue": {"max": 2}},
     "ranks": {"ranks_per_node": None},
+    "launcher.driver": {"ranks_per_node": None},
     "binding": {"cores_per_rank": None, "exclusive": True},
 }
 """What a job must have besides for a field to make sense."""

@@ -201,6 +201,23 @@ EXAMPLES: dict[str, Example] = {
     ),
     "slurm-torchrun": Example("slurm", {"nodes": 2, "launcher": {"torchrun": True}}),
     "slurm-snapshot": Example("slurm", {"snapshot": True, "workdir": "src"}),
+    **{
+        f"{site}-driver": Example(
+            site,
+            {
+                "ranks_per_node": None,
+                "nodes": 1 if site == "local" else 2,
+                "launcher": {"driver": True},
+                "command": ["python", "search.py", ":", "it's"],
+                "walltime": "30m",
+                **more,
+            },
+        )
+        for site, more in {
+            "slurm": {"stage": STAGE[1:2], "devices_per_rank": 4},
+            **{key: {} for key in ("aurora", "pbs", "flux", "local")},
+        }.items()
+    },
     "slurm-teardown": Example(
         "slurm",
         {
