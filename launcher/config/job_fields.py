@@ -2,10 +2,12 @@
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
+from launcher.config.array_indices import index_list, indices
 from launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
@@ -134,12 +136,42 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX; it has `count` or `indices`."""
 
-    count: Annotated[Count, meaning("How many members.")]
+    count: Annotated[Count | None, meaning("How many members, numbered from 0.")] = None
+    indices: Annotated[
+        Word | None, meaning("The members' numbers instead: numbers and ranges, as in 1,3-5,10-20:2.")
+    ] = None
+    """After the colon stands a range's step."""
     max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
     """On one machine never more than its cores have room for."""
+
+    @property
+    def members(self) -> Sequence[int]:
+        """Their numbers, ascending."""
+        return range(self.count or 1) if self.indices is None else indices(self.indices)
+
+    @property
+    def size(self) -> int:
+        """How many members."""
+        return len(self.members)
+
+    @property
+    def own_indices(self) -> str | None:
+        """Their numbers as text, where they are not those from 0 on."""
+        members = self.members
+        return None if members[-1] == len(members) - 1 else index_list(members)
+
+    @property
+    def size_words(self) -> str:
+        """How many members, as an error about `field` says it."""
+        return str(self.size) if self.indices is None else f"{self.indices}, {self.size} members"
+
+    @property
+    def field(self) -> str:
+        """Which of its fields says how many there are."""
+        return "array.count" if self.indices is None else "array.indices"
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):

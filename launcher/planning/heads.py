@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 4245957923, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1313527523}
+SOURCES = {'head.sh.j2': 442428544, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -37,6 +37,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads in the run directory\n')
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
@@ -133,6 +135,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     pass
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
@@ -232,6 +236,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
         _add('castoff_copied=' + str(','.join(map(str, plan.inherit))) + ' # variables that a copy of this job has, too\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets=' + str(','.join(map(str, plan.env_from))) + '\n')
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
@@ -327,7 +333,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if plan.array_count:
-        _add('castoff_own_index=${1:-0} # bash job.sh 3 runs member 3 of the array\n')
+        _add('castoff_own_index=${1:-' + str(plan.first_member) + '} # bash job.sh 3 runs member 3 of the array\n')
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')

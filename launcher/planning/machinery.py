@@ -45,6 +45,8 @@ FEATURES = {
     # what follows from the job
     "array": "an array",
     "members": "an array of several members",
+    "sparse": "an array whose members are not numbered from 0 on",
+    "places": "the scheduler numbers its members in another way",
     "after": "the job waits for others, which a copy of it must not do again",
     "nodes": "ranks on several nodes",
     "uneven": "some nodes have one rank fewer than others",
@@ -174,7 +176,11 @@ def _of_launcher(name: str) -> dict[str, object]:
 
 def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
     deadline = bool(plan.walltime) or scheduler.reports_end_time
-    return {"deadline": deadline, "timer": deadline and not scheduler.signals_before_walltime}
+    return {
+        "deadline": deadline,
+        "timer": deadline and not scheduler.signals_before_walltime,
+        "places": plan.array_indices and scheduler.tasks(plan.members) != plan.members,
+    }
 
 
 def _of_job(plan: Plan) -> dict[str, object]:
@@ -182,7 +188,8 @@ def _of_job(plan: Plan) -> dict[str, object]:
     here = of_castoff and not plan.driver
     return {
         "array": plan.array_count,
-        "members": (plan.array_count or 1) > 1,
+        "members": (plan.array_count or 1) > 1 or plan.array_indices,
+        "sparse": plan.array_indices,
         "after": plan.after and plan.requeue_how == "copy",
         "nodes": not here and plan.nodes > 1,
         "uneven": len(plan.layout) > 1,

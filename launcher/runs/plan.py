@@ -112,6 +112,11 @@ class Plan(Facts, frozen=True, kw_only=True):
     """What was decided for the user, in words."""
 
     @property
+    def first_member(self) -> int:
+        """The smallest number of a member."""
+        return self.members[0]
+
+    @property
     def node_hours(self) -> float | None:
         """Node-hours asked for, over all members; None without a walltime."""
         if self.walltime is None:

@@ -74,7 +74,13 @@ castoff_check_run_dir() { # again before anything in it is run: others may have 
   fi
 }
 castoff_count_attempts() {
+#if places
+  export CASTOFF_ARRAY_INDEX
+  CASTOFF_ARRAY_INDEX=$(castoff_members | sed -n "$((castoff_index + 1))p")
+  : "${CASTOFF_ARRAY_INDEX:?castoff: this array has no job of that index}"
+#else
   export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+#endif
   export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
   while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
     CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
@@ -83,6 +89,18 @@ castoff_count_attempts() {
   export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # of this submission
 #endif
 }
+#if places | sparse secrets
+castoff_members() { # the number of each, ascending
+  local castoff_part IFS=,
+  for castoff_part in $castoff_array_indices; do
+    if [[ $castoff_part =~ ^([0-9]+)-([0-9]+)(:([0-9]+))?$ ]]; then
+      seq "${BASH_REMATCH[1]}" "${BASH_REMATCH[4]:-1}" "${BASH_REMATCH[2]}"
+    else
+      echo "$castoff_part"
+    fi
+  done
+}
+#endif
 castoff_begin_records() {
   export CASTOFF_RUN_DIR CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT

@@ -1,16 +1,16 @@
 # --- Teardown: on this host, once the ranks have ended --------------------------------------------
-castoff_tearing_down='' castoff_reason='' castoff_last_names=() castoff_last_lines=()
+castoff_tearing_down='' castoff_recorder='' castoff_reason='' castoff_last_names=() castoff_last_lines=()
 castoff_at_end() { # NAME; standard input: shell lines
   castoff_last_names+=("$1") castoff_last_lines+=("$(cat)")
 }
-castoff_tear_down() { # ENDING CODE, which are on record afterwards; at once where somebody ends this job
+castoff_tear_down() { # ENDING CODE, which are on record afterwards; sooner where somebody ends this job
   local castoff_code castoff_launcher castoff_place castoff_name castoff_lines=("${castoff_last_lines[@]}")
   castoff_last_lines=() # once
   if ((!${#castoff_lines[@]})); then return 0; fi
   export CASTOFF_OUTCOME=$1 CASTOFF_EXIT_CODE=$2
   if [[ $1 == failed && $2 == 0 ]]; then CASTOFF_EXIT_CODE=1; fi # a setup line that exits with 0
   castoff_tearing_down=1
-  if [[ -n $castoff_terminated ]]; then castoff_record_ending "$CASTOFF_OUTCOME" "$CASTOFF_EXIT_CODE"; fi
+  if [[ -n $castoff_terminated ]]; then castoff_record_soon; fi
   for castoff_place in "${!castoff_lines[@]}"; do
     castoff_name=${castoff_last_names[castoff_place]}
     (
@@ -24,9 +24,20 @@ castoff_tear_down() { # ENDING CODE, which are on record afterwards; at once whe
     if ((castoff_code)); then castoff_report_teardown "$castoff_code"; fi
   done
   castoff_tearing_down=
+  builtin kill -s KILL "$castoff_recorder" 2>/dev/null || true
   if [[ -s $CASTOFF_ATTEMPT_DIR/teardown ]]; then # after why setup has failed, if it has
     castoff_reason+=${castoff_reason:+; }$(head -n 1 "$CASTOFF_ATTEMPT_DIR/teardown")
   fi
+}
+castoff_record_soon() { # while teardown runs; the scheduler, too, says of a job that it killed that this was so
+  local castoff_delay=0.01
+  if [[ $CASTOFF_OUTCOME =~ ^(cancelled|walltime)$ ]]; then castoff_delay=3; fi # castoff wait may still return after it
+  (
+    read -r -t "$castoff_delay" _ <> <(:) || true
+    castoff_record_ending "$CASTOFF_OUTCOME" "$CASTOFF_EXIT_CODE"
+  ) &
+  castoff_recorder=$!
+  disown "$castoff_recorder" # or bash would tell of its end
 }
 castoff_report_teardown() { # CODE [COMMAND]: what did not work; the job's own ending stays as it is
   local castoff_text="$castoff_name ended with code $1"

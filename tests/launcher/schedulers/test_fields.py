@@ -77,6 +77,7 @@ VALUES: dict[str, Any] = {
     "stage.sha256": "ab" * 32,
     "stage.activate": True,
     "array.count": 5,
+    "array.indices": "1,3-5",
     "array.max_concurrent": 2,
     "after": {"afterok": ["123"]},
     "requeue.max": 3,
@@ -150,6 +151,8 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if name == "launcher.name":
         value = LAUNCHERS.get(scheduler, "hydra")
     outer, _, inner = name.partition(".")
+    if name == "array.indices":  # instead of the count
+        return {**plain, outer: OUTER[outer]}, {**plain, outer: {inner: value}}
     if not inner:
         return plain, {**plain, outer: value}
     before = {**OUTER.get(outer, {}), **plain.get(outer, {})}

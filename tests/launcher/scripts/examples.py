@@ -218,6 +218,13 @@ EXAMPLES: dict[str, Example] = {
             **{key: {} for key in ("aurora", "pbs", "flux", "local")},
         }.items()
     },
+    **{
+        f"{site}-sparse-array": Example(
+            site,
+            {"array": {"indices": "1,3-5,10-20:2", "max_concurrent": 4}, "env_from": ["TOKEN"], **more},
+        )
+        for site, more in {"slurm": {}, "pbs": {"requeue": {"max": 2}}, "local": {}}.items()
+    },
     "slurm-teardown": Example(
         "slurm",
         {

@@ -182,7 +182,9 @@ def test_a_function_is_refused() -> None:
 
 
 def test_what_the_site_has_for_ranks_is_not_for_it() -> None:
-    defaults = JobSpec.of({"command": ["x"], "ranks_per_node": 4, "launcher": {"name": "hydra", "args": ["-l"]}})
+    defaults = JobSpec.of(
+        {"command": ["x"], "ranks_per_node": 4, "launcher": {"name": "hydra", "args": ["-l"]}}
+    )
     site = msgspec.structs.replace(Site.load("slurm"), defaults=defaults)
     decided = plan(JobSpec.of({"command": ["x"], "nodes": 2, "launcher": {"driver": True}}), site)
     assert (decided.ranks, decided.nodes, decided.layout) == (1, 2, [(1, 1)])
