@@ -279,8 +279,9 @@ class RunRecords:
         if self.submission is not None:
             return self._places.get(member)
         members, tasks = self.plan.members, self._tasks
-        known = None if self.plan.array_indices is None else [*members]
-        return Send(self.job, 0, self.plan.array_count, known, tasks and [tasks[one] for one in members])
+        own = None if self.plan.array_indices is None else [*members]
+        of_scheduler = [tasks[one] for one in members] if tasks else None
+        return Send(job=self.job, count=self.plan.array_count, members=own, tasks=of_scheduler)
 
     def key(self, member: int, job: str | None) -> Key | None:
         """Where a member stands in a job's array; None where it is not known to."""

@@ -80,7 +80,7 @@ def refusal(decided: Plan) -> str:
 class TestParts:
     def of(self, where: str, lines: list[str]) -> Plan:
         if where != "the site's teardown":
-            return planned(**{where: lines})
+            return planned(setup=lines) if where == "setup" else planned(teardown=lines)
         return planned(site=msgspec.structs.replace(SITE, teardown=lines))
 
     @pytest.mark.parametrize("lines", OPEN.values(), ids=OPEN)
