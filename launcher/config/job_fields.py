@@ -30,6 +30,14 @@ ShellLine = Annotated[
     str,
     _scalar("a shell line without carriage returns, which Windows adds", "shell lines", r"[^\x00\r]*"),
 ]
+Indices = Annotated[
+    str,
+    _scalar(
+        "numbers and ranges joined by commas, as in 1,3-5,10-20:2",
+        "numbers and ranges",
+        r"[^\x00\n\r]+",  # `array_indices.problem` says more of the others
+    ),
+]
 EnvName = Annotated[
     str,
     takes(
@@ -141,7 +149,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
 
     count: Annotated[Count | None, meaning("How many members, numbered from 0.")] = None
     indices: Annotated[
-        Word | None, meaning("The members' numbers instead: numbers and ranges, as in 1,3-5,10-20:2.")
+        Indices | None, meaning("The members' numbers instead: numbers and ranges, as in 1,3-5,10-20:2.")
     ] = None
     """After the colon stands a range's step."""
     max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
