@@ -7,7 +7,7 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --gpus-per-node=4
 #SBATCH --time=00:30:00
-#SBATCH --array=1,3-5,10-20:2%4
+#SBATCH --array=0-6:2,7%4
 #SBATCH --output=%x-%A_%a.out
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR2@120
@@ -26,8 +26,8 @@
 castoff_nodes=1 castoff_ranks=4 castoff_ranks_per_node=4 castoff_full_nodes=1
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_step=1
-castoff_array_indices=1,3-5,10-20:2
-export CASTOFF_ARRAY_COUNT=10
+castoff_array_indices=0-6:2,7
+export CASTOFF_ARRAY_COUNT=5
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup

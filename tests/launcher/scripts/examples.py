@@ -220,10 +220,13 @@ EXAMPLES: dict[str, Example] = {
     },
     **{
         f"{site}-sparse-array": Example(
-            site,
-            {"array": {"indices": "1,3-5,10-20:2", "max_concurrent": 4}, "env_from": ["TOKEN"], **more},
+            site, {"array": {"indices": indices, "max_concurrent": 4}, "env_from": ["TOKEN"], **more}
         )
-        for site, more in {"slurm": {}, "pbs": {"requeue": {"max": 2}}, "local": {}}.items()
+        for site, indices, more in [
+            ("slurm", "0-4:2,6-7", {}),
+            ("pbs", "1,3-5,10-20:2", {"requeue": {"max": 2}}),
+            ("local", "1,3-5,10-20:2", {}),
+        ]
     },
     "slurm-teardown": Example(
         "slurm",
