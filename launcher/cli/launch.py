@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from launcher.config.site import Site
     from launcher.schedulers.base_allocation import Allocation
 
-_LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "launcher")
+_LEFT_OUT_HERE = (
+    "setup",
+    "teardown",
+    "options",
+    "inherit",
+    "snapshot",
+    "array",
+    "after",
+    "requeue",
+    "launcher",
+)
 """Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
 
 _MASTER_PORT = derived_port("")

@@ -87,10 +87,10 @@ def _print_run(one: RunStatus, now: float) -> None:
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
     _line("attempt", f"{member.member}.{attempt.attempt}  {_words(attempt, one.walltime, now)}")
+    _line("", attempt.failure and failure_words(attempt.failure))
     _line("", attempt.reason)
     for line in setup_output(RunDirectory(Path(one.directory)), member.member, attempt):
         _line("", f"  {line}")
-    _line("", attempt.failure and failure_words(attempt.failure))
     _line("", attempt.started and f"logs in {attempt.logs}")
 
 

@@ -36,18 +36,24 @@ def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
 
 
 def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
-    """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
+    """The job with the site's `defaults:` where it says nothing; mappings merge, shell lines add up."""
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
+    teardown = [*spec.teardown, *site.defaults.teardown]  # what began last ends first
     named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
     excluded = {"ranks": "ranks_per_node", "ranks_per_node": "ranks"}
     changed: dict[str, Any] = {
         other: None for name, other in excluded.items() if getattr(spec, name) is not None
     }
+    if spec.launcher.driver:  # what the site has for ranks is not for it
+        of_ranks = ("launcher", "ranks", "ranks_per_node", "binding")
+        changed |= {name: getattr(spec, name) for name in of_ranks}
     if chosen.container.image is None and spec.container == Container():
         changed["container"] = Container()  # a runtime for those who want one
     env = {**site.env, **chosen.env}
-    return msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, **changed)
+    return msgspec.structs.replace(
+        chosen, setup=setup, teardown=teardown, env=env, directives=named, **changed
+    )
 
 
 def _filled(mine: T, default: T) -> T:

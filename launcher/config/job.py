@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from launcher.config.array_indices import problem as problem_of_indices
 from launcher.config.checked import Checked, verified
 from launcher.config.job_fields import (
     Array,
@@ -98,6 +99,11 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         ),
     ] = []
     """They come after those of the site."""
+    teardown: Annotated[
+        list[ShellLine],
+        meaning("Shell lines that run once on the first node after the ranks, however they have ended."),
+    ] = []
+    """Those of the site follow. CASTOFF_EXIT_CODE is the job's code, and CASTOFF_OUTCOME its ending."""
     env: Annotated[dict[EnvName, Text], meaning("Variables of the ranks, set after `setup`.")] = {}
     options: Annotated[
         list[Word],
@@ -144,7 +150,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     stage: Annotated[list[Stage], meaning("What is copied to each node's own disk before ranks start.")] = []
     """They go to CASTOFF_STAGE_DIR."""
     array: Annotated[Array | None, meaning("Many members of this job.")] = None
-    """Each finds its number, from 0, in CASTOFF_ARRAY_INDEX."""
+    """Each finds its number in CASTOFF_ARRAY_INDEX."""
     after: Annotated[
         dict[Condition, list[Word]],
         meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
@@ -294,6 +300,10 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
         needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
         yield ("ranks",), f"{needed}: lower nodes to {spec.ranks}, or raise ranks"
+    if spec.array is not None:
+        yield from _of_array(spec.array)
+    if spec.launcher.driver:
+        yield from _beside_a_driver(spec)
     if spec.python is not None and not spec.python.startswith("/"):
         yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours"
     elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
@@ -323,6 +333,28 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     for condition, names in spec.after.items():
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
+
+
+def _of_array(array: Array) -> Iterator[tuple[FieldPath, str]]:
+    if array.count is None and array.indices is None:
+        yield ("array", "count"), 'is missing: write count: 8, or indices: "1,3-5" for numbers of your own'
+    elif array.indices is not None and array.count is not None:
+        both = "excludes array.count, for indices say how many members there are"
+        yield ("array", "indices"), f"{both}: drop one of the two (--set array.count=null clears it)"
+    if array.indices is not None and (problem := problem_of_indices(array.indices)):
+        yield ("array", "indices"), problem
+
+
+def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """What says how ranks start, where there are none."""
+    launcher = spec.launcher
+    given: dict[FieldPath, object] = {("ranks",): spec.ranks, ("ranks_per_node",): spec.ranks_per_node}
+    given |= {("binding",): spec.binding, ("launcher", "torchrun"): launcher.torchrun}
+    given |= {("launcher", field): getattr(launcher, field) for field in ("name", "args", "timeout")}
+    for path, value in given.items():
+        if value:
+            one = "but with launcher.driver the command is one process, which starts its own workers"
+            yield path, f"is {'true' if value is True else shown(value)}, {one}: drop one of the two"
 
 
 def variable_problem(name: str) -> str | None:

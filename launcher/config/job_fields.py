@@ -2,10 +2,12 @@
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
+from launcher.config.array_indices import index_list, indices
 from launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
@@ -27,6 +29,14 @@ Text = Annotated[str, _scalar("text", "texts", r"[^\x00]*")]
 ShellLine = Annotated[
     str,
     _scalar("a shell line without carriage returns, which Windows adds", "shell lines", r"[^\x00\r]*"),
+]
+Indices = Annotated[
+    str,
+    _scalar(
+        "numbers and ranges joined by commas, as in 1,3-5,10-20:2",
+        "numbers and ranges",
+        r"[^\x00\n\r]+",  # `array_indices.problem` says more of the others
+    ),
 ]
 EnvName = Annotated[
     str,
@@ -73,6 +83,12 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
     """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
     failed once no restart is left."""
+    driver: Annotated[
+        bool,
+        meaning("Run the command once, on the first host: it starts its own workers on all of them."),
+    ] = False
+    """As Ray, Dask, Parsl and libEnsemble do. cores_per_rank and devices_per_rank are then those of each
+    node, all that a node has by default."""
     args: Annotated[
         list[Word],
         meaning("Further flags for the site's launcher, one word each."),
@@ -128,12 +144,42 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX; it has `count` or `indices`."""
 
-    count: Annotated[Count, meaning("How many members.")]
+    count: Annotated[Count | None, meaning("How many members, numbered from 0.")] = None
+    indices: Annotated[
+        Indices | None, meaning("The members' numbers instead: numbers and ranges, as in 1,3-5,10-20:2.")
+    ] = None
+    """After the colon stands a range's step."""
     max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
     """On one machine never more than its cores have room for."""
+
+    @property
+    def members(self) -> Sequence[int]:
+        """Their numbers, ascending."""
+        return range(self.count or 1) if self.indices is None else indices(self.indices)
+
+    @property
+    def size(self) -> int:
+        """How many members."""
+        return len(self.members)
+
+    @property
+    def own_indices(self) -> str | None:
+        """Their numbers as text, where they are not those from 0 on."""
+        members = self.members
+        return None if members[-1] == len(members) - 1 else index_list(members)
+
+    @property
+    def size_words(self) -> str:
+        """How many members, as an error about `field` says it."""
+        return str(self.size) if self.indices is None else f"{self.indices}, {self.size} members"
+
+    @property
+    def field(self) -> str:
+        """Which of its fields says how many there are."""
+        return "array.count" if self.indices is None else "array.indices"
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):

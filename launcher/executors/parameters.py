@@ -27,6 +27,9 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
     """
     array = fields.get("array")
     if isinstance(array, Mapping):  # how many there are is known when they are submitted
+        if array.get("indices") is not None:
+            message = "is for commands: functions are numbered from 0, as they are submitted; drop it"
+            raise InvalidInput([Problem("executor", "array.indices", message)])
         array = {"count": 1, **array}
     return JobSpec.of({**fields, "array": array, "command": ["function"]})
 
@@ -35,7 +38,9 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
     """The job that runs these functions: what it does not say follows from them and from this process."""
     changes: dict[str, Any] = {"array": None}
     if len(functions) > 1:
-        changes["array"] = Array(len(functions), spec.array.max_concurrent if spec.array else None)
+        changes["array"] = Array(
+            count=len(functions), max_concurrent=spec.array.max_concurrent if spec.array else None
+        )
     if spec.name is None and site.defaults.name is None:
         changes["name"] = _common_name(functions)
     images = (spec.container.image, site.defaults.container.image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from launcher.config.array_indices import members_range
 from launcher.errors import CastoffError
 from launcher.launchers.commands import MERGING
 from launcher.logs.sources import Selection
@@ -19,7 +20,7 @@ def members_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[
     """
     known = [one.member for one in now.members]
     for member in sorted(selection.members - {*known}):
-        raise CastoffError(f"{run.id}: no member {member}; members are 0 to {max(known)}")
+        raise CastoffError(f"{run.id}: no member {member}; members are {members_range(known)}")
     return [one for one in now.members if selection.has_member(one.member)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2151957007, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
+SOURCES = {'head.sh.j2': 442428544, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -37,7 +37,21 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads in the run directory\n')
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     pass
@@ -63,6 +77,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -85,12 +101,10 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
-    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -121,7 +135,21 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     pass
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     pass
@@ -147,6 +175,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -169,12 +199,10 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
-    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -208,7 +236,21 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
         _add('castoff_copied=' + str(','.join(map(str, plan.inherit))) + ' # variables that a copy of this job has, too\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets=' + str(','.join(map(str, plan.env_from))) + '\n')
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     pass
@@ -234,6 +276,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -256,12 +300,10 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
-    _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -291,8 +333,22 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if plan.array_count:
-        _add('castoff_own_index=${1:-0} # bash job.sh 3 runs member 3 of the array\n')
+        _add('castoff_own_index=${1:-' + str(plan.first_member) + '} # bash job.sh 3 runs member 3 of the array\n')
+    if plan.array_indices:
+        _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
+    if (plan.teardown or plan.site_teardown):
+        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+    if plan.teardown:
+        _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        for line in plan.teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
+    if plan.site_teardown:
+        _add('castoff_at_end "the site\'s teardown" <<\'CASTOFF_TEARDOWN\'\n')
+        for line in plan.site_teardown:
+            _add(str(line) + '\n')
+        _add('CASTOFF_TEARDOWN\n')
     if (((plan.setup or plan.python) or plan.snapshot) or ('inherit' in features)):
         _add('\n# --- Setup\n')
     if (plan.inherit != 'all'):
@@ -318,7 +374,10 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
-    pass
+    if plan.driver:
+        _add('castoff_rendezvous # MASTER_ADDR and MASTER_PORT\n')
+    if plan.driver:
+        _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
         _add('castoff_stage_in ' + str((_filters['sh'](plan.local_storage) if plan.local_storage else '"${TMPDIR:-/tmp}"')) + '\n')
@@ -341,11 +400,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage\n')
-    _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
-    if plan.teardown:
-        _add("( # what setup started; its code is not the job's\n  set +u\n")
-        for line in plan.teardown:
-            _add(str(line) + '\n')
-        _add(') || true\n')
+    if plan.driver:
+        _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)

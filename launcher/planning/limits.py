@@ -94,7 +94,7 @@ def _names(scheduler: Scheduler, name: str) -> _Found:
 
 def _members(spec: JobSpec) -> int:
     """How many jobs an array is."""
-    return spec.array.count if spec.array else 1
+    return spec.array.size if spec.array else 1
 
 
 def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
@@ -103,11 +103,12 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
     if node and node.memory and spec.memory and size(spec.memory) > size(node.memory):
         there = f"a node has {node.memory} ({site.name}: {node.source}, {node.date})"
         yield "memory", f"is {spec.memory}, but {there}: lower it, or use more nodes"
-    if limit and array and array.count > limit.max_count and not own.splits_arrays:
+    if limit and array and array.size > limit.max_count and not own.splits_arrays:
         taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"
         fix = "split it, or raise array.max_count in a profile of your site"
-        yield "array.count", f"is {array.count}, but {taken}; {fix}"
-    if way == "chain" and not own.requeues_in_place and spec.requeue.max and _members(spec) > 1:
+        yield array.field, f"is {array.size_words}, but {taken}; {fix}"
+    several = array is not None and (array.size > 1 or array.own_indices is not None)
+    if way == "chain" and not own.requeues_in_place and spec.requeue.max and several:
         fix = "write requeue.how: copy, with which each member resumes by itself, or drop one of the two"
         yield "requeue.how", f"is chain, but array's members would have to wait for each other: {fix}"
     yield from refused_of_job(spec, site, own)
@@ -152,18 +153,18 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | 
     jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
     allows = f"{name} allows a user {jobs} queued or running {queue.cited}"
     array = spec.array if _members(spec) > 1 else None
-    if array and queue.max_jobs and array.count > queue.max_jobs:
+    if array and queue.max_jobs and array.size > queue.max_jobs:
         further = False
-        asked = f"{array.count} members of {_asked(spec.nodes or 1, walltime)}"
-        fitting = _taking(kind.known, spec.nodes or 1, walltime, array.count)
+        asked = f"{array.size} members of {_asked(spec.nodes or 1, walltime)}"
+        fitting = _taking(kind.known, spec.nodes or 1, walltime, array.size)
         taken = f"{asked} are taken by {', '.join(fitting)}" if fitting else f"no {kind.field} takes {asked}"
         fix = "" if fitting else ": lower it, and send the rest later"
-        yield "array.count", f"is {array.count}, but {allows}; {taken}{fix}"
+        yield array.field, f"is {array.size_words}, but {allows}; {taken}{fix}"
     most = queue.array_max_concurrent
-    if array and most and min(array.max_concurrent or array.count, array.count) > most:
+    if array and most and min(array.max_concurrent or array.size, array.size) > most:
         further = False
         held = "is not set" if array.max_concurrent is None else f"is {array.max_concurrent}"
-        taken = f"of {array.count} members {name} takes {most} at a time {queue.cited}"
+        taken = f"of {array.size} members {name} takes {most} at a time {queue.cited}"
         yield "array.max_concurrent", f"{held}, but {taken}; write max_concurrent: {most} or less"
     if further and queue.max_jobs is not None:
         yield from _room_to_resume(spec, queue.max_jobs, allows)
@@ -185,7 +186,8 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
         yield "requeue.max", f"is {spec.requeue.max}, which makes a chain of {jobs} jobs, but {limit}; {fix}"
     elif not chain and members + at_once > most:
         why = f"each of {members} members may submit a copy of itself while it is still running"
-        fix = "lower array.count or array.max_concurrent, or use another queue"
+        field = spec.array.field if spec.array else "array.count"
+        fix = f"lower {field} or array.max_concurrent, or use another queue"
         makes = f"which makes {members + at_once} jobs"
         yield "requeue", f"cannot work, because {why}, {makes}, and {limit}; {fix}"
 
@@ -195,11 +197,17 @@ def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
     for kind in kinds(spec, site, scheduler):
         if kind.asked and kind.others and kind.known and kind.name not in kind.known:
             yield f"{kind.field} {kind.name}: its limits are not checked, as {site.name} does not list it"
-    if isinstance(scheduler, QueuedScheduler) and site.array and spec.array:
-        count, most = spec.array.count, site.array.max_count
-        if count > most:
+    if spec.array and scheduler.tasks(spec.array.members) != spec.array.members:
+        numbered = f"0 to {spec.array.size - 1}, for it takes one range"
+        yield f"array: to {scheduler.title} its members {spec.array.own_indices} are {numbered}"
+    if isinstance(scheduler, QueuedScheduler) and scheduler.splits_arrays and site.array and spec.array:
+        largest, most = spec.array.members[-1], site.array.max_count
+        if spec.array.own_indices and largest >= most:
+            alone = f"{scheduler.submit_command[0]} alone takes none above {most - 1}"
+            yield f"array indices up to {largest}: castoff submit sends it in parts; {alone}"
+        elif largest >= most:
             alone = f"{scheduler.submit_command[0]} alone takes {most} members at the most"
-            yield f"array of {count}: castoff submit sends it in parts; {alone}"
+            yield f"array of {largest + 1}: castoff submit sends it in parts; {alone}"
 
 
 def _takes(queue: Queue, nodes: int, walltime: int | None) -> bool:

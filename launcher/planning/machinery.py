@@ -45,6 +45,8 @@ FEATURES = {
     # what follows from the job
     "array": "an array",
     "members": "an array of several members",
+    "sparse": "an array whose members are not numbered from 0 on",
+    "places": "the scheduler numbers its members in another way",
     "after": "the job waits for others, which a copy of it must not do again",
     "nodes": "ranks on several nodes",
     "uneven": "some nodes have one rank fewer than others",
@@ -53,11 +55,13 @@ FEATURES = {
     "walltime": "a walltime",
     "inherit": "castoff drops what is not inherited",
     "setup": "setup lines, or templates of the user's own, which may have some",
+    "teardown": "teardown lines, the job's or the site's",
     "snapshot": "the ranks run in a copy of the code",
     "secrets": "variables from `env_from:`",
     "requeue": "the scheduler starts the same job again",
     "copy": "the job submits a copy of itself",
     "chain": "jobs that were submitted beforehand follow",
+    "driver": "the program runs once, and starts its own workers",
     "torchrun": "torchrun starts the ranks of each node",
     "per_rank_logs": "each rank has a log",
     "visible": "all ranks of a node have one mask of devices",
@@ -130,7 +134,7 @@ class Machinery(NamedTuple):
 
 def machinery(plan: Plan, scheduler: Scheduler) -> Machinery:
     """What a plan for this scheduler needs."""
-    features = _of_scheduler(plan, scheduler) | _of_launcher(plan.launcher)
+    features = _of_scheduler(plan, scheduler) | ({} if plan.driver else _of_launcher(plan.launcher))
     features |= _of_job(plan) | _of_container(plan)
     used = frozenset(name for name, applies in features.items() if applies)
     runtime = plan.container.runtime if plan.container else None
@@ -143,15 +147,16 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "begin": True,
         f"schedulers/{plan.scheduler}": True,
         "stopping": True,
-        "setup": features & {"setup", "snapshot"},
+        "setup": features & {"setup", "snapshot", "teardown"},
+        "teardown": "teardown" in features,
         "environment": True,
         "container": plan.container,
         f"runtimes/{plan.container and plan.container.runtime}": plan.container,
         "stage": plan.stage,
         "rendezvous": not here,
-        f"launchers/{plan.launcher}": True,
+        f"launchers/{plan.launcher}": not plan.driver or plan.stage_start,  # which a driver does without
         "start": not here,
-        "unstarted": "nodes" in features,
+        "unstarted": "nodes" in features and not plan.driver,
         "rank": not here or plan.torchrun,
         "ending": True,
     }
@@ -171,25 +176,33 @@ def _of_launcher(name: str) -> dict[str, object]:
 
 def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
     deadline = bool(plan.walltime) or scheduler.reports_end_time
-    return {"deadline": deadline, "timer": deadline and not scheduler.signals_before_walltime}
+    return {
+        "deadline": deadline,
+        "timer": deadline and not scheduler.signals_before_walltime,
+        "places": plan.array_indices and scheduler.tasks(plan.members) != plan.members,
+    }
 
 
 def _of_job(plan: Plan) -> dict[str, object]:
-    here, devices = LAUNCHERS[plan.launcher].here, plan.devices
+    of_castoff, devices = LAUNCHERS[plan.launcher].here, plan.devices
+    here = of_castoff and not plan.driver
     return {
         "array": plan.array_count,
-        "members": (plan.array_count or 1) > 1,
+        "members": (plan.array_count or 1) > 1 or plan.array_indices,
+        "sparse": plan.array_indices,
         "after": plan.after and plan.requeue_how == "copy",
         "nodes": not here and plan.nodes > 1,
         "uneven": len(plan.layout) > 1,
         "distribution": plan.own_distribution,
         "arbitrary": plan.own_distribution == "arbitrary",
         "walltime": plan.walltime,
-        "inherit": here and plan.inherit != "all",
+        "inherit": of_castoff and plan.inherit != "all",
         "setup": plan.setup or plan.templates,
+        "teardown": plan.teardown or plan.site_teardown,
         "snapshot": plan.snapshot,
         "secrets": plan.env_from,
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
+        "driver": plan.driver,
         "torchrun": plan.torchrun,
         "per_rank_logs": plan.per_rank_logs,
         "visible": not here and devices.visible,

@@ -19,7 +19,7 @@ from launcher.config.site import Site
 from launcher.errors import InvalidInput, shown
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import binding, containers, limits, near, stage_in
+from launcher.planning import binding, containers, drivers, limits, near, stage_in
 from launcher.planning.findings import Findings
 from launcher.planning.raw_directives import directive_problems, section_problems
 from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Devices, Plan
@@ -89,12 +89,16 @@ class _Planner:
         chosen = self._chosen_by_flags()
         self.binds_devices = site.binds_devices if chosen is None else chosen
         self.per_rank = int(self.of_node > 0) if spec.devices_per_rank is None else spec.devices_per_rank
+        if spec.launcher.driver:
+            self.per_rank = drivers.devices(spec, site, self.shared)
         self.node_devices = self.layout.max_per_node * self.per_rank
         if self.of_node and self.node_devices:
             self.node_devices = self.of_node if self.whole_nodes else min(self.node_devices, self.of_node)
 
     def plan(self, *, function: bool) -> Plan:
         """Decide what is left, and check all of it."""
+        for field, message in drivers.problems(self.spec, function=function):
+            self.found.report(field, message)
         devices = self._devices()
         cores, cpu_lists = self._cores()
         processes = self._processes(cores, cpu_lists)._replace(
@@ -117,6 +121,7 @@ class _Planner:
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
+        driver, of_job = spec.launcher.driver, spec.launcher.args if self.queued else []
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         self.found.notes += limits.notes(spec, site, self.scheduler)
         return Plan(
@@ -128,13 +133,14 @@ class _Planner:
             directives=self.scheduler.directives(spec, site, asked),
             function=function,
             nodes=layout.nodes,
-            ranks=layout.processes,
-            layout=layout.groups,
+            ranks=1 if driver else layout.processes,
+            layout=[(1, 1)] if driver else layout.groups,
             own_distribution=asked.own_distribution,
             launcher=launcher,
-            start=LAUNCHERS[launcher].start(asked, self.site_args, spec.launcher.args if self.queued else []),
-            start_timeout=self._start_timeout(),
+            start=[] if driver else LAUNCHERS[launcher].start(asked, self.site_args, of_job),
+            start_timeout=None if driver else self._start_timeout(),
             torchrun=spec.launcher.torchrun,
+            driver=driver,
             cores_per_rank=cores,
             cpu_lists=cpu_lists,
             devices_per_rank=self.per_rank,
@@ -146,12 +152,13 @@ class _Planner:
             submit_timeout=seconds(site.submit_timeout),
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
-            teardown=site.teardown,
+            site_teardown=site.teardown,
             env=self._environment(cores),
             workdir=_from_here(spec.workdir),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
             master_suffix=site.master_suffix,
-            array_count=spec.array.count if spec.array else None,
+            array_count=spec.array.size if spec.array else None,
+            array_indices=spec.array.own_indices if spec.array else None,
             array_max_concurrent=spec.array.max_concurrent if spec.array else None,
             after={str(condition): names for condition, names in spec.after.items()},
             requeue_max=spec.requeue.max or 0,
@@ -166,7 +173,8 @@ class _Planner:
     def _check(self, asked: Request) -> None:
         """All that can be said of the job's fields one by one."""
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
-        if (fixed := fixed_ranks(spec.options, site)) and layout.groups != [(fixed[1], layout.nodes)]:
+        fixed = None if spec.launcher.driver else fixed_ranks(spec.options, site)
+        if fixed and layout.groups != [(fixed[1], layout.nodes)]:
             made = f"the option {fixed[0]} is made for {fixed[1]} ranks on each node"
             self._report_ranks(f"{made}: drop one")
         explicit_binding = (
@@ -221,6 +229,8 @@ class _Planner:
         if not self.queued and nodes > 1:
             self.found.report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
             nodes = 1
+        if spec.launcher.driver:
+            return Layout([(1, nodes)])
         if spec.ranks is not None:
             return Layout.of(spec.ranks, min(nodes, spec.ranks))
         if spec.ranks_per_node is not None:
@@ -289,6 +299,8 @@ class _Planner:
         torchrun = self.spec.launcher.torchrun  # the shim runs once a node, so no rank is given its own
         # Of those that the scheduler chooses, each rank sees its own alone, or all of its node's.
         chosen = Devices(step=(0 if self.binds_devices else per_rank) if per_rank else None)
+        if self.spec.launcher.driver:  # it deals them out itself
+            return Devices()
         if node is None or not self.of_node:
             return Devices() if torchrun else chosen
         try:
@@ -351,6 +363,10 @@ class _Planner:
     def _processes(self, cores: int | None, cpu_lists: list[str]) -> Request:
         """What the launcher starts: the ranks, or one torchrun a node that owns all of it."""
         spec, site, layout = self.spec, self.site, self.layout
+        if spec.launcher.driver:
+            if cores is None and self.queued and not self.whole_nodes:
+                self.found.notes.append("1 core per node: set cores_per_rank or exclusive for more")
+            return Request(layout, cores, [], self.per_rank, self.node_devices, site)
         if not spec.launcher.torchrun:
             flags = [*self.site_args, *spec.launcher.args]
             own = LAUNCHERS[self.launcher].own_distribution(flags, self._named())
@@ -392,7 +408,7 @@ class _Planner:
 
     def _environment(self, cores: int | None) -> dict[str, str]:
         env = dict(self.spec.env)
-        if "OMP_NUM_THREADS" not in env and self.queued:
+        if "OMP_NUM_THREADS" not in env and self.queued and not self.spec.launcher.driver:
             env["OMP_NUM_THREADS"] = str(cores or 1)
             why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank sets more"
             self.found.notes.append(f"OMP_NUM_THREADS={cores or 1}: {why}")

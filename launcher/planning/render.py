@@ -189,7 +189,7 @@ def _one_program(plan: Plan) -> list[str]:
     """
     launcher = LAUNCHERS[plan.launcher]
     pieces = [_FILLED_IN.split(word) if launcher.fills_in else [word] for word in plan.command]
-    if launcher.here or not (":" in plan.command or any(len(some) > 1 for some in pieces)):
+    if launcher.here or plan.driver or not (":" in plan.command or any(len(some) > 1 for some in pieces)):
         return plan.command
     places = itertools.count(1)  # each word its own: together they might be longer than one may be
     words = [
@@ -230,6 +230,8 @@ def _wrapped(names: list[str]) -> str:
 
 
 def _layout_words(plan: Plan) -> str:
+    if plan.driver:
+        return f"a driver on the first of {plan.nodes} nodes" if plan.nodes > 1 else "a driver on 1 node"
     groups = [f"{count} on each of {times} nodes" for count, times in plan.layout if times > 1]
     groups += [f"{count} on 1 node" for count, times in plan.layout if times == 1]
     ranks = "1 rank" if plan.ranks == 1 else f"{plan.ranks} ranks, " + " and ".join(groups)

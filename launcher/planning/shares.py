@@ -10,6 +10,10 @@ from launcher.runs.plan import Plan
 
 def share_words(plan: Plan) -> list[str]:
     """Lines such as "each rank: 8 cores and 1 of 12 devices; 4 of 12 devices per node unused"."""
+    if plan.driver:
+        there = [(plan.cores_per_rank or 0, "core"), (plan.devices_per_rank, "device")]
+        words = " and ".join(_counted(count, what) for count, what in there if count)
+        return [f"each node: {words}"] if words else []
     share = " and ".join(_of_each_rank(plan))
     if not share:
         return []

@@ -12,16 +12,16 @@ from launcher.runs.records import Facts
 
 OF_EVERY_SCRIPT = frozenset(
     {
-        *("command", "setup", "env", "workdir", "python", "templates"),
+        *("command", "setup", "teardown", "env", "workdir", "python", "templates"),
         *("snapshot.paths", "snapshot.link", "snapshot.limit"),
-        *("ranks", "ranks_per_node", "launcher.torchrun", "launcher.timeout"),
+        *("ranks", "ranks_per_node", "launcher.torchrun", "launcher.driver", "launcher.timeout"),
         *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
         *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
     }
 )
 """Fields of a job that the script itself handles, whatever scheduler gets it; others are a scheduler's."""
 
-AS_THEY_ARE = ("command", "setup", "env_from", "python", "stage", "templates")
+AS_THEY_ARE = ("command", "setup", "teardown", "env_from", "python", "stage", "templates")
 """Fields of a plan that hold what the job says in the field of that name."""
 
 
@@ -72,6 +72,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     start_timeout: int | None
     """Seconds after which ranks that have not started end the job; None: they are only reported."""
     torchrun: bool
+    driver: bool
+    """Whether the command runs once, on the first host, and starts its own workers: `ranks` is then 1, and
+    cores_per_rank and devices_per_rank are those of each node."""
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the launcher decides on the host."""
     devices_per_rank: int
@@ -86,7 +89,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     inherit: str | list[str]
     setup: list[str]
     teardown: list[str]
-    """Shell lines after the ranks have ended."""
+    """Shell lines after the ranks have ended: the job's."""
+    site_teardown: list[str]
+    """The same of the site, which follow."""
     env: dict[str, str]
     workdir: str | None
     """Absolute, or `./` and a path from where the job was submitted."""
@@ -105,6 +110,11 @@ class Plan(Facts, frozen=True, kw_only=True):
     templates: str | None
     notes: list[str]
     """What was decided for the user, in words."""
+
+    @property
+    def first_member(self) -> int:
+        """The smallest number of a member."""
+        return self.members[0]
 
     @property
     def node_hours(self) -> float | None:

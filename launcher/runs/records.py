@@ -9,21 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
+from launcher.config.array_indices import INDICES_PATTERN, MOST_MEMBERS, indices
+from launcher.config.quantities import END
 from launcher.errors import CastoffError
 from launcher.runs.script import head_of, scheduler_in
-
-MOST_MEMBERS = 1_000_000
-"""More than any scheduler takes in an array."""
 
 # Bounds that no real record reaches, so that whatever is read can be shown and added up.
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+Indices = Annotated[str, msgspec.Meta(pattern=INDICES_PATTERN, max_length=100_000)]
 MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
 
 
@@ -102,6 +103,8 @@ class Send(msgspec.Struct, omit_defaults=True):
     """Members; None: not an array."""
     members: list[Number] | None = None
     """Those that it starts; None: as many as `count` says."""
+    tasks: list[Number] | None = None
+    """The scheduler's indices of these `members`; None: their numbers from `offset` on."""
     time: Seconds | None = None
     unclear: str | None = None
     """What sbatch said instead of an answer."""
@@ -116,6 +119,8 @@ class Send(msgspec.Struct, omit_defaults=True):
         """The members that it starts, each with its index in the job."""
         if self.members is None and self.count is None:
             return {self.offset: None}
+        if self.members is not None and self.tasks is not None:
+            return dict(zip(self.members, self.tasks, strict=False))
         members = self.members or range(self.offset, self.offset + (self.count or 0))
         return {member: member - self.offset for member in members}
 
@@ -167,6 +172,8 @@ class Facts(msgspec.Struct, frozen=True):
     launcher: str = ""
     cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
+    array_indices: Indices | None = None
+    """The members' numbers, where they are not those from 0 on."""
     array_max_concurrent: Number | None = None
     walltime: Number | None = None
     """Seconds."""
@@ -182,12 +189,17 @@ class Facts(msgspec.Struct, frozen=True):
     by_script: bool = False
     """Whether there is no plan, and the script records this: it stood alone and made the directory itself."""
 
+    @property
+    def members(self) -> Sequence[int]:
+        """The members' numbers, ascending; 0 alone where there is no array."""
+        return range(self.array_count or 1) if self.array_indices is None else indices(self.array_indices)
+
 
 def begins(submission: Submission | None, planned: Facts) -> dict[int, int]:
     """The members that the newest submission starts, and with which attempt."""
     if submission and submission.begin is not None:
         return submission.begin
-    return dict.fromkeys(range(planned.array_count or 1), 0)
+    return dict.fromkeys(planned.members, 0)
 
 
 _LARGEST_RECORD = 1 << 24
@@ -280,12 +292,21 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> None:
 _ABOUT = re.compile(r"^# (\S[^\n]*) on (\S+): ", re.MULTILINE)
 _COUNT = re.compile(r"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
 
+_INDICES = re.compile(rf"^castoff_array_indices=({INDICES_PATTERN[1 : -len(END)]})$", re.MULTILINE)
+
 
 def facts_of(text: str) -> Facts:
     """What a script records that stood alone, and made the run directory itself."""
     head = head_of(text)
-    about, count = _ABOUT.search(head), _COUNT.search(head)
+    about, count, own = _ABOUT.search(head), _COUNT.search(head), _INDICES.search(head)
     name, site = about.groups() if about else ("", "")
     members = min(int(count[1]), MOST_MEMBERS) if count else 1
     scheduler = scheduler_in(text) or ""
-    return Facts(name, site, scheduler, array_count=members if members > 1 else None, by_script=True)
+    return Facts(
+        name,
+        site,
+        scheduler,
+        array_count=members if members > 1 or own else None,
+        array_indices=own and own[1],
+        by_script=True,
+    )

@@ -74,6 +74,10 @@ class Scheduler(ABC):
         """Whether a job that asks for some of a node's devices sees those alone, numbered from 0."""
         return True
 
+    def tasks(self, members: Sequence[int]) -> Sequence[int]:
+        """The indices that it gives these members of an array, which are all that there are."""
+        return members
+
     def directives(self, spec: JobSpec, site: Site, request: Request) -> Directives:
         """A job's directives, in the order in which a person would write them."""
         return []

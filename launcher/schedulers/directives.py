@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from launcher.config.array_indices import index_list
 from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
-from launcher.config.quantities import cpulist
 from launcher.config.site import Site
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
@@ -78,8 +78,8 @@ def layered(asked: Layer, own: Layer, site: Site, spec: JobSpec) -> Directives:
 
 
 def array_words(spec: JobSpec) -> str | None:
-    """An array's indices, as sbatch and qsub both take them; None: no array."""
+    """An array's indices, as sbatch takes them; None: no array."""
     if spec.array is None:
         return None
-    span = cpulist(range(spec.array.count))
+    span = index_list(spec.array.members)
     return f"{span}%{spec.array.max_concurrent}" if spec.array.max_concurrent else span

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from launcher.config.quantities import cpulist
+from launcher.config.array_indices import index_list
 from launcher.runs.records import Facts
 from launcher.runs.script import directives_of
 
@@ -18,11 +18,13 @@ class Part(NamedTuple):
     """Ascending."""
     offset: int = 0
     """What a member's number is more than the index that the scheduler gives it."""
+    tasks: Sequence[int] | None = None
+    """The scheduler's indices of the members, where they are neither these nor so much less."""
 
     @property
     def indices(self) -> str:
         """The scheduler's indices, as `0-7` or `2,5`."""
-        return cpulist([member - self.offset for member in self.members])
+        return index_list(self.tasks or [member - self.offset for member in self.members])
 
 
 class SubmitCommand(NamedTuple):
@@ -54,6 +56,8 @@ class SubmitRequest(NamedTuple):
     """Whether it was sent before."""
     needed: Sequence[str] = ()
     """The variables of env_from."""
+    members: Sequence[int] = ()
+    """All that the run has; empty: the scheduler's indices are theirs."""
 
     @classmethod
     def of(
@@ -66,9 +70,9 @@ class SubmitRequest(NamedTuple):
     ) -> SubmitRequest:
         """That of a plan and its script's head, new; with `begin`, of a run's own script, again."""
         chain = 1 + planned.requeue_max if planned.requeue_how == "chain" else 0
-        first = dict.fromkeys(range(planned.array_count or 1), 0)
+        first, of_all = dict.fromkeys(planned.members, 0), planned.members
         resubmits = begin is not None
-        return cls(head, run_dir, begin or first, dependency, chain, resubmits, planned.env_from)
+        return cls(head, run_dir, begin or first, dependency, chain, resubmits, planned.env_from, of_all)
 
     @property
     def links(self) -> Sequence[int | None]:

@@ -4,6 +4,7 @@ its scripts recorded."""
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -192,7 +193,7 @@ class RunRecords:
             self.attempts.setdefault(member, []).append(_attempt(number, folder, requeues))
         self.begin = begins(submission, self.plan)
         """The members that the newest submission starts, and with which attempt."""
-        self.numbers = sorted({*range(self.plan.array_count or 1), *self.attempts})
+        self.numbers = sorted({*self.plan.members, *self.attempts})
         """Its members."""
         # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
         self.queued = self.scheduler is not None and not owns_latest_submission(run)
@@ -277,7 +278,10 @@ class RunRecords:
         """What sends a member off in the newest submission; None: nothing does."""
         if self.submission is not None:
             return self._places.get(member)
-        return Send(self.job, 0, self.plan.array_count)
+        members, tasks = self.plan.members, self._tasks
+        own = None if self.plan.array_indices is None else [*members]
+        of_scheduler = [tasks[one] for one in members] if tasks else None
+        return Send(job=self.job, count=self.plan.array_count, members=own, tasks=of_scheduler)
 
     def key(self, member: int, job: str | None) -> Key | None:
         """Where a member stands in a job's array; None where it is not known to."""
@@ -286,8 +290,16 @@ class RunRecords:
         send = self._of_job.get(job)
         if send is not None:
             return (job, send.starts().get(member))
-        in_array = self.scheduler is not None and self.scheduler.is_array(job, self.plan.array_count)
-        return (job, member if in_array else None)
+        if self.scheduler is None or not self.scheduler.is_array(job, self.plan.array_count):
+            return (job, None)
+        return (job, self._tasks.get(member, member))
+
+    @cached_property
+    def _tasks(self) -> dict[int, int]:
+        """The index that its scheduler gives each member of an array, where it is not the member's number."""
+        members = self.plan.members
+        tasks = members if self.scheduler is None else self.scheduler.tasks(members)
+        return {} if tasks is members else dict(zip(members, tasks, strict=True))
 
     def owns(self, info: JobInfo) -> bool:
         """Whether a job of that id is this run's, and not another cluster's that has the same."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from launcher.config.array_indices import members_range
 from launcher.errors import CastoffError
 from launcher.locks import locked
 from launcher.runs.directory import check_folder, check_trusted
@@ -175,12 +176,12 @@ def _next_attempts(
     run: RunDirectory, plan: Facts, members: Collection[int], include_done: bool
 ) -> dict[int, int]:
     """The members to start, and the attempt that each begins with."""
-    count = plan.array_count or 1
+    there = plan.members
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
-    if unknown := sorted(set(members) - set(range(count))):
-        raise CastoffError(f"{run.id}: no member {unknown[0]}; members are 0 to {count - 1}")
+    if unknown := sorted({*members} - {*there}):
+        raise CastoffError(f"{run.id}: no member {unknown[0]}; members are {members_range(there)}")
     begin = {}
-    for member in sorted(members) or range(count):
+    for member in sorted(members) or there:
         attempt, folder = last.get(member, (-1, None))
         record = None if folder is None else read(folder / "ending.json", Ending)
         if record is None and (host := other_host(run)):

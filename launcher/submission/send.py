@@ -135,7 +135,7 @@ def _send_all(
     sends = record.sends
     for number, part_of_run in enumerate(submit_commands, 1):
         command = part_of_run.argv(sends[-1].job if sends else None)
-        sends.append(_send_of(part_of_run))
+        sends.append(send_of(part_of_run))
         try:
             run.write_submission(record)
         except OSError:
@@ -191,13 +191,15 @@ def _interrupted(run: RunDirectory, parts: str = "") -> str:
     return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
-def _send_of(part_of_run: SubmitCommand) -> Send:
+def send_of(part_of_run: SubmitCommand) -> Send:
+    """The record of a command that is about to run."""
     part = part_of_run.part
     if part is None:
         return Send(time=time.time(), link=part_of_run.link)
-    gaps = part.members[-1] - part.offset + 1 != len(part.members)
+    gaps = part.tasks is not None or part.members[-1] - part.offset + 1 != len(part.members)
     members = list(part.members) if gaps else None
-    return Send(time=time.time(), offset=part.offset, count=len(part.members), members=members)
+    tasks = None if part.tasks is None else list(part.tasks)
+    return Send(time=time.time(), offset=part.offset, count=len(part.members), members=members, tasks=tasks)
 
 
 def _withdraw(

@@ -17,9 +17,13 @@ from typing import Any
 from launcher.errors import CastoffError, printable
 from launcher.planning.render import Script
 from launcher.runs.plan import Plan
+from launcher.runs.script import head_of
 
 _PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 """A program for the nodes, as a script holds it."""
+
+_END_OF_TEARDOWN = "CASTOFF_TEARDOWN"
+"""In a script these lines are a here-document up to this one."""
 
 _PLAIN_LINE = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]+(?: |$))+")
 
@@ -39,6 +43,10 @@ def check_syntax(plan: Plan, script: Script) -> None:
         CastoffError: it complains, be it with a warning alone; the text names who wrote it.
     """
     for name, text in _parts(plan, script.theirs):
+        if name.endswith("teardown") and _END_OF_TEARDOWN in text.split("\n"):
+            raise CastoffError(
+                f"{name}: has the line {_END_OF_TEARDOWN}, by which castoff ends it: change it"
+            )
         if _is_plain(text):
             continue
         if complaint := _complaints(text):
@@ -54,7 +62,7 @@ def check_syntax(plan: Plan, script: Script) -> None:
             f"the job's script, with its parts: bash does not parse it as intended: {complaint}"
         )
     if plan.templates is not None:  # castoff's own are tested
-        for name, text in _PROGRAM.findall(script.text):
+        for name, text in _PROGRAM.findall(script.text[len(head_of(script.text)) :]):
             if complaint := _complaints(text, "-o", "posix"):
                 program = f"{name.removeprefix('CASTOFF_').lower()}.sh"
                 raise CastoffError(
@@ -66,6 +74,7 @@ def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What people wrote, each as a whole, and what it is called."""
     yield "setup", "".join(f"{line}\n" for line in plan.setup)
     yield "teardown", "".join(f"{line}\n" for line in plan.teardown)
+    yield "the site's teardown", "".join(f"{line}\n" for line in plan.site_teardown)
     for name, text in theirs.items():
         yield printable(f"{plan.templates}/blocks/{name}.sh"), text
 

@@ -74,7 +74,13 @@ castoff_check_run_dir() { # again before anything in it is run: others may have 
   fi
 }
 castoff_count_attempts() {
+#if places
+  export CASTOFF_ARRAY_INDEX
+  CASTOFF_ARRAY_INDEX=$(castoff_members | sed -n "$((castoff_index + 1))p")
+  : "${CASTOFF_ARRAY_INDEX:?castoff: this array has no job of that index}"
+#else
   export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+#endif
   export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
   while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
     CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
@@ -83,6 +89,18 @@ castoff_count_attempts() {
   export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # of this submission
 #endif
 }
+#if places | sparse secrets
+castoff_members() { # the number of each, ascending
+  local castoff_part IFS=,
+  for castoff_part in $castoff_array_indices; do
+    if [[ $castoff_part =~ ^([0-9]+)-([0-9]+)(:([0-9]+))?$ ]]; then
+      seq "${BASH_REMATCH[1]}" "${BASH_REMATCH[4]:-1}" "${BASH_REMATCH[2]}"
+    else
+      echo "$castoff_part"
+    fi
+  done
+}
+#endif
 castoff_begin_records() {
   export CASTOFF_RUN_DIR CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
   export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
@@ -106,16 +124,24 @@ castoff_finish() { # CODE COMMAND: the last that this script does
 #if setup
   castoff_unset_user_functions
 #endif
+#if teardown
+#if setup
+  castoff_report_setup "$1" "$2"
+#endif
+  castoff_tear_down "$castoff_ending" "$1"
+#endif
 #ifdef castoff_scheduler_finish
   castoff_scheduler_finish
 #endif
 #if secrets
   castoff_remove_secrets
 #endif
-#if stage
+#if stage teardown
+  castoff_unstage "${castoff_code:-1}"
+#elif stage
   castoff_unstage 1
 #endif
-#if setup
+#if setup !teardown
   castoff_report_setup "$1" "$2"
 #endif
   castoff_record_ending "$castoff_ending" "$1"
@@ -126,7 +152,7 @@ castoff_record_ending() { # ENDING CODE
   if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
   (
     umask 077
-#if setup
+#if setup | teardown
     printf '{"ending": "%s", "code": %s, "time": %s%s}\n' "$1" "$2" "$(date +%s)" \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
 #else

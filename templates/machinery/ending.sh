@@ -4,10 +4,10 @@ castoff_end() { # the first failure and the program's own word decide; a launche
 #if setup
   castoff_unset_user_functions
 #endif
-#if nodes
+#if nodes !driver
   if [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then castoff_code=1; fi # the launcher's says only that it was ended
 #endif
-#if stage
+#if stage !teardown
   castoff_unstage "$castoff_code"
 #endif
   castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
@@ -27,6 +27,12 @@ castoff_end() { # the first failure and the program's own word decide; a launche
   fi
   if [[ $castoff_outcome == resume && (-z $castoff_terminated || -n $castoff_late) ]]; then
     castoff_ending=resume
+#if teardown
+    castoff_tear_down resume 75
+#if stage
+    castoff_unstage "$castoff_code"
+#endif
+#endif
     if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # else castoff stop asked for it; castoff resubmit resumes it
 #if requeue | copy
       castoff_start_again

@@ -73,9 +73,17 @@ castoff_remove_secrets() { # once nothing of the run needs them; castoff resubmi
   if [[ ! -e $CASTOFF_RUN_DIR/stop && (-n $castoff_terminated || ! $castoff_ending =~ ^(done|failed)$) ]]; then
     return 0
   fi
+#if sparse
+  while read -r castoff_member; do
+#else
   for ((castoff_member = 0; castoff_member < CASTOFF_ARRAY_COUNT; castoff_member++)); do
+#endif
     if ((castoff_member != CASTOFF_ARRAY_INDEX)) && ! castoff_is_over "$castoff_member"; then return 0; fi
+#if sparse
+  done < <(castoff_members)
+#else
   done
+#endif
   rm -f -- "$CASTOFF_RUN_DIR/secrets.sh"
 }
 castoff_is_over() { # MEMBER, since it was submitted last

@@ -5,6 +5,9 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
 #if torchrun | container | stage
     castoff_read castoff_staged_path \
 #endif
+#if stage teardown !driver
+    castoff_first_host \
+#endif
 #if visible | masks | devices
     castoff_device_variable castoff_visible castoff_masks castoff_device_step \
 #endif
@@ -17,7 +20,11 @@ castoff_refuse() { # this is not how the script laid the ranks out
   kill -s KILL "$$" # on an exit code alone some launchers let the other ranks run on
 }
 castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+#if driver
+castoff_process=0 castoff_local=0 NODE_RANK=0
+#else
 #include launcher
+#endif
 #if torchrun
 [ "${castoff_started:-$castoff_nodes}" -eq "$castoff_nodes" ] ||
   castoff_refuse "$castoff_launcher_name started $castoff_started processes; this script is for $castoff_nodes"
@@ -80,8 +87,12 @@ castoff_count=1
 [ "${castoff_beside_it:-$LOCAL_WORLD_SIZE}" -eq "$LOCAL_WORLD_SIZE" ] && [ "$castoff_local" -lt "$LOCAL_WORLD_SIZE" ] ||
   castoff_refuse "rank $castoff_process has local rank $castoff_local${castoff_beside_it:+ of $castoff_beside_it};" \
     "this script lays $LOCAL_WORLD_SIZE out there"
+#if driver
+RANK=0 LOCAL_RANK=0 # not for its workers
+#else
 export RANK="$castoff_process" LOCAL_RANK="$castoff_local" WORLD_SIZE="$castoff_ranks" LOCAL_WORLD_SIZE NODE_RANK
 export CASTOFF_LAUNCHER="$castoff_launcher_name" CASTOFF_RANK="$RANK/$WORLD_SIZE" # its own children count otherwise
+#endif
 #if stage
 castoff_count=$LOCAL_WORLD_SIZE
 #endif
@@ -176,7 +187,10 @@ fi
 #else
 [ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
 #endif
-#if stage
+#if stage teardown !driver
+[ "$(hostname)" != "$castoff_first_host" ] || exit "$castoff_code" # teardown may need what was staged there
+#endif
+#if stage !driver
 # The last rank of a node removes what was staged there: in a job that is being ended nobody else can.
 mkdir "$CASTOFF_STAGE_DIR/.castoff-end-$castoff_local" 2>/dev/null
 set -- "$CASTOFF_STAGE_DIR"/.castoff-end-*

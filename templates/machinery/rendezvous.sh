@@ -26,6 +26,17 @@ castoff_rendezvous() { # [SUFFIX of the hosts' names]
     MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
   done
 }
+#if driver
+castoff_export_hosts() { # CORES DEVICES of each host; cores that nobody has asked for are as many as this host has
+  export CASTOFF_HOST_FILE=$CASTOFF_ATTEMPT_DIR/hosts CASTOFF_NODES=$castoff_nodes CASTOFF_HOSTS
+  export CASTOFF_CORES_PER_NODE=$1 CASTOFF_DEVICES_PER_NODE=$2
+  CASTOFF_HOSTS=$(tr '\n' , <"$CASTOFF_HOST_FILE")
+  CASTOFF_HOSTS=${CASTOFF_HOSTS%,}
+  if ((!$1)); then # by Slurm, by PBS, or by their limits
+    CASTOFF_CORES_PER_NODE=${SLURM_CPUS_ON_NODE:-${NCPUS:-$(env -u OMP_NUM_THREADS nproc)}}
+  fi
+}
+#endif
 #if nodes
 castoff_choose_address() { # SUFFIX. The host of rank 0, by a name that resolves here; rank.sh asks the other hosts
   local castoff_name castoff_short

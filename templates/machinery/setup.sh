@@ -47,6 +47,8 @@ castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather t
   builtin eval "castoff_theirs=(${castoff_theirs#trap -- })" # the command, and EXIT
   trap 'castoff_finish $? "$BASH_COMMAND"'$'\n'"${castoff_theirs[0]-}" EXIT
 }
+#endif
+#if setup | teardown
 castoff_json() { # TEXT within the quotes of a JSON string, as far as there is room
   local LC_ALL=C castoff_text
   castoff_text=${1:0:400}

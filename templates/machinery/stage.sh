@@ -1,5 +1,8 @@
 # --- Stage: copies on each node's own disk, made before the ranks start ---------------------------
 castoff_staged=
+#if teardown
+castoff_first_host=$(hostname)
+#endif
 castoff_items=
 castoff_staged_path= # the folders that come first on PATH, each with a : behind it
 castoff_stage_in() { # FOLDER
@@ -78,7 +81,7 @@ castoff_unstage() { # CODE, the launcher's; never for long, since somebody may b
 #if launcher_enters
   # Slurm starts nothing more in a job that is being ended.
   if [[ -n $castoff_terminated ]]; then castoff_cleaner=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh"); fi
-#elif !here
+#elif !here !driver
   # The last rank of a node has cleaned it. Slurm starts nothing more in a job that is being ended.
   if [[ -n $castoff_terminated ]] || (($1 == 0)); then
     castoff_cleaner=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh")

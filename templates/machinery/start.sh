@@ -1,4 +1,7 @@
 # --- Start of the ranks ---------------------------------------------------------------------------
+#if driver
+castoff_launcher_name=driver # this script starts it
+#endif
 castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_check_run_dir
   castoff_command=() castoff_flags=()
@@ -22,7 +25,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #ifdef castoff_runtime_flags
   castoff_runtime_flags
 #endif
-#if nodes
+#if nodes !driver
   : >"$CASTOFF_ATTEMPT_DIR/starting" || true # the first rank removes it
 #endif
   castoff_write_rank
@@ -42,22 +45,28 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if survives
   castoff_watch_failure
 #endif
-#if nodes
+#if nodes !driver
   castoff_watch_start
+#endif
+#ifdef castoff_scheduler_enforce_walltime
+  castoff_scheduler_enforce_walltime
 #endif
   castoff_wait
 #if timer
   castoff_end_timer
 #endif
+#ifdef castoff_scheduler_enforce_walltime
+  builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true
+#endif
 #if survives
   builtin kill -s KILL "$castoff_watcher" 2>/dev/null || true
 #endif
-#if nodes
+#if nodes !driver
   builtin kill -s KILL "$castoff_start_watcher" 2>/dev/null || true
 #endif
   builtin wait "$castoff_tail" || true
 }
-#if survives | nodes
+#if survives | nodes !driver
 castoff_end_launcher() { # what watches beside it does so, and never reads anything from 9
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
   read -r -t 6 -u 9 _ || true
@@ -87,8 +96,13 @@ castoff_show_failure() {
 #if torchrun
   if [[ $castoff_who == "rank null" ]]; then castoff_who=torchrun; fi
 #endif
+#if driver
+  echo "castoff: the driver on $(castoff_field host) failed with code $castoff_code;" \
+    "see $CASTOFF_LOG_DIR/$castoff_log" >&2
+#else
   echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
     "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
+#endif
   if [[ $castoff_log != "$castoff_first_log" ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
 }
 castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well

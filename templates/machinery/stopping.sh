@@ -9,6 +9,12 @@ castoff_listen() {
 }
 castoff_terminate() { # somebody ends this job: the ranks may still save what they have
   castoff_signalled=1 castoff_terminated=1
+#if teardown
+  if [[ -n $castoff_tearing_down ]]; then # they have ended: that is on record before this is killed
+    castoff_record_ending "$CASTOFF_OUTCOME" "$CASTOFF_EXIT_CODE"
+    return
+  fi
+#endif
   if [[ -z $castoff_launcher ]]; then
     castoff_ending=cancelled
     exit 143

@@ -63,6 +63,25 @@ env_from: [TOKEN]
         now = desk.status(run)
         assert (now["state"], now["ending"]) == ("ended", "failed") and "Unknown queue" in now["reason"]
 
+    def test_a_driver_that_reaches_all_hosts(self, desk: PbsDesk) -> None:
+        """pbs_tmrsh's workers write into the job's own log."""
+        script = desk.folder / "drive.sh"
+        worker = f"hostname >>{desk.folder}/workers"
+        script.write_text(
+            'echo "$CASTOFF_HOSTS" "${RANK-no rank}"\nwhile read -r host <&3; do\n'
+            f"  pbs_tmrsh \"$host\" /bin/bash -c '{worker}'\n"
+            'done 3<"$CASTOFF_HOST_FILE"\n'
+        )
+        torn = 'teardown=["echo $CASTOFF_OUTCOME >torn"]'
+        words = ["--nodes", "2", "--set", "launcher.driver=true", "--set", torn]
+        run = desk.submit(*words, command=["bash", str(script)])
+        assert desk.castoff("wait", run.id).code == 0, desk.castoff("logs", run.id).output
+        said = (run.log_folder / "0.0" / "rank-00000.log").read_text()
+        hosts, _, rest = said.partition(" ")
+        assert rest == "no rank\n" and len({*hosts.split(",")}) == 2
+        assert (desk.folder / "workers").read_text().split() == hosts.split(",")
+        assert (desk.folder / "torn").read_text() == "done\n"
+
     def test_an_array(self, desk: PbsDesk) -> None:
         run = desk.submit("--set", "array={count: 3, max_concurrent: 2}", sh="exit $CASTOFF_ARRAY_INDEX")
         assert str(run.job).partition("[]")[1] == "[]"
@@ -75,6 +94,28 @@ env_from: [TOKEN]
         assert f"job         {run.job} (pbs)\n" in again.output
         assert desk.castoff("wait", run.id).code in (1, 2)
         assert [len(one["attempts"]) for one in desk.status(run)["members"]] == [1, 2, 2]
+
+    def test_an_array_of_any_numbers(self, desk: PbsDesk) -> None:
+        """PBS counts them from 0, for it takes one range."""
+        array = 'array={indices: "1,3-4,9-13:2"}'
+        run = desk.submit("--set", array, sh="echo $CASTOFF_ARRAY_INDEX; [ $CASTOFF_ARRAY_INDEX != 9 ]")
+        assert desk.castoff("wait", run.id).code == 1
+        endings = {one["member"]: one["ending"] for one in desk.status(run)["members"]}
+        assert endings == {1: "done", 3: "done", 4: "done", 9: "failed", 11: "done", 13: "done"}
+        assert "13" in (run.log_folder / "13.0" / "rank-00000.log").read_text()
+        again = desk.castoff("resubmit", run.id, "--include-done", "--member", "9", "--member", "13")
+        assert again.code == 0 and "attempts    9.1, 13.1" in again.output, again.errors
+        assert desk.castoff("wait", run.id).code == 1
+        assert [one["ending"] for one in desk.status(run)["members"]] == [*endings.values()]
+
+    def test_an_array_of_any_numbers_resumes_and_is_cancelled(self, desk: PbsDesk) -> None:
+        array = ["--set", 'array={indices: "2,5,9"}', "--set", "requeue.max=1", "--walltime", "5m"]
+        again = "[ $CASTOFF_ARRAY_INDEX != 5 ] || { [ $CASTOFF_ATTEMPT = 1 ] && sleep 600; }"
+        run = desk.submit(*array, sh=f"{again} || echo resume >$CASTOFF_OUTCOME_FILE")
+        until((run.path / "attempts" / "5.1" / "start.json").exists, "the second attempt of 5")
+        assert desk.castoff("cancel", run.id).code == 0
+        desk.until(run, state="ended")
+        assert [desk.endings(run, place)[-1] for place in range(3)] == ["done", "cancelled", "done"]
 
     def test_an_array_that_is_cancelled(self, desk: PbsDesk) -> None:
         """Those of its members that waited have not failed."""

@@ -154,7 +154,7 @@ class _Scheduler:
         code = 128 - code if code < 0 else code
         record = read(member.folder / "ending.json", Ending)
         reported = record.ending if record else None
-        if member.why is not None and reported not in ("resume", member.why) and not member.is_done:
+        if member.why is not None and reported not in ("resume", "done", member.why):
             # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
             self._record(member.folder, member.why, code or 143, None)
         elif reported is None and member.was_cut_short:

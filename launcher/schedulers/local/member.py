@@ -71,15 +71,11 @@ class Member:
             )
         self.deadline = None if plan.walltime is None else time.monotonic() + plan.walltime
 
-    @property
-    def ended(self) -> bool:
-        """Whether the script is over or has said how it ends."""
-        return self.process.poll() is not None or (self.folder / "ending.json").exists()
-
     def end(self, why: str) -> None:
-        """TERM now, KILL later."""
-        if self.kill_at is None and not self.ended:
-            self.why = why
+        """TERM now, KILL later; where the script has said how it ends, that is not why it does."""
+        if self.kill_at is None and self.process.poll() is None:
+            if not (self.folder / "ending.json").exists():
+                self.why = why
             self.kill_at = time.monotonic() + KILL_AFTER
             self.process.terminate()
 
@@ -116,15 +112,6 @@ class Member:
         except OSError:
             return False
         return 0 <= self.process.returncode <= 128 and not room.strip()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether a program that was asked to end says that it had finished its work."""
-        try:
-            outcome = (self.folder / "outcome").read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return False
-        return self.process.returncode == 0 and outcome.strip() == "done"
 
 
 def attempt_folder(run: RunDirectory, start: Start) -> Path:

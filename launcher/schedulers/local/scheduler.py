@@ -18,7 +18,7 @@ class Local(Scheduler):
     handles = frozenset(
         {
             *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
-            *("inherit", "array.count", "array.max_concurrent", "after", "requeue.max"),
+            *("inherit", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
         }
     )
     # So that a job file can be tried out here as it is.

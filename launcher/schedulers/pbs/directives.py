@@ -6,7 +6,8 @@ qsub(1B) and pbs_resources(7B) of OpenPBS.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
@@ -14,7 +15,7 @@ from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.launchers.base import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
+from launcher.schedulers.directives import Dialect, Directives, Layer, layered
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 
@@ -90,7 +91,15 @@ HANDLES = frozenset(
     {
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
         *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
-        *("inherit", "directives", "launcher.name", "launcher.args", "array.count", "array.max_concurrent"),
+        *(
+            "inherit",
+            "directives",
+            "launcher.name",
+            "launcher.args",
+            "array.count",
+            "array.indices",
+            "array.max_concurrent",
+        ),
         *("after", "requeue.max", "requeue.how"),
     }
 )
@@ -99,7 +108,8 @@ HANDLES = frozenset(
 
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives for qsub: one letter is an option, a word is a resource of -l."""
-    array = spec.array is not None and spec.array.count > 1  # PBS refuses -J 0-0
+    # PBS makes no array of one that it is not talked into: that of member 0 is a plain job.
+    array = spec.array is not None and (spec.array.size > 1 or spec.array.own_indices is not None)
     asked: Layer = [
         ("N", request.name),
         ("A", spec.account),
@@ -108,7 +118,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("place", "scatter:excl" if spec.exclusive else None),
         ("walltime", clock(request.walltime) if request.walltime else None),
         ("filesystems", None),
-        ("J", array_words(spec) if array else None),
+        ("J", _array(spec) if array else None),
         ("W", f"depend={request.after}" if request.after else None),
         ("M", spec.mail.to if spec.mail else None),
         ("m", "".join(_EVENTS[event] for event in spec.mail.on) if spec.mail else None),
@@ -117,6 +127,33 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     # PBS runs a job again after a node failure by default, and insists on it for arrays.
     own: Layer = [("j", "oe"), ("r", "y" if array or spec.requeue.max else "n")]
     return layered(asked, own, site, spec)
+
+
+def tasks(members: Sequence[int]) -> Sequence[int]:
+    """The indices of members that are all of an array: these, where one range with a step has them; else the
+    places of the members among each other, for qsub takes one range alone.
+    """
+    steps = {after - before for before, after in pairwise(members)}
+    return members if len(steps) < 2 else range(len(members))
+
+
+def one_range(indices: Sequence[int]) -> str:
+    """Indices that are equally far apart, as qsub takes them: it refuses 3-3, but 3-4:2 is 3 alone
+    (chk_Jrange.c of OpenPBS 23).
+    """
+    first, last = indices[0], indices[-1]
+    if len(indices) == 1:
+        return f"{first}-{first + 1}:2"
+    step = indices[1] - first
+    return f"{first}-{last}" + (f":{step}" if step > 1 else "")
+
+
+def _array(spec: JobSpec) -> str | None:
+    """An array's indices; None: no array."""
+    if spec.array is None:
+        return None
+    span, most = one_range(tasks(spec.array.members)), spec.array.max_concurrent
+    return f"{span}%{most}" if most else span
 
 
 def _environment(spec: JobSpec) -> Directives:

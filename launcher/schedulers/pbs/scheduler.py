@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from launcher.config.array_indices import runs
 from launcher.config.site import Site
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler
@@ -63,6 +64,7 @@ class Pbs(QueuedScheduler):
         r"down",
         re.IGNORECASE,
     )
+    tasks = staticmethod(directives.tasks)
     contradictions = staticmethod(directives.contradictions)
     directives = staticmethod(directives.directives)
 
@@ -97,23 +99,26 @@ class Pbs(QueuedScheduler):
             )
 
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
-        """qsub, once for each job of a chain, or for neighbours with the same attempt."""
+        """qsub, once for each job of a chain, or for members with the same attempt that one range has."""
         array, passed = request.directive("#PBS -J "), request.directive("#PBS -v ")
-        log = "0" if array is None else "^array_index^"
+        whole, limit, max_concurrent = (array or "").partition("%")
+        tasks = {member: member for member in request.begin}
+        tasks |= zip(request.members, self.tasks(request.members), strict=True)
+        own = all(member == task for member, task in tasks.items())
+        # A member that goes by another number there writes to its own log by itself.
+        log = "job-0" if array is None else f"{'job' if own else 'pbs'}-^array_index^"
         found = []
-        for members in _spans(request.begin):
+        for members in _spans(request.begin, tasks):
             for link in request.links:
                 environment = request.variables(request.begin[members[0]], link=link)
                 environment["CASTOFF_RUN_DIR"] = _for_qsub(request.run_dir)
                 names = request.names(passed, environment)
-                words = ["-o", f"{request.run_dir}/logs/job-{log}.log", "-v", names]
-                part = None if array is None else Part(members)
-                indices, limit, max_concurrent = (array or "").partition("%")
-                if part and part.indices != indices:
-                    begin, end = members[0], members[-1]
-                    # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
-                    alone = f"{begin}-{begin + 1}:2"
-                    words += ["-J", f"{begin}-{end}{limit}{max_concurrent}" if end > begin else alone]
+                words = ["-o", f"{request.run_dir}/logs/{log}.log", "-v", names]
+                indices = [tasks[member] for member in members]
+                part = None if array is None else Part(members, tasks=None if own else indices)
+                if part and directives.one_range(indices) != whole:
+                    most = f"{limit}{max_concurrent}" if len(indices) > 1 else ""
+                    words += ["-J", f"{directives.one_range(indices)}{most}"]
                 found.append(SubmitCommand(environment, partial(_command, words, request, link), part, link))
         return found
 
@@ -163,11 +168,16 @@ def _command(words: list[str], request: SubmitRequest, link: int | None, before:
     return ["qsub", "-f", *words, *waits, f"{request.run_dir}/job.sh"]
 
 
-def _spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
-    """Neighbouring members that begin with the same attempt: qsub takes one range."""
-    places = enumerate(sorted(begin))  # along a range, a member and its place differ by the same
-    for _, span in groupby(places, key=lambda at: (at[1] - at[0], begin[at[1]])):
-        yield [member for _, member in span]
+def _spans(begin: Mapping[int, int], tasks: Mapping[int, int]) -> list[list[int]]:
+    """Members that begin with the same attempt, and whose indices are one range: qsub takes no more."""
+    found = []
+    for attempt in {*begin.values()}:
+        members = sorted(member for member, first in begin.items() if first == attempt)
+        by_task = {tasks[member]: member for member in members}
+        indices = [*by_task]
+        whole = len({after - before for before, after in pairwise(indices)}) < 2
+        found += [[by_task[index] for index in run] for run in ([indices] if whole else runs(indices))]
+    return sorted(found)
 
 
 SCHEDULER = Pbs()

@@ -11,6 +11,7 @@ from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
+from launcher.errors import shown
 from launcher.launchers.base import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
@@ -30,6 +31,14 @@ def directive(name: str, value: str | bool) -> str:
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f"--{name}={text}"
 
+
+_HETEROGENEOUS = (
+    "makes a heterogeneous job, and castoff's jobs have nodes of one kind: submit one job for each kind, "
+    "each with its own nodes, and let the later ones wait, as in after: {after: [FIRST]}; on PBS "
+    "select takes chunks of several kinds"
+)
+_OF_HETEROGENEOUS = ("hetjob", "het-group", "packjob", "pack-group")
+"""sbatch's and srun's words about jobs of several components: slurm.schedmd.com/heterogeneous_jobs.html."""
 
 DIALECT = Dialect(
     owned={
@@ -64,7 +73,8 @@ DIALECT = Dialect(
     },
     line=directive,
     refused={
-        "clusters": "sends it where castoff could not ask about it; submit on that cluster's login node"
+        "clusters": "sends it where castoff could not ask about it; submit on that cluster's login node",
+        **dict.fromkeys(_OF_HETEROGENEOUS, _HETEROGENEOUS),
     },
     beyond=lambda name, value: (
         (name == "mem" and value == "0") or (name == "exclusive" and value is not True)
@@ -78,7 +88,7 @@ HANDLES = frozenset(
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
         *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
         *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "launcher.name"),
-        *("launcher.args", "array.count", "array.max_concurrent", "after", "requeue.max"),
+        *("launcher.args", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -140,7 +150,10 @@ _ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-pe
 
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Raw requests for memory or devices that contradict the job's own."""
+    """Raw requests for memory or devices that contradict the job's own, and those of heterogeneous jobs."""
+    for number, word in enumerate(spec.launcher.args):
+        if word == ":" or word.partition("=")[0].removeprefix("--") in _OF_HETEROGENEOUS:
+            yield f"launcher.args.{number}", f"is {shown(word)}, which {_HETEROGENEOUS}"
     own = dict(devices(site, request.devices, request.node_devices, request.whole_nodes))
     for name, value in of_scheduler(spec.directives, NAME).items():
         field, gpus = f"directives.{name}", _gpus(name, str(value))

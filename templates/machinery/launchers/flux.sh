@@ -5,7 +5,7 @@ castoff_started=${FLUX_JOB_SIZE:?castoff: flux run did not say how many ranks th
 #else
 # --- flux run -------------------------------------------------------------------------------------
 castoff_launcher_name=flux
-#if nodes
+#if nodes !driver
 castoff_launcher_advise() {
   echo "castoff: flux run waits for cores that another of this job's programs holds (flux jobs)," \
     "or for a node that does not answer (flux overlay status)" >&2

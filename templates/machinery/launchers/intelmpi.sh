@@ -11,10 +11,10 @@ castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(-machinefile "$CASTOFF_ATTEMPT_DIR/$1")
 }
-#if !torchrun
+#if !torchrun !driver
 castoff_launcher_place() { castoff_launcher_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
 #endif
-#if nodes
+#if nodes !driver
 castoff_launcher_advise() {
   if [[ -n ${SLURM_JOB_ID:-} ]]; then
     echo "castoff: in a job of Slurm's mpiexec reaches other hosts by srun:" \

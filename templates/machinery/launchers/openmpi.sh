@@ -11,9 +11,10 @@ castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(--hostfile "$CASTOFF_ATTEMPT_DIR/$1" -x PATH)
 }
-#if !torchrun
+#if !torchrun !driver
 castoff_launcher_place() { castoff_launcher_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
 #endif
+#if !driver
 castoff_launcher_export() { # Open MPI hands other hosts no variable that is not named
   local castoff_name
   castoff_flags=("${castoff_flags[@]:0:2}")
@@ -24,7 +25,8 @@ castoff_launcher_export() { # Open MPI hands other hosts no variable that is not
     esac
   done < <(compgen -e)
 }
-#if nodes
+#endif
+#if nodes !driver
 castoff_launcher_advise() {
   echo "castoff: an mpiexec that is not built for this scheduler reaches other hosts by ssh," \
     "and waits for one that does not answer. Where ssh is closed between nodes, name a wrapper" \

@@ -6,7 +6,7 @@ castoff_beside_it=${PALS_LOCAL_SIZE:-}
 #else
 # --- PALS -----------------------------------------------------------------------------------------
 castoff_launcher_name=pals
-#if nodes
+#if nodes !driver
 castoff_launcher_advise() {
   echo "castoff: PALS starts ranks by a daemon on each node. Where one does not answer," \
     "pbsnodes NODE shows the node's state, and the site's support wants its name" >&2

@@ -7,7 +7,7 @@ castoff_node=${SLURMD_NODENAME:-} # this host, as Slurm calls it
 #else
 # --- srun -----------------------------------------------------------------------------------------
 castoff_launcher_name=srun
-#if torchrun
+#if torchrun | driver
 #elif distribution
 castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE; } # they go where --distribution says
 #elif uneven
@@ -28,7 +28,7 @@ castoff_launcher_host_of_rank_0() { # where --distribution=arbitrary starts it: 
   echo "${castoff_line%%$'\n'*}"
 }
 #endif
-#if nodes
+#if nodes !driver
 castoff_launcher_advise() {
   echo "castoff: srun waits for CPUs that another step of this job holds" \
     "(squeue --steps --job ${SLURM_JOB_ID:-}), for a container's image," \

@@ -17,6 +17,9 @@ castoff_scheduler_locate() {
   fi
   castoff_cluster='' castoff_restarts=0
 }
+#if driver
+castoff_scheduler_hosts() { hostname; }
+#endif
 #if requeue
 castoff_scheduler_requeue() { # the local scheduler looks for this file
   [[ -z $castoff_alone ]] && : >"$CASTOFF_ATTEMPT_DIR/requeue"

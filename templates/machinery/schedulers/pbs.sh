@@ -11,6 +11,11 @@ castoff_scheduler_locate() {
   castoff_cluster='' castoff_restarts=0
   castoff_read_run_dir
 }
+#if places
+castoff_scheduler_choose_log() { # PBS has named it by its own index
+  exec >>"$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>&1
+}
+#endif
 #if secrets
 castoff_scheduler_advice="submit with qsub -v NAME"
 #endif
@@ -152,12 +157,20 @@ castoff_scheduler_finish() { # PBS itself deletes it after a job that ends with 
 castoff_scheduler_requeue() { # i-(i+1):2 is member i alone. Nothing can wait for a single member, and that the array
   # has begun is so: it replaces what the script itself waits for.
   castoff_submit_copy_at_last -J "$castoff_index-$((castoff_index + 1)):2" -W "depend=after:$castoff_job" \
+#if places
+    -o "$CASTOFF_RUN_DIR/logs/pbs-^array_index^.log"
+#else
     -o "$CASTOFF_RUN_DIR/logs/job-^array_index^.log"
+#endif
 }
 #else
 castoff_scheduler_requeue() { # i-(i+1):2 is member i alone. Nothing can wait for a single member
   castoff_submit_copy_at_last -J "$castoff_index-$((castoff_index + 1)):2" \
+#if places
+    -o "$CASTOFF_RUN_DIR/logs/pbs-^array_index^.log"
+#else
     -o "$CASTOFF_RUN_DIR/logs/job-^array_index^.log"
+#endif
 }
 #endif
 #endif

@@ -163,7 +163,7 @@ class TestInBash:
         )
         assert {"nodes=", "env.", "env=", "requeue.max=", "directives.", "mail.to="} <= set(every[0])
         assert "requeue=" not in every[0] and every[1] == {"nospace"}
-        assert array[0] == ["array.count=", "array.max_concurrent="]
+        assert array[0] == ["array.count=", "array.indices=", "array.max_concurrent="]
         assert snapshot[0] == ["snapshot=", "snapshot.paths=", "snapshot.link=", "snapshot.limit="]
         assert value[0] == [] and env[0] == ["env."]
 

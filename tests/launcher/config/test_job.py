@@ -56,6 +56,7 @@ setup:
     if true; then
       echo ok
     fi
+teardown: [cp -r out here]
 env: {OMP_NUM_THREADS: 1, my_opts: "a b; echo", LR: 1e-3, EMPTY: ""}
 env_from: [WANDB_API_KEY]
 inherit: [HOME]
@@ -65,7 +66,7 @@ snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
 directives: {comment: null, hold: true, x: false, n: 5, pbs: {filesystems: "home:flare"}, slurm: null}
 options: [proxy]
-launcher: {name: pals, torchrun: false, args: [--label]}
+launcher: {name: pals, torchrun: false, driver: false, args: [--label]}
 container: {runtime: apptainer, image: /a.sif, binds: [/a, "/b:/c:ro"], env: {N: 1}, gpus: none, args: [-x]}
 stage:
   - {from: env.tar.gz, activate: true}

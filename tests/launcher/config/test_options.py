@@ -53,7 +53,7 @@ def test_an_option_adds_to_the_sites_fields() -> None:
         site(all=EVERYTHING), options=["all"], setup=["job"], env={"D": "job"}, launcher={"args": ["--job"]}
     )
     assert found.setup == ["site", "first", "job", "last"]
-    assert found.teardown == ["down", "site down"], "what began last ends first"
+    assert found.site_teardown == ["down", "site down"], "what began last ends first"
     assert {name: found.env[name] for name in "ABCD"} == {
         **{"A": "site", "B": "option", "C": "option", "D": "job"},
     }

@@ -202,7 +202,7 @@ class TestSchema:
             *(
                 "launcher: {name: slurm}",
                 "launcher: {torchrun: 'on'}",
-                "array: {max_concurrent: 2}",
+                "array: {count: 0}",
                 "setup: x",
             ),
             *("after: {afterOK: [a]}", "after: {afterok: a}", "requeue: {max: -1}", 'queue: "a\\n"'),

@@ -213,6 +213,21 @@ def test_arguments_and_what_they_are_reported(executors: Executors) -> None:
         FunctionJob(job.run.path, "local-1")
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_teardown_of_a_function(executors: Executors, tmp_path: Path, fails: bool) -> None:
+    torn = tmp_path / "torn"
+    lines = [f"echo $CASTOFF_OUTCOME $CASTOFF_EXIT_CODE >{torn}", "no_such_command"]
+    job = executors(teardown=lines).submit(lambda: 1 // (not fails))
+    assert (job.exception() is not None) is fails
+    patience.until(lambda: job.watcher.is_done(job._key, "force"), f"the end of {job.job_id}")
+    assert torn.read_text() == ("failed 1\n" if fails else "done 0\n")
+
+
+def test_functions_have_no_numbers_of_their_own(executors: Executors) -> None:
+    with pytest.raises(InvalidInput, match=r"array\.indices: is for commands: functions are numbered from 0"):
+        executors(array={"indices": "1,3"})
+
+
 def test_the_environment_that_submitit_shows(executors: Executors) -> None:
     jobs = executors(ranks_per_node=2).map_array(lambda _: environment(), range(2))
     reported = jobs[1].results()[1]

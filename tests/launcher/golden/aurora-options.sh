@@ -30,6 +30,11 @@ castoff_device_step=1
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
+# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code
+castoff_at_end "the site's teardown" <<'CASTOFF_TEARDOWN'
+timeout 30 stop_copper.sh
+CASTOFF_TEARDOWN
+
 # --- Setup
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 export {http_proxy,https_proxy,HTTP_PROXY,HTTPS_PROXY,ftp_proxy}=http://proxy.alcf.anl.gov:3128
@@ -60,9 +65,5 @@ castoff_start mpiexec -n 24 --ppn 12 \
   --line-buffer --pmi=pmix --no-vni \
   "$castoff_rank" \
   python -m trainers.gnn --config causets.yaml
-( # what setup started; its code is not the job's
-  set +u
-timeout 30 stop_copper.sh
-) || true
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

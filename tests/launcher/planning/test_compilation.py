@@ -27,8 +27,14 @@ FILTERS = rendering.filters_for(*map(scheduler_of, NAMES))
 SOME: list[dict[str, Any]] = [
     {"walltime": 3600, "start_timeout": 60, "requeue_max": 3, "requeue_how": "copy", "array_count": 4},
     {"walltime": None, "start_timeout": None, "requeue_max": 0, "requeue_how": None, "array_count": None},
-    {"setup": ["module load a", "b"], "teardown": ["c"], "notes": ["a note"], "function": True},
-    {"setup": [], "teardown": [], "notes": [], "function": False},
+    {
+        "setup": ["module load a", "b"],
+        "teardown": ["c"],
+        "site_teardown": ["d"],
+        "notes": ["a note"],
+        "function": True,
+    },
+    {"setup": [], "teardown": [], "site_teardown": [], "notes": [], "function": False},
     {"inherit": ["A"], "env": {"A": "it's"}, "env_from": ["KEY", "OTHER"], "requeue_how": "copy"},
     {"inherit": "none", "env": {}, "env_from": []},
     {"python": "/env/bin/python", "snapshot": Snapshot(), "workdir": "./a b", "master_suffix": ".hsn"},

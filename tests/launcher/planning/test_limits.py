@@ -14,7 +14,7 @@ from launcher.config.site_fields import Queue, Range
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.planning.limits import notes, site_problems
-from launcher.planning.planner import DEFAULT_GRACE
+from launcher.planning.planner import DEFAULT_GRACE, plan
 from launcher.planning.raw_directives import directive_problems
 from launcher.schedulers.registry import scheduler_of
 
@@ -501,6 +501,9 @@ class TestDirectives:
                     "ntasks-per": "is short for ntasks-per-node, which follows from other fields",
                     "outp": "is short for output; write it in full",
                     "clusters": "sends it where castoff could not ask about it; submit on that",
+                    "hetjob": "makes a heterogeneous job, and castoff's jobs have nodes of one kind: submit",
+                    "packjob": "makes a heterogeneous job",
+                    "het-group": "makes a heterogeneous job",
                     "cluster": "is short for clusters, which sends it where castoff could not ask",
                 },
             ),
@@ -517,6 +520,14 @@ class TestDirectives:
         found = problems(site(scheduler), directives=dict.fromkeys(said, "x"))
         for name, words in said.items():
             assert found[f"directives.{name}"].startswith(words)
+
+    @pytest.mark.parametrize("args", [["--het-group=1"], ["--label", ":"], ["--pack-group", "0"]])
+    def test_a_heterogeneous_step_is_refused(self, args: list[str]) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            plan(JobSpec.of({"command": ["x"], "launcher": {"args": args}}), Site.load("slurm"))
+        path, message = caught.value.problems[0].path, caught.value.problems[0].message
+        assert path.startswith("launcher.args.") and "submit one job for each kind" in message
+        assert "which makes a heterogeneous job" in message
 
     def test_what_castoff_does_not_know_passes(self) -> None:
         of_slurm = dict.fromkeys(("container-image", "nodelist", "filesystems"), "x")
@@ -576,6 +587,9 @@ class TestArraysAndTime:
         assert problems(at, array={"count": 10_000}) == {}
         found = problems(at, array={"count": 10_001})
         assert found["array.count"].startswith("is 10001, but pbs takes 10000 at the most (")
+        found = problems(at, array={"indices": "1-10001"})
+        assert found["array.indices"].startswith("is 1-10001, 10001 members, but pbs takes 10000 at the most")
+        assert problems(at, array={"indices": "1-40000:4"}) == {}
         # Slurm takes it in parts.
         assert problems(Site.load("slurm"), array={"count": 10_001}) == {}
 

@@ -196,6 +196,22 @@ class TestPbs:
         assert found["r"] == "n"
 
     @pytest.mark.parametrize(
+        ("indices", "expected"),
+        [
+            ("7", "7-8:2"),
+            ("1-5", "1-5"),
+            ("10-20:5", "10-20:5"),
+            ("3,11", "3-11:8"),
+            ("1,3-5,10-20:2", "0-9"),
+            ("0-4", "0-4"),
+        ],
+    )
+    def test_an_array_with_gaps(self, indices: str, expected: str) -> None:
+        found = pbs(array={"indices": indices})
+        assert (found["J"], found["r"]) == (expected, "y")
+        assert pbs(array={"indices": indices, "max_concurrent": 3})["J"] == f"{expected}%3"
+
+    @pytest.mark.parametrize(
         ("inherit", "expected"),
         [(None, {}), ("none", {}), ("all", {"V": True}), (["A"], {"v": "A"}), ([], {})],
     )

@@ -49,6 +49,7 @@ VALUES: dict[str, Any] = {
     "mail.on": ["begin"],
     "command": ["other"],
     "setup": ["module load gcc"],
+    "teardown": ["cp out here"],
     "env": {"GREETING": "hello"},
     "options": ["proxy"],
     "env_from": ["TOKEN"],
@@ -61,6 +62,7 @@ VALUES: dict[str, Any] = {
     "snapshot.link": ["data"],
     "snapshot.limit": "1G",
     "launcher.torchrun": True,
+    "launcher.driver": True,
     "launcher.args": ["--label"],
     "launcher.timeout": "3m",
     "container.image": "/images/other.sif",
@@ -75,6 +77,7 @@ VALUES: dict[str, Any] = {
     "stage.sha256": "ab" * 32,
     "stage.activate": True,
     "array.count": 5,
+    "array.indices": "1,3-5",
     "array.max_concurrent": 2,
     "after": {"afterok": ["123"]},
     "requeue.max": 3,
@@ -85,6 +88,7 @@ VALUES: dict[str, Any] = {
 BESIDE: dict[str, dict[str, Any]] = {
     "requeue.how": {"requeue": {"max": 2}},
     "ranks": {"ranks_per_node": None},
+    "launcher.driver": {"ranks_per_node": None},
     "binding": {"cores_per_rank": None, "exclusive": True},
 }
 """What a job must have besides for a field to make sense."""
@@ -147,6 +151,8 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if name == "launcher.name":
         value = LAUNCHERS.get(scheduler, "hydra")
     outer, _, inner = name.partition(".")
+    if name == "array.indices":  # instead of the count
+        return {**plain, outer: OUTER[outer]}, {**plain, outer: {inner: value}}
     if not inner:
         return plain, {**plain, outer: value}
     before = {**OUTER.get(outer, {}), **plain.get(outer, {})}

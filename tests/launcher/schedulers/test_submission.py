@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher import JobSpec, Site, plan
+from launcher.config.array_indices import index_list
 from launcher.errors import CastoffError
 from launcher.planning.render import render
 from launcher.runs.script import head_of
@@ -19,6 +20,7 @@ from launcher.schedulers.registry import queued_of
 from launcher.schedulers.slurm import scheduler as slurm
 from launcher.schedulers.slurm.queue import SlurmQueue
 from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
+from launcher.submission.send import send_of
 
 
 def ordered(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> SubmitRequest:
@@ -65,6 +67,63 @@ def test_qsub_of_an_array_that_waits() -> None:
         *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR"),
         *("-W", "depend=afterok:3.head", "/r/job.sh"),
     ]
+
+
+def test_sbatch_of_an_array_with_gaps() -> None:
+    array = {"indices": "1,3-5,10-20:2", "max_concurrent": 4}
+    found = first("slurm", "/r", array=array)
+    assert found.part == Part([1, 3, 4, 5, 10, 12, 14, 16, 18, 20])
+    assert not any(word.startswith("--array") for word in found.argv(None)), "as the script says"
+    parts = queued_of("slurm").submit_commands(ordered("slurm", "/r", array=array), 10)
+    assert [one.part and one.part.indices for one in parts] == ["1,3-5", "0-8:2", "0"]
+    assert [one.environment.get("CASTOFF_ARRAY_OFFSET") for one in parts] == [None, "10", "20"]
+    assert "--array=0-8:2%4" in parts[1].argv("7")
+
+
+@pytest.mark.parametrize("indices", ["7", "2-9", "10-20:5", "3,11"])
+def test_qsub_of_an_array_that_one_range_has(indices: str) -> None:
+    found = first("pbs", "/r", array={"indices": indices})
+    assert "-J" not in found.argv(None) and found.part is not None and found.part.tasks is None
+    assert "/r/logs/job-^array_index^.log" in found.argv(None)
+
+
+def test_qsub_of_an_array_with_gaps() -> None:
+    """It takes one range: so PBS counts the members from 0."""
+    members = [1, 3, 4, 5, 10, 12]
+    found = first("pbs", "/r", array={"indices": "1,3-5,10,12", "max_concurrent": 2})
+    assert found.part == Part(members, tasks=[*range(6)])
+    assert "-J" not in found.argv(None)
+    assert "/r/logs/pbs-^array_index^.log" in found.argv(None)
+    sent = send_of(found)
+    assert sent.starts() == dict(zip(members, range(6), strict=True))
+
+
+def test_members_of_an_array_with_gaps_are_sent_again() -> None:
+    decided = plan(
+        JobSpec.of({"command": ["x"], "array": {"indices": "1,3-5,10,12", "max_concurrent": 2}}),
+        Site.load("pbs"),
+    )
+    begin = {3: 1, 4: 1, 10: 2, 12: 1}
+    request = SubmitRequest.of(decided, head_of(render(decided)), "/r", "", begin)
+    found = queued_of("pbs").submit_commands(request, None)
+    ranges = [one.argv(None)[one.argv(None).index("-J") + 1] for one in found]
+    assert ranges == ["1-2%2", "4-5:2", "5-6:2"]
+    assert [send_of(one).starts() for one in found] == [{3: 1, 4: 2}, {10: 4}, {12: 5}]
+
+
+@given(st.dictionaries(st.integers(0, 40), st.integers(0, 2), min_size=1), st.sets(st.integers(0, 40)))
+def test_each_member_is_sent_once(begin: dict[int, int], others: set[int]) -> None:
+    members = sorted({*begin, *others})
+    array = {"indices": index_list(members)}
+    decided = plan(JobSpec.of({"command": ["x"], "array": array}), Site.load("pbs"))
+    request = SubmitRequest.of(decided, head_of(render(decided)), "/r", "", begin)
+    sent = [send_of(one) for one in queued_of("pbs").submit_commands(request, None)]
+    starts = [start for one in sent for start in one.starts().items()]
+    tasks = dict(zip(members, queued_of("pbs").tasks(members), strict=True))
+    if members == [0]:
+        assert starts == [(0, None)]
+    else:
+        assert sorted(starts) == [(member, tasks[member]) for member in sorted(begin)]
 
 
 def test_the_local_scheduler() -> None:

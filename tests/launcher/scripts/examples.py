@@ -201,6 +201,43 @@ EXAMPLES: dict[str, Example] = {
     ),
     "slurm-torchrun": Example("slurm", {"nodes": 2, "launcher": {"torchrun": True}}),
     "slurm-snapshot": Example("slurm", {"snapshot": True, "workdir": "src"}),
+    **{
+        f"{site}-driver": Example(
+            site,
+            {
+                "ranks_per_node": None,
+                "nodes": 1 if site == "local" else 2,
+                "launcher": {"driver": True},
+                "command": ["python", "search.py", ":", "it's"],
+                "walltime": "30m",
+                **more,
+            },
+        )
+        for site, more in {
+            "slurm": {"stage": STAGE[1:2], "devices_per_rank": 4},
+            **{key: {} for key in ("aurora", "pbs", "flux", "local")},
+        }.items()
+    },
+    **{
+        f"{site}-sparse-array": Example(
+            site, {"array": {"indices": indices, "max_concurrent": 4}, "env_from": ["TOKEN"], **more}
+        )
+        for site, indices, more in [
+            ("slurm", "0-4:2,6-7", {}),
+            ("pbs", "1,3-5,10-20:2", {"requeue": {"max": 2}}),
+            ("local", "1,3-5,10-20:2", {}),
+        ]
+    },
+    "slurm-teardown": Example(
+        "slurm",
+        {
+            "nodes": 2,
+            "stage": STAGE[1:2],
+            "teardown": ['cp "$CASTOFF_STAGE_DIR/best.pt" results/', "cat <<X", "it's $CASTOFF_OUTCOME", "X"],
+            "requeue": {"max": 2},
+        },
+        changes={"teardown": ["stop_tools"]},
+    ),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
     "pbs-uneven": Example("pbs", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "pbs-openmpi": Example("pbs", {"nodes": 2, "launcher": {"name": "openmpi"}}),

@@ -174,6 +174,8 @@ def _told_the_program(trial: Trial) -> list[_Rank]:
             assert rank.environ.get(name) == value, (name, rank.environ.get(name), value)
         strange = [name for name in rank.environ if name not in expected and not _OURS.fullmatch(name)]
         assert not strange, f"variables that nobody asked for: {strange}"
+    for line in trial.fields.get("teardown", []):
+        assert (trial.here / "seen" / "torn").read_bytes() == shlex.split(line)[2].encode()
     if not torchrun:
         assert sorted(int(rank.environ[b"RANK"]) for rank in ranks) == list(range(len(ranks)))
     return ranks

@@ -11,7 +11,7 @@ _BAD_LINES = ["\n", "\r", "\x00", "\udcff", "\ntouch CANARY\n"]
 _BAD_TEXTS = {
     "command": ["\x00", "\udcff", "\x00$(touch CANARY)", "x" * 131_072],
     "env": ["\x00", "\udcff", "\x00$(touch CANARY)", "x" * 131_072],
-    "setup": ["\r", "\r\n", "\x00", "\udcff"],
+    **{name: ["\r", "\r\n", "\x00", "\udcff"] for name in ("setup", "teardown")},
 }
 """What may stand nowhere in a text, by the field; in all others stand lines."""
 

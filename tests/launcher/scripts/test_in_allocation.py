@@ -196,6 +196,20 @@ def test_nobody_reads_any_more(bench: Benches) -> None:
     assert run.script_log().read_text().endswith("y\nover\n")
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_driver_and_its_teardown(nodes: int, bench: Benches) -> None:
+    here = bench("srun")
+    (here.folder / "job.yaml").write_text(
+        "command: [sh, -c, 'echo $CASTOFF_HOSTS ${RANK-no rank}; exit 3']\n"
+        "launcher: {driver: true}\nteardown: [echo torn $CASTOFF_EXIT_CODE, nosuch]\n"
+    )
+    answer = launch(here, "job.yaml", nodes=nodes)
+    assert answer.returncode == 3, answer.stderr
+    assert f"{','.join(here.hosts)} no rank" in answer.stdout and "torn 3" in answer.stdout
+    (attempt,) = the_run(here).members[0].attempts
+    assert attempt.reason == "teardown: this failed with code 127: nosuch"
+
+
 def test_what_setup_leaves_behind_is_ended(bench: Benches) -> None:
     here = bench("srun")
     (here.folder / "daemon.sh").write_text("trap '' TERM; echo $$ >pid; sleep 600\n")

@@ -52,7 +52,7 @@ def assigned(script: str) -> set[str]:
 def ours(script: str, name: str) -> set[str]:
     """Those that neither job nor site asks for."""
     decided = EXAMPLES[name].plan()
-    for line in (*decided.setup, *decided.teardown):
+    for line in (*decided.setup, *decided.teardown, *decided.site_teardown):
         script = script.replace(f"{line}\n", "")
     job = {*decided.env, *decided.env_from, *(decided.container.env if decided.container else ())}
     return assigned(script) - job

@@ -64,7 +64,12 @@ def test_a_head_is_short() -> None:
     for name, example in EXAMPLES.items():
         decided = example.plan()
         program = head(name).partition('"$castoff_rank"' if decided.scheduler != "local" else " -- ")[2]
-        theirs = len(decided.setup) + len(decided.env) + program.partition("\ncastoff_end")[0].count("\n")
+        theirs = (
+            len(decided.setup)
+            + len(decided.teardown)
+            + len(decided.env)
+            + program.partition("\ncastoff_end")[0].count("\n")
+        )
         assert head(name).count("\n") - theirs <= 60, name
 
 

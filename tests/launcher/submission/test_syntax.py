@@ -79,8 +79,8 @@ def refusal(decided: Plan) -> str:
 
 class TestParts:
     def of(self, where: str, lines: list[str]) -> Plan:
-        if where == "setup":
-            return planned(setup=lines)
+        if where != "the site's teardown":
+            return planned(setup=lines) if where == "setup" else planned(teardown=lines)
         return planned(site=msgspec.structs.replace(SITE, teardown=lines))
 
     @pytest.mark.parametrize("lines", OPEN.values(), ids=OPEN)
@@ -89,8 +89,12 @@ class TestParts:
         assert said.startswith("setup: bash does not parse this as intended: line ")
 
     def test_what_a_site_leaves_open(self) -> None:
-        said = refusal(self.of("teardown", OPEN["a here-document"]))
-        assert said.startswith("teardown: bash does not parse this as intended: line ")
+        said = refusal(self.of("the site's teardown", OPEN["a here-document"]))
+        assert said.startswith("the site's teardown: bash does not parse this as intended: line ")
+
+    @pytest.mark.parametrize("lines", [["fi"], ["cat <<X", "X", "if true"], ["CASTOFF_TEARDOWN", "true"]])
+    def test_what_teardown_leaves_open_or_ends(self, lines: list[str]) -> None:
+        assert refusal(self.of("teardown", lines)).startswith("teardown: ")
 
     def test_what_is_left_open_where_no_file_can_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refused(name: str) -> int:
@@ -102,7 +106,7 @@ class TestParts:
         monkeypatch.delattr(os, "memfd_create")
         assert refusal(decided).startswith("setup: bash does not parse this as intended: line ")
 
-    @pytest.mark.parametrize("where", ["setup", "teardown"])
+    @pytest.mark.parametrize("where", ["setup", "teardown", "the site's teardown"])
     def test_a_last_line_that_continues_is_refused(self, where: str) -> None:
         said = refusal(self.of(where, ["true", "module load x \\"]))
         assert said == (
@@ -114,7 +118,7 @@ class TestParts:
     def test_what_would_close_castoffs_own(self, lines: list[str]) -> None:
         assert refusal(self.of("setup", lines)).startswith("setup: bash does not parse")
 
-    @pytest.mark.parametrize("where", ["setup", "teardown"])
+    @pytest.mark.parametrize("where", ["setup", "teardown", "the site's teardown"])
     def test_plain_lines_are_read_once_with_the_whole_script(
         self, where: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

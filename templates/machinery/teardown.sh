@@ -1,0 +1,48 @@
+# --- Teardown: on this host, once the ranks have ended --------------------------------------------
+castoff_tearing_down='' castoff_recorder='' castoff_reason='' castoff_last_names=() castoff_last_lines=()
+castoff_at_end() { # NAME; standard input: shell lines
+  castoff_last_names+=("$1") castoff_last_lines+=("$(cat)")
+}
+castoff_tear_down() { # ENDING CODE, which are on record afterwards; sooner where somebody ends this job
+  local castoff_code castoff_launcher castoff_place castoff_name castoff_lines=("${castoff_last_lines[@]}")
+  castoff_last_lines=() # once
+  if ((!${#castoff_lines[@]})); then return 0; fi
+  export CASTOFF_OUTCOME=$1 CASTOFF_EXIT_CODE=$2
+  if [[ $1 == failed && $2 == 0 ]]; then CASTOFF_EXIT_CODE=1; fi # a setup line that exits with 0
+  castoff_tearing_down=1
+  if [[ -n $castoff_terminated ]]; then castoff_record_soon; fi
+  for castoff_place in "${!castoff_lines[@]}"; do
+    castoff_name=${castoff_last_names[castoff_place]}
+    (
+      trap - DEBUG ERR INT QUIT RETURN
+      set +eEuT +o pipefail # each line is run, whatever became of those before
+      trap 'castoff_report_teardown $? "$BASH_COMMAND"' ERR
+      eval "${castoff_lines[castoff_place]}"$'\n:'
+    ) &
+    castoff_launcher=$!
+    castoff_wait
+    if ((castoff_code)); then castoff_report_teardown "$castoff_code"; fi
+  done
+  castoff_tearing_down=
+  builtin kill -s KILL "$castoff_recorder" 2>/dev/null || true
+  if [[ -s $CASTOFF_ATTEMPT_DIR/teardown ]]; then # after why setup has failed, if it has
+    castoff_reason+=${castoff_reason:+; }$(head -n 1 "$CASTOFF_ATTEMPT_DIR/teardown")
+  fi
+}
+castoff_record_soon() { # while teardown runs; the scheduler, too, says of a job that it killed that this was so
+  local castoff_delay=0.01
+  if [[ $CASTOFF_OUTCOME =~ ^(cancelled|walltime)$ ]]; then castoff_delay=3; fi # castoff wait may still return after it
+  (
+    read -r -t "$castoff_delay" _ <> <(:) || true
+    castoff_record_ending "$CASTOFF_OUTCOME" "$CASTOFF_EXIT_CODE"
+  ) &
+  castoff_recorder=$!
+  disown "$castoff_recorder" # or bash would tell of its end
+}
+castoff_report_teardown() { # CODE [COMMAND]: what did not work; the job's own ending stays as it is
+  local castoff_text="$castoff_name ended with code $1"
+  if [[ -n $castoff_terminated ]]; then castoff_text="$castoff_name was ended with the job"; fi
+  if [[ -n ${2-} ]]; then castoff_text="$castoff_name: this failed with code $1: ${2:0:200}"; fi
+  echo "castoff: $castoff_text" >&2
+  printf '%s\n' "${castoff_text//$'\n'/ }" >>"$CASTOFF_ATTEMPT_DIR/teardown"
+}

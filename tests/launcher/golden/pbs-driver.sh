@@ -1,0 +1,33 @@
+#!/bin/bash -l
+#PBS -N causets
+#PBS -q workq
+#PBS -l select=2:ncpus=8:mpiprocs=1
+#PBS -l place=scatter
+#PBS -l walltime=00:30:00
+#PBS -j oe
+#PBS -r n
+#PBS -k doe
+
+# causets on pbs: a driver on the first of 2 nodes.
+# each node: 8 cores
+# castoff's functions first: they stand below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+
+castoff_nodes=2 castoff_ranks=1 castoff_ranks_per_node=1 castoff_full_nodes=1 castoff_start_timeout=0
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+castoff_rendezvous # MASTER_ADDR and MASTER_PORT
+castoff_export_hosts 8 0 # CASTOFF_HOSTS, CASTOFF_HOST_FILE …
+
+# --- Start
+castoff_start "$castoff_rank" \
+  python search.py : 'it'"'"'s'
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for pbs and hydra: nothing below is about this job ===
