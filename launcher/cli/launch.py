@@ -111,7 +111,7 @@ def command(
         from launcher.submission.in_allocation import submission_only
 
         spec = load_job(job, overrides, flags)
-        _report_ignored(spec, submission_only())
+        _report_ignored(spec, submission_only(spec))
         return run_in_foreground(
             spec,
             site,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from launcher.config import directives
+from launcher.config import chunks, directives
 from launcher.config.job import JobSpec, check
 from launcher.config.job_fields import Container
 from launcher.config.options import with_options
@@ -48,6 +48,9 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     if spec.launcher.driver:  # what the site has for ranks is not for it
         of_ranks = ("launcher", "ranks", "ranks_per_node", "binding")
         changed |= {name: getattr(spec, name) for name in of_ranks}
+    changed["select"] = chunks.merged(site.defaults.select, spec.select)
+    if isinstance(spec.select, list) and spec.select:  # each kind of chunk says its own
+        changed |= {"nodes": spec.nodes, "ranks": spec.ranks}
     if chosen.container.image is None and spec.container == Container():
         changed["container"] = Container()  # a runtime for those who want one
     env = {**site.env, **chosen.env}
@@ -61,7 +64,7 @@ def _filled(mine: T, default: T) -> T:
     chosen: dict[str, Any] = {}
     for field in fields_of(type(mine)).values():
         own, other = getattr(mine, field.name), getattr(default, field.name)
-        if isinstance(own, dict):
+        if isinstance(own, dict) and isinstance(other, dict):
             chosen[field.name] = {**other, **own}
         elif isinstance(field.default, msgspec.Struct):
             chosen[field.name] = _filled(own, other)

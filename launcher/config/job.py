@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from launcher.config import chunks
 from launcher.config.array_indices import problem as problem_of_indices
 from launcher.config.checked import Checked, verified
 from launcher.config.job_fields import (
@@ -25,6 +26,7 @@ from launcher.config.job_fields import (
     Mail,
     Memory,
     Requeue,
+    Select,
     ShellLine,
     Snapshot,
     Stage,
@@ -89,6 +91,13 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     qos: Annotated[Word | None, meaning("The quality of service (Slurm).")] = None
     constraint: Annotated[Word | None, meaning("Features that the nodes must have (Slurm).")] = None
     reservation: Annotated[Word | None, meaning("A reservation (Slurm; on PBS it is a queue).")] = None
+    select: Annotated[
+        Select,
+        meaning("What each chunk of a PBS job asks for beyond cores, ranks, devices and memory."),
+    ] = {}
+    """For example `{model: mil_ait}`; null removes a resource that the site adds. A list asks for chunks of
+    several kinds, in this order: each has `nodes` (default 1) and resources, and may have its own
+    `ranks_per_node`, `cores_per_rank`, `devices_per_node` and `memory`."""
     exclude: Annotated[Word | None, meaning("Nodes to keep out of (Slurm), as in n[1-3].")] = None
     exclusive: Annotated[bool | None, meaning("Whole nodes, not shared with other jobs.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
@@ -304,6 +313,14 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         yield from _of_array(spec.array)
     if spec.launcher.driver:
         yield from _beside_a_driver(spec)
+    if isinstance(spec.select, list) and spec.select:
+        for name in ("nodes", "ranks"):
+            if getattr(spec, name) is not None:
+                yield (
+                    (name,),
+                    f"excludes select as a list, where each kind of chunk says its own: drop {name}",
+                )
+    yield from chunks.problems(spec.select)
     if spec.python is not None and not spec.python.startswith("/"):
         yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours"
     elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):

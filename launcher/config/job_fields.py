@@ -67,6 +67,18 @@ Directives = Annotated[
     dict[DirectiveName, Directive | dict[DirectiveName, Directive]],
     takes("names, each with text, true, false or null, and under a scheduler's name those for it alone"),
 ]
+ResourceName = Annotated[
+    str, takes("a resource's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}")
+]
+Resource = Annotated[Word | bool | None, takes("text, true, false or null")]
+Resources = dict[ResourceName, Resource]
+Select = Annotated[
+    Resources | list[Resources],
+    takes(
+        "resources by their names, as in {model: mil_ait}, beside nodes, ranks_per_node and memory; "
+        "or a list of such, one for each kind of chunk"
+    ),
+]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
 LauncherName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
 OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from launcher.config import chunks
 from launcher.config.checked import Checked, verified
 from launcher.config.job import JobSpec, variable_problem
 from launcher.config.job_fields import (
@@ -32,6 +33,7 @@ from launcher.config.site_fields import (
     Program,
     Queue,
     Range,
+    RequestForm,
     Required,
     Values,
 )
@@ -85,8 +87,11 @@ class Site(Checked, frozen=True, kw_only=True):
     """Fields without which the scheduler refuses a job, or misunderstands it."""
     array: ArrayLimit | None = None
     """The largest array."""
-    select: list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]] = []
-    """What a PBS chunk spells out."""
+    request_form: RequestForm = "select"
+    """How PBS is asked for nodes: `select` in chunks, `nodes` as `-l nodes=2:ppn=8`, `ncpus` as `-l ncpus=8`
+    for one node, `totals` likewise with those of all nodes together."""
+    requested_resources: list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]] = []
+    """Which of these PBS is asked for; what its chunks ask for beside them is `select` under `defaults`."""
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None
     """How Slurm is asked for devices."""
     gpu_type: GpuType | None = None
@@ -279,6 +284,13 @@ def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
             yield path, problem
     descend = [*_descending(site)]
     yield from descend
+    yield from ((("defaults", *path), message) for path, message in chunks.problems(site.defaults.select))
+    if isinstance(site.defaults.select, list):
+        fix = "write a mapping, as in {model: mil_ait}"
+        yield (
+            ("defaults", "select"),
+            f"is a list, but what a site asks for is for every chunk: {fix}",
+        )
     if site.node is not None and not descend:
         yield from _of_node(site.node)
         yield from _of_reserved(site, site.node)

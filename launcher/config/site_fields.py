@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -34,6 +34,8 @@ GpuType = Annotated[
         pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]*{END}",
     ),
 ]
+
+RequestForm = Literal["select", "nodes", "ncpus", "totals"]
 
 HostSuffix = Annotated[
     str,

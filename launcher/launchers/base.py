@@ -7,9 +7,10 @@ of that name, and never compares the name. Under torchrun the launcher starts on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
+from launcher.config.chunks import Kind
 from launcher.config.job_fields import OwnDistribution
 from launcher.config.site import Site
 
@@ -26,6 +27,16 @@ class Layout(NamedTuple):
         few, fuller = divmod(processes, nodes)
         groups = [(few + 1, fuller), (few, nodes - fuller)]
         return cls([(count, times) for count, times in groups if times])
+
+    @classmethod
+    def joined(cls, groups: Iterable[tuple[int, int]]) -> Layout:
+        """Of groups in node order, of which neighbours may be alike."""
+        together: list[tuple[int, int]] = []
+        for count, times in groups:
+            if together and together[-1][0] == count:
+                times += together.pop()[1]
+            together.append((count, times))
+        return cls(together)
 
     @property
     def nodes(self) -> int:
@@ -50,7 +61,16 @@ class Layout(NamedTuple):
     @property
     def block_filled(self) -> bool:
         """Whether filling node after node gives this layout, which `mpiexec --ppn` does."""
-        return self.is_uniform or self.groups[1:] == [(self.groups[1][0], 1)]
+        if self.is_uniform:
+            return True
+        (fullest, _), (last, times), *others = self.groups
+        return not others and times == 1 and last < fullest
+
+    @property
+    def is_even(self) -> bool:
+        """Whether nodes differ by one process at most, the fuller ones first, as `of` lays them out."""
+        first, last = self.groups[0][0], self.groups[-1][0]
+        return self.is_uniform or (len(self.groups) == 2 and last == first - 1)
 
 
 class Request(NamedTuple):
@@ -77,6 +97,8 @@ class Request(NamedTuple):
     """Seconds."""
     grace: int = 0
     """Seconds."""
+    kinds: Sequence[Kind] = ()
+    """Those of its chunks, where they differ; each says all of itself."""
     after: str | None = None
     """A dependency of scheduler ids alone, in the scheduler's words."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 442428544, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
+SOURCES = {'head.sh.j2': 2355392083, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
 
 
-def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -23,6 +23,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if ('groups' in features):
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
         _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
     elif ('deadline' in features):
@@ -109,7 +111,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
     return "".join(_parts)
 
 
-def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -122,6 +124,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if ('groups' in features):
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
         _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
     elif ('deadline' in features):
@@ -207,7 +211,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     return "".join(_parts)
 
 
-def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -220,6 +224,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if ('groups' in features):
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
         _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
     elif ('deadline' in features):
@@ -308,7 +314,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
     return "".join(_parts)
 
 
-def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -320,6 +326,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
     _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    if ('groups' in features):
+        _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
         _add('castoff_walltime=' + str(plan.walltime) + ' castoff_grace=' + str(plan.grace) + ' # seconds; the program is asked to stop in its last ones\n')
     elif ('deadline' in features):

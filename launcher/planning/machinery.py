@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
+from launcher.launchers.base import Layout
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning.conditions import Conditions, chosen, functions_of
 from launcher.planning.containers import RUNTIMES
@@ -50,6 +51,7 @@ FEATURES = {
     "after": "the job waits for others, which a copy of it must not do again",
     "nodes": "ranks on several nodes",
     "uneven": "some nodes have one rank fewer than others",
+    "groups": "a list says how many ranks each node has",
     "distribution": "the job's own flags for srun say where each rank starts",
     "arbitrary": "so does a host file",
     "walltime": "a walltime",
@@ -193,6 +195,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "after": plan.after and plan.requeue_how == "copy",
         "nodes": not here and plan.nodes > 1,
         "uneven": len(plan.layout) > 1,
+        "groups": not Layout(plan.layout).is_even,
         "distribution": plan.own_distribution,
         "arbitrary": plan.own_distribution == "arbitrary",
         "walltime": plan.walltime,

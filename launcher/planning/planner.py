@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config import directives
+from launcher.config import chunks, directives
 from launcher.config.defaults import EffectiveJob, effective_job
 from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec, program_name
@@ -19,7 +19,7 @@ from launcher.config.site import Site
 from launcher.errors import InvalidInput, shown
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import binding, containers, drivers, limits, near, stage_in
+from launcher.planning import binding, containers, drivers, kinds, limits, near, stage_in
 from launcher.planning.findings import Findings
 from launcher.planning.raw_directives import directive_problems, section_problems
 from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Devices, Plan
@@ -70,7 +70,8 @@ class _Planner:
     def __init__(self, agreed: EffectiveJob, scheduler: Scheduler, given: JobSpec):
         """`given`: the job as it was read."""
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
-        self.spec = spec = msgspec.structs.replace(agreed.spec, stage=stage)
+        self.kinds = chunks.kinds(agreed.spec.select) if "select" in scheduler.handles else []
+        self.spec = spec = msgspec.structs.replace(kinds.together(agreed.spec, self.kinds), stage=stage)
         self.site, self.scheduler, self.given = agreed.site, scheduler, given.directives
         self.contradictions, site = agreed.contradictions, agreed.site
         self.queued = scheduler.has_queue
@@ -106,6 +107,14 @@ class _Planner:
             name=self.name,
             walltime=self.walltime,
             grace=self.grace,
+            kinds=kinds.decided(
+                self.kinds,
+                cores=cores,
+                memory=self.spec.memory,
+                per_rank=self.per_rank,
+                whole=self.of_node if self.whole_nodes else 0,
+                most=self.of_node,
+            ),
             after=own_dependency(dict(self.spec.after)),
         )
         self._check(processes)
@@ -186,6 +195,7 @@ class _Planner:
             *(option_problems(spec.options, site) if self.queued else ()),
             *section_problems(self.given),
             *self.contradictions,
+            *kinds.problems(self.kinds, self.per_rank),
             *limits.site_problems(spec, site, self.scheduler, self.name, self.walltime, self.grace),
             *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *self.scheduler.contradictions(spec, site, asked),
@@ -221,7 +231,7 @@ class _Planner:
         self.found.report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
 
     def _layout(self) -> Layout:
-        spec, site, total = self.spec, self.site, self.of_node
+        spec, site = self.spec, self.site
         nodes = spec.nodes or 1
         self.found.notes += [
             f"{name}: {site.options[name].description}" for name in spec.options if name in site.options
@@ -233,22 +243,14 @@ class _Planner:
             return Layout([(1, nodes)])
         if spec.ranks is not None:
             return Layout.of(spec.ranks, min(nodes, spec.ranks))
-        if spec.ranks_per_node is not None:
-            return Layout([(spec.ranks_per_node, nodes)])
-        each = 1
-        if fixed := fixed_ranks(spec.options, site):
-            each = fixed[1]
-            self.found.notes.append(f"{each} ranks per node: what {fixed[0]} is made for")
-        elif total and spec.devices_per_rank != 0:
-            why = f"the node has {total} devices"
-            if self.shared and self.shared.max_devices < total:
-                total = self.shared.max_devices
-                why = f"{self.shared.name} gives a job {total} of a node's devices"
-            each = max(total // (spec.devices_per_rank or 1), 1)
-            self.found.notes.append(f"{each} ranks per node: {why}")
-        else:
-            self.found.notes.append("1 rank per node: set ranks_per_node or ranks for more")
-        return Layout([(each, nodes)])
+        each = spec.ranks_per_node
+        if each is None and not (self.kinds and all(kind.ranks_per_node for kind in self.kinds)):
+            each, why = kinds.default_ranks(spec, site, self.shared)
+            self.found.notes.append(why)
+        self.kinds = [kind._replace(ranks_per_node=kind.ranks_per_node or each) for kind in self.kinds]
+        if self.kinds:
+            return Layout.joined((kind.ranks_per_node or 1, kind.nodes) for kind in self.kinds)
+        return Layout([(each or 1, nodes)])
 
     def _cores_per_node(self) -> int | None:
         own = [*self.site_args, *self.spec.launcher.args]  # what binds by other words, castoff does not read
@@ -275,7 +277,12 @@ class _Planner:
         if most is not None and len(spec.command) > most:
             message = f"has {len(spec.command)} words, but {launcher} takes at most {most}"
             self.found.report("command", f"{message}: write them to a file that the program reads")
-        if own.fills_nodes and not layout.block_filled and not spec.launcher.torchrun:
+        fills = own.fills_nodes and not layout.block_filled and not spec.launcher.torchrun
+        if fills and self.kinds:
+            takes = f"and {launcher} fills node after node with {layout.max_per_node}"
+            fix = "write the same ranks_per_node for every kind; one last node may have fewer"
+            self.found.report("select", f"gives its nodes different numbers of ranks, {takes}: {fix}")
+        elif fills:
             low = layout.processes - layout.processes % layout.nodes
             message = (
                 f"is {layout.processes} on {layout.nodes} nodes, and {launcher} fills node after node with "
@@ -409,7 +416,9 @@ class _Planner:
     def _environment(self, cores: int | None) -> dict[str, str]:
         env = dict(self.spec.env)
         if "OMP_NUM_THREADS" not in env and self.queued and not self.spec.launcher.driver:
-            env["OMP_NUM_THREADS"] = str(cores or 1)
+            asked = chunks.threads(self.spec.select)
+            env["OMP_NUM_THREADS"] = asked or str(cores or 1)
             why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank sets more"
-            self.found.notes.append(f"OMP_NUM_THREADS={cores or 1}: {why}")
+            why = "what select asks for" if asked else why
+            self.found.notes.append(f"OMP_NUM_THREADS={env['OMP_NUM_THREADS']}: {why}")
         return env

@@ -25,7 +25,9 @@ def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, s
         if isinstance(value, dict):
             if name not in HAVE_DIRECTIVES:
                 known = ", ".join(HAVE_DIRECTIVES)
-                yield f"directives.{name}", f"holds directives, but only {known} hold their own"
+                text = ",".join(f"{key}={one}" for key, one in value.items())
+                fix = f'; write text, as in {name}: "{text}"' if len(name) == 1 else ""
+                yield f"directives.{name}", f"holds directives, but only {known} hold their own{fix}"
             for twice in sorted({*value} & {*directives}):
                 yield f"directives.{name}.{twice}", f"appears in directives.{twice} too; keep one of the two"
         elif value is not None and name in HAVE_DIRECTIVES:
@@ -44,7 +46,11 @@ def directive_problems(
     needed = {**follows, **own.dialect.needed}
 
     def bare() -> dict[str, str | bool]:
-        return dict(own.directives(replace(spec, directives={}), replace(site, directives={}), request))
+        plain, there = (
+            replace(spec, directives={}, select={}),
+            replace(site, directives={}, defaults=JobSpec()),
+        )
+        return dict(own.directives(plain, there, request._replace(kinds=())))
 
     for name, value in of_scheduler(given, own.name).items():
         if value is not None and value is not False:

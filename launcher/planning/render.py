@@ -156,8 +156,9 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
         "plan": plan,
         "features": below.features,
         "program": _program(plan),
-        "fullest": plan.layout[0][0],
+        "fullest": max(ranks for ranks, _ in plan.layout),
         "full_nodes": plan.layout[0][1],
+        "groups": [f"{nodes}x{ranks}" for ranks, nodes in plan.layout],
     }
     if (container := plan.container) is None:
         return {**facts, "image": None, "kept": []}
@@ -232,8 +233,10 @@ def _wrapped(names: list[str]) -> str:
 def _layout_words(plan: Plan) -> str:
     if plan.driver:
         return f"a driver on the first of {plan.nodes} nodes" if plan.nodes > 1 else "a driver on 1 node"
-    groups = [f"{count} on each of {times} nodes" for count, times in plan.layout if times > 1]
-    groups += [f"{count} on 1 node" for count, times in plan.layout if times == 1]
+    groups = [
+        f"{count} on 1 node" if times == 1 else f"{count} on each of {times} nodes"
+        for count, times in plan.layout
+    ]
     ranks = "1 rank" if plan.ranks == 1 else f"{plan.ranks} ranks, " + " and ".join(groups)
     return ranks + (", started by torchrun" if plan.torchrun else "")
 

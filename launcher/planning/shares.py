@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from launcher.launchers.base import Layout
 from launcher.runs.plan import Plan
 
 
@@ -17,7 +18,8 @@ def share_words(plan: Plan) -> list[str]:
     share = " and ".join(_of_each_rank(plan))
     if not share:
         return []
-    unused = "" if plan.own_distribution else _unused(plan)
+    unknown = plan.own_distribution or not Layout(plan.layout).is_even  # they may have other devices
+    unused = "" if unknown else _unused(plan)
     return textwrap.wrap(f"each rank: {share}{f'; {unused} unused' if unused else ''}", 110)
 
 

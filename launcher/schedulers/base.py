@@ -111,6 +111,8 @@ class QueuedScheduler(Scheduler):
     """What the submit command says where it has reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
+    remedies: ClassVar[Mapping[str, str]] = {}
+    """What to do about a refusal: patterns of the submit command's words, and sentences with their group."""
     forbidden_path_patterns: ClassVar[Mapping[str, str]]
     """Patterns that a run directory's path must not match, each with the reason."""
 
@@ -163,6 +165,11 @@ class QueuedScheduler(Scheduler):
     def was_refused(self, code: int, words: str) -> bool:
         """Whether a submit command that failed says that nothing was queued: refused, or never reached."""
         return code > 0 and bool(words.strip()) and self.no_answer.search(words) is None
+
+    def remedy(self, words: str) -> str:
+        """What to do about a refusal in these words; empty: they say it themselves."""
+        found = ((re.search(pattern, words), text) for pattern, text in self.remedies.items())
+        return next((text.format(printable(match.group(1))) for match, text in found if match), "")
 
     # Questions
 

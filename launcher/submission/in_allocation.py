@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from launcher.config.chunks import kinds
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import InvalidInput, PlacementError, Problem
@@ -33,10 +34,11 @@ _HERE_TOO = frozenset(
 """Fields that are said to a scheduler and that castoff heeds by itself where it has given its hosts."""
 
 
-def submission_only() -> list[str]:
-    """The other fields that are said to a scheduler, in a job file's order: here it has given already."""
+def submission_only(spec: JobSpec) -> list[str]:
+    """The job's other fields that are said to a scheduler, in its file's order: here it has given already."""
     said = {field.partition(".")[0] for one in map(queued_of, HAVE_DIRECTIVES) for field in one.handles}
-    return [name for name in fields_of(JobSpec) if name in said - _HERE_TOO]
+    heeded = _HERE_TOO | {"select"} if kinds(spec.select) else _HERE_TOO
+    return [name for name in fields_of(JobSpec) if name in said - heeded]
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
@@ -107,8 +109,10 @@ def _job_in(
 ) -> tuple[JobSpec, Site]:
     """The job and the site without what a submission would ask for."""
     nodes = _nodes(allocation, spec)
-    blank = {name: getattr(JobSpec(), name) for name in submission_only()}
+    blank = {name: getattr(JobSpec(), name) for name in submission_only(spec)}
     own = {**blank, "nodes": nodes, "inherit": "all"}
+    if kinds(spec.select):  # which say how many ranks each host has
+        own["nodes"] = None
     if allocation.reports_end_time:
         own["walltime"] = None
     threads = allocation.threads(environ)
@@ -119,16 +123,28 @@ def _job_in(
         own["launcher"] = msgspec.structs.replace(spec.launcher, args=[*spec.launcher.args, *hosts])
     defaults = msgspec.structs.replace(site.defaults, **blank, walltime=None)
     return spec.changed(**own), msgspec.structs.replace(
-        site, required=[], queues={}, other_queues=True, array=None, directives={}, defaults=defaults
+        site,
+        required=[],
+        queues={},
+        other_queues=True,
+        array=None,
+        directives={},
+        defaults=defaults,
+        request_form="select",
     )
 
 
 def _nodes(allocation: Allocation, spec: JobSpec) -> int:
     count = len(allocation.hosts)
+    source = spec.source or Document({}, "the job")
+    if several := sum(kind.nodes for kind in kinds(spec.select)):
+        if several > count:
+            message = f"asks for {several} nodes, but {allocation} has {count}: ask for a larger allocation"
+            raise InvalidInput([Problem(source.where(("select",)), "select", message)])
+        return several
     if spec.nodes is None:
         return min(count, spec.ranks or count)
     if spec.nodes > count:
-        source = spec.source or Document({}, "the job")
         message = (
             f"is {spec.nodes}, but {allocation} has no more: ask for {count} at the most "
             f"(--nodes {count}), or for a larger allocation ({queued_of(allocation.scheduler).interactive} …)"

@@ -39,7 +39,15 @@ _UNCLEAR_PATIENCE = 20.0
 class NotSent(CastoffError):
     """A script that its scheduler did not take."""
 
-    def __init__(self, run: RunDirectory, command: list[str], code: int, message: str, unreached: str = ""):
+    def __init__(
+        self,
+        run: RunDirectory,
+        command: list[str],
+        code: int,
+        message: str,
+        unreached: str = "",
+        remedy: str = "",
+    ):
         """`unreached`: the scheduler that the command did not reach, and which does not answer otherwise."""
         self.message = message
         """The scheduler's own words."""
@@ -47,7 +55,8 @@ class NotSent(CastoffError):
         certain = "nothing was started"
         if unreached:
             certain = f"it did not reach {unreached}; `castoff resubmit {run.id}` tries once more"
-        super().__init__(f"{how}: {message}\n{certain}; the script is {run.script}")
+        hint = f"{remedy}\n" if remedy else ""
+        super().__init__(f"{how}: {message}\n{hint}{certain}; the script is {run.script}")
 
 
 class Unclear(CastoffError):
@@ -183,7 +192,8 @@ def _job(
     settled = run.submission()
     found = settled.sends[-1] if settled else Send()
     if found.job is None:
-        raise NotSent(run, command, answer.code, found.error or answer.message)
+        message = found.error or answer.message
+        raise NotSent(run, command, answer.code, message, remedy=scheduler.remedy(message))
     return found.job
 
 

@@ -262,7 +262,8 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
 
     choices = [choice for option in options for choice in get_args(bare(option))]
     near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
-    lists = [option for option in options if get_origin(bare(option)) is list]
+    kinds = {get_origin(bare(option)) for option in options}
+    lists = [option for option in options if get_origin(bare(option)) is list and dict not in kinds]
     return near or (_as_list(given, value, lists[0], path) if lists else "")
 
 

@@ -2,6 +2,9 @@
 #if !here
 castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, and records the first failure
   castoff_write rank.sh castoff_nodes castoff_ranks castoff_ranks_per_node castoff_full_nodes castoff_launcher_name \
+#if groups
+    castoff_groups \
+#endif
 #if torchrun | container | stage
     castoff_read castoff_staged_path \
 #endif
@@ -36,6 +39,16 @@ castoff_process=0 castoff_local=0 NODE_RANK=0
 # It fills node after node, and says of none which it is.
 #if torchrun
 NODE_RANK=$castoff_process
+#elif groups
+NODE_RANK=0 castoff_first=0 # of those on the nodes of the next group
+for castoff_group in $castoff_groups; do
+  castoff_first=$((castoff_first + ${castoff_group%x*} * ${castoff_group#*x}))
+  NODE_RANK=$((NODE_RANK + ${castoff_group%x*}))
+  if [ "$castoff_process" -lt "$castoff_first" ]; then
+    NODE_RANK=$((NODE_RANK - 1 - (castoff_first - 1 - castoff_process) / ${castoff_group#*x}))
+    break
+  fi
+done
 #else
 castoff_first=$((castoff_ranks_per_node * castoff_full_nodes)) # of those on nodes with one fewer
 if [ "$castoff_process" -lt "$castoff_first" ]; then # bash 4.2 would divide by 0 in the arm of ?: that it skips
@@ -47,6 +60,15 @@ fi
 #endif
 #if distribution
 LOCAL_WORLD_SIZE=$(($(echo "$SLURM_GTIDS" | tr -cd , | wc -c) + 1)) # where it goes, srun alone knows
+#elif groups
+castoff_nodes_before=0 LOCAL_WORLD_SIZE=''
+for castoff_group in $castoff_groups; do
+  castoff_nodes_before=$((castoff_nodes_before + ${castoff_group%x*}))
+  if [ "$NODE_RANK" -lt "$castoff_nodes_before" ]; then
+    LOCAL_WORLD_SIZE=${castoff_group#*x}
+    break
+  fi
+done
 #else
 LOCAL_WORLD_SIZE=$((castoff_ranks_per_node - (NODE_RANK >= castoff_full_nodes)))
 #endif

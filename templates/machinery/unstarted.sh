@@ -57,13 +57,22 @@ castoff_unstarted() { # those that have not started; nothing where all have. Whe
 }
 #else
 castoff_unstarted() { # those that have not started, host by host; nothing where all have
+#if groups
+  castoff_started | awk -v "groups=$castoff_groups" \
+#else
   castoff_started | awk -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" \
+#endif
     -v "unit=${castoff_first_log%%-*}" '
     BEGIN { first = 0 }
     logs { started[$0 + 0]; next }
     {
       hosts++
+#if groups
+      while (hosts > nodes) { split(groups, all); split(all[++group], one, "x"); nodes += one[1] }
+      size = one[2]
+#else
       size = most - (hosts > full)
+#endif
       ranks = ""
       missing = 0
       for (rank = first + size - 1; rank >= first; rank--)

@@ -238,6 +238,37 @@ def what_is_kept(stage: Stage) -> None:
 
 
 @scene
+def what_is_asked_for(stage: Stage) -> None:
+    """Chunks, and what older clusters take in their place; attributes of script and command line together."""
+    script = stage.write("job", "#PBS -W umask=027,group_list=root\ntrue")
+    first = stage.submit("-h", stage.write("first", "true"))
+    for words in (
+        ["-W", f"depend=afterok:{first}"],
+        ["-W", "umask=022"],
+        ["-W", " umask = 022 , group_list = root "],
+        ["-l", "ncpus=8,mem=16mb,ngpus=1"],
+        ["-l", "nodes=2:ppn=4", "-l", "mem=16mb"],
+        ["-l", "select=1:ncpus=2:mpiprocs=1:host=n3+2:ncpus=4:mem=16mb"],
+        ["-l", "select=1:NCPUS=2"],
+    ):
+        job = stage.submit("-h", *words, script)
+        stage.run("qstat", "-f", "-w", job)
+        stage.run("qdel", job)
+    stage.run("qdel", first)
+    for words in (
+        ["-l", "nodes=2:ppn=4", "-l", "place=scatter"],
+        ["-l", "ncpus=8,ngpus=1,place=scatter"],
+        ["-l", "nodes=1:nonsense=2"],
+        ["-l", "select=1:ncpus=1:ncpus=2"],
+        ["-l", "select=1:ncpus=1+"],
+        ["-l", "select=1:host="],
+        ["-W", "umask=027,"],
+        ["-W", "umask"],
+    ):
+        stage.run("qsub", *words, script)
+
+
+@scene
 def endings(stage: Stage) -> None:
     """How scripts end."""
     scripts = {

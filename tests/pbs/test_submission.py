@@ -82,6 +82,12 @@ env_from: [TOKEN]
         assert (desk.folder / "workers").read_text().split() == hosts.split(",")
         assert (desk.folder / "torn").read_text() == "done\n"
 
+    def test_a_resource_of_chunks_among_directives(self, desk: PbsDesk) -> None:
+        """PBS's own words, and what to write instead."""
+        answer = desk.castoff("submit", "--site", "pbs", "--set", "directives.naccelerators=1", "--", "true")
+        assert answer.code == 1 and "resource is: naccelerators\n" in answer.errors, answer.errors
+        assert "naccelerators is a resource of chunks: write it under select" in answer.errors
+
     def test_an_array(self, desk: PbsDesk) -> None:
         run = desk.submit("--set", "array={count: 3, max_concurrent: 2}", sh="exit $CASTOFF_ARRAY_INDEX")
         assert str(run.job).partition("[]")[1] == "[]"
@@ -191,6 +197,28 @@ class TestDependencies:
         assert late.code == 1 and "is over, and not as afterok asks" in late.errors
         over = desk.submit("--set", "after={afterok: [good]}")
         assert desk.castoff("wait", over.id).code == 0
+
+
+class TestAttributes:
+    def test_the_scripts_stand_beside_what_the_job_waits_for(self, desk: PbsDesk) -> None:
+        """Where qsub's own -W has one attribute, the script's others count all the same; for copies, too."""
+        group = desk.run("id", "-gn").output.strip()
+        desk.submit("--name", "first", sh="until [ -e go ]; do sleep 0.1; done")
+        words = (
+            "--set",
+            f"directives.W='umask=027,group_list={group}'",
+            "--set",
+            "after={afterany: [first]}",
+        )
+        going = ("--walltime", "5m", "--set", "requeue={max: 1}")
+        run = desk.submit(*words, *going, sh=AGAIN.format(1))
+        shown = desk.run("qstat", "-f", "-w", str(run.job)).output
+        (desk.folder / "go").touch()
+        assert (
+            f"group_list = {group}\n" in shown and "umask = 27\n" in shown and "depend = afterany:" in shown
+        )
+        assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
+        assert desk.endings(run) == ["resume", "done"]
 
 
 class TestEndings:

@@ -47,6 +47,7 @@ class Flux(QueuedScheduler):
         "qos": "drop it, or use a queue that implies it",
         "exclude": "drop it, or write it in constraint, as in -host:name7",
         "reservation": "drop it, or use the queue that implies it",
+        "select": "write constraint, as in constraint: a100, for nodes that have a property",
         "memory": "drop it; Flux hands out cores and devices",
         "mail": "drop it; Flux sends none",
     }

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
@@ -16,6 +17,7 @@ from launcher.errors import shown
 from launcher.launchers.base import Request
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.directives import Dialect, Directives, Layer, layered
+from launcher.schedulers.pbs import NAME, attributes, requested
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 
@@ -30,9 +32,13 @@ def directive(name: str, value: str | bool) -> str:
     """
     resource = len(name) > 1
     word = f"-l {name}" if resource else f"-{name}"
+    if name == "W":
+        attributes.check(str(value))
     if value is True:
         return word
     text = one_line(name, str(value))
+    if name.lower() in attributes.NAMES:
+        raise ValueError(f"directives.{name}: is an attribute, not a resource; write W: {name}={text}")
     if resource:
         return f"{word}={_word(_value(name, text))}"
     return f"{word} {_word(text)}"
@@ -61,12 +67,11 @@ def _word(text: str) -> str:
 DIALECT = Dialect(
     owned={
         "N": "name",
-        "select": "nodes, ranks_per_node, cores_per_rank, devices_per_rank and memory",
+        "select": "nodes, ranks_per_node, cores_per_rank, devices_per_rank, memory and, for the rest, select",
         "walltime": "walltime",
         "J": "array",
         "V": "inherit",
         "v": "inherit",
-        "W": "after",
         "r": "requeue.max",
         # Resources of a chunk: qsub refuses them as resources of the job beside a select.
         "nodes": "nodes",
@@ -74,12 +79,14 @@ DIALECT = Dialect(
         "mpiprocs": "ranks_per_node",
         "ngpus": "devices_per_rank",
         "mem": "memory",
+        **dict.fromkeys(("host", "vnode", "arch", "ompthreads"), "select"),
     },
-    typed={"A": "account", "q": "queue"},
+    typed={"A": "account", "q": "queue", "W": "after"},
     needed={
         "j": "castoff keeps one log for both streams",
         "r": "PBS would rerun a failed job without counting it for castoff",
     },
+    beyond=lambda name, value: name == "W" and not attributes.waits_by_after(value),
     line=directive,
     refused={"l": "holds resources; write each under its name, as in directives: {place: scatter}"},
     has_letters=True,
@@ -91,16 +98,8 @@ HANDLES = frozenset(
     {
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
         *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
-        *(
-            "inherit",
-            "directives",
-            "launcher.name",
-            "launcher.args",
-            "array.count",
-            "array.indices",
-            "array.max_concurrent",
-        ),
-        *("after", "requeue.max", "requeue.how"),
+        *("inherit", "directives", "launcher.name", "launcher.args", "array.count", "array.indices"),
+        *("array.max_concurrent", "after", "requeue.max", "requeue.how", "select"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -110,23 +109,30 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives for qsub: one letter is an option, a word is a resource of -l."""
     # PBS makes no array of one that it is not talked into: that of member 0 is a plain job.
     array = spec.array is not None and (spec.array.size > 1 or spec.array.own_indices is not None)
+    together = _attributes(spec, site, request)
     asked: Layer = [
         ("N", request.name),
         ("A", spec.account),
         ("q", spec.queue),
-        ("select", _select(spec, site, request)),
+        *requested.of(spec, site, request),
         ("place", "scatter:excl" if spec.exclusive else None),
         ("walltime", clock(request.walltime) if request.walltime else None),
         ("filesystems", None),
         ("J", _array(spec) if array else None),
-        ("W", f"depend={request.after}" if request.after else None),
+        ("W", together),
         ("M", spec.mail.to if spec.mail else None),
         ("m", "".join(_EVENTS[event] for event in spec.mail.on) if spec.mail else None),
         *_environment(spec),
     ]
     # PBS runs a job again after a node failure by default, and insists on it for arrays.
     own: Layer = [("j", "oe"), ("r", "y" if array or spec.requeue.max else "n")]
-    return layered(asked, own, site, spec)
+    # Each chunk gets a host of its own; beside other forms qsub takes no place.
+    own.append(("place", "scatter" if site.request_form == "select" else None))
+    found = [one for one in layered(asked, own, site, spec) if one[0] != "W"]
+    if together:  # neither the site's nor the job's alone, which would hide the others'
+        before = {name for name, _ in asked[: asked.index(("W", together))]}
+        found.insert(sum(name in before for name, _ in found), ("W", together))
+    return found
 
 
 def tasks(members: Sequence[int]) -> Sequence[int]:
@@ -164,19 +170,19 @@ def _environment(spec: JobSpec) -> Directives:
     return []
 
 
+def _attributes(spec: JobSpec, site: Site, request: Request) -> str | None:
+    """What -W says: castoff's, the site's and the job's attributes; null drops the site's."""
+    of_job = of_scheduler(spec.directives, NAME)
+    of_site = of_scheduler(site.directives, NAME), of_scheduler(site.defaults.directives, NAME)
+    given = [one.get("W") for one in (*of_site, of_job)] if of_job.get("W", True) else []
+    return attributes.merged(f"depend={request.after}" if request.after else None, *given)
+
+
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Memory that no chunk asks for; of whole nodes a job has all."""
-    if spec.memory is not None and "mem" not in site.select and not request.whole_nodes:
-        fix = "drop it, or add mem to `select` in a profile that extends this site"
-        yield "memory", f"is {spec.memory}, but {site.name} asks PBS for no memory: {fix}"
-
-
-def _select(spec: JobSpec, site: Site, request: Request) -> str:
-    spelled = {
-        "ncpus": str(request.layout.max_per_node * (request.cores or 1)),
-        "mpiprocs": str(request.layout.max_per_node),
-        "ngpus": str(request.node_devices) if request.node_devices else None,
-        "mem": f"{spec.memory.lower()}b" if spec.memory else None,
-    }
-    chunk = [f"{name}={spelled[name]}" for name in site.select if spelled[name] is not None]
-    return ":".join([str(request.layout.nodes), *chunk])
+    """What a job asks for and this site's PBS is not asked for, or not so."""
+    yield from requested.problems(spec, site, request)
+    word = of_scheduler(spec.directives, NAME).get("W")
+    for field in ("after", "requeue.max"):
+        set_ = spec.after if field == "after" else spec.requeue.max
+        if set_ and attributes.dependency(word) is not None:
+            yield "directives.W", f"sets depend, and so does castoff for {field}: drop one of the two"

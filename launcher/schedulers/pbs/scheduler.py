@@ -50,11 +50,18 @@ class Pbs(QueuedScheduler):
     }
     handles = directives.HANDLES
     handles_of_site = OF_QUEUED_SITES | {
-        *("select", "queues.array_max_concurrent", "array.source", "array.date", "array.max_count"),
+        *(
+            "request_form",
+            "requested_resources",
+            "queues.array_max_concurrent",
+            "array.source",
+            "array.date",
+            "array.max_count",
+        ),
     }
     instead: ClassVar[Mapping[str, str]] = {
         "qos": "drop it, or use a queue that implies it",
-        "constraint": "drop it, or use a queue of such nodes",
+        "constraint": "write select, as in select: {model: NAME}, or use a queue of such nodes",
         "exclude": "drop it; PBS has no such request",
         "reservation": "drop it and give its name as queue, for a reservation is one there",
     }
@@ -65,6 +72,14 @@ class Pbs(QueuedScheduler):
         re.IGNORECASE,
     )
     tasks = staticmethod(directives.tasks)
+    remedies: ClassVar[Mapping[str, str]] = {
+        r'cannot be used with "select" or "place", resource is: (\S+)': (
+            "{0} is a resource of chunks: write it under select, not under directives"
+        ),
+        r'Resource invalid in "select" specification: (\S+)': (
+            "{0} is a resource of the whole job: write it under directives, not under select"
+        ),
+    }
     contradictions = staticmethod(directives.contradictions)
     directives = staticmethod(directives.directives)
 
@@ -77,7 +92,7 @@ class Pbs(QueuedScheduler):
 
     def hands_out_devices(self, site: Site) -> bool:
         """Only where a chunk asks for ngpus."""
-        return "ngpus" in site.select
+        return "ngpus" in site.requested_resources
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Slurm's and Grid Engine's qsub share the name, but not the version's text."""

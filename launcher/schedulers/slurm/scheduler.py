@@ -53,7 +53,10 @@ class Slurm(QueuedScheduler):
         *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_type", "gpu_bind"),
         *("options.gpu_type", "node.cpus_per_core"),
     }
-    instead: ClassVar[Mapping[str, str]] = {"requeue.how": "drop it, for Slurm starts the same job again"}
+    instead: ClassVar[Mapping[str, str]] = {
+        "requeue.how": "drop it, for Slurm starts the same job again",
+        "select": "write constraint, as in constraint: a100, for nodes that have a feature",
+    }
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     signals_before_walltime = True

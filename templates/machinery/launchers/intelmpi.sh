@@ -11,7 +11,15 @@ castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(-machinefile "$CASTOFF_ATTEMPT_DIR/$1")
 }
-#if !torchrun !driver
+#if !torchrun !driver groups
+castoff_launcher_place() {
+  castoff_launcher_name_hosts hostfile 1 "$castoff_nodes" # and then with as many on each as its group says
+  awk -v groups="$castoff_groups" '{
+    while (NR > nodes) { split(groups, all); split(all[++group], one, "x"); nodes += one[1] }
+    print $0 ":" one[2]
+  }' "$CASTOFF_ATTEMPT_DIR/hosts" >"$CASTOFF_ATTEMPT_DIR/hostfile"
+}
+#elif !torchrun !driver
 castoff_launcher_place() { castoff_launcher_name_hosts hostfile "$castoff_ranks_per_node" "$castoff_full_nodes"; }
 #endif
 #if nodes !driver

@@ -46,6 +46,7 @@ queue: debug
 qos: 007
 constraint: gpu&hbm80g
 reservation: r
+select: {model: mil_ait, wd: true, gpu_mem: null}
 exclude: n[1-3]
 exclusive: true
 mail: {to: me@example.org, on: [begin, fail]}
@@ -88,6 +89,7 @@ class TestReading:
         assert spec.command[2:] == ["--lr", "1e-3", "--seed", "010", "--amp", "no", "--resume", "true", ""]
         # Names keep their case, values their spelling (NeMo-Run 234).
         assert spec.env == {"OMP_NUM_THREADS": "1", "my_opts": "a b; echo", "LR": "1e-3", "EMPTY": ""}
+        assert spec.select == {"model": "mil_ait", "wd": True, "gpu_mem": None}
         assert spec.directives == {
             "comment": None,
             "hold": True,

@@ -498,7 +498,7 @@ def test_auto_executor_reports_castoffs_errors(tmp_path: Path) -> None:
     assert executor.spec.nodes is None and executor.parameters == {}
     with pytest.raises(InvalidInput, match="tasks_per_node: there is no such field; here: ranks_per_node"):
         auto(tmp_path, pbs_spec={"tasks_per_node": 2})
-    with pytest.raises(InvalidInput, match="select: there is no such field; here: nodes, "):
+    with pytest.raises(InvalidInput, match="select: is '2:ncpus=1', but takes resources by their names"):
         auto_executor.update_parameters(pbs_select="2:ncpus=1")
 
 

@@ -440,7 +440,6 @@ class TestDirectives:
             "walltime": "set walltime",
             "select": "set nodes, ranks_per_node",
             "J": "set array",
-            "W": "set after",
             "V": "set inherit",
             "v": "set inherit",
             "r": "set requeue.max",
@@ -450,7 +449,9 @@ class TestDirectives:
             "mem": "set memory",
             "nodes": "set nodes",
         }
-        found = problems(site("pbs"), directives=dict.fromkeys(instead, "1"))
+        raw = {**dict.fromkeys(instead, "1"), "W": "depend=afterok:7.head"}
+        instead["W"] = "set after"
+        found = problems(site("pbs"), directives=raw)
         assert found.keys() == {f"directives.{name}" for name in instead}
         for name, words in instead.items():
             assert words in found[f"directives.{name}"]
@@ -557,7 +558,7 @@ class TestDirectives:
         found = problems(site("pbs"), **cast("dict[str, Any]", given))
         assert found.keys() == given.keys()
         for message in found.values():
-            assert message.startswith("is not supported by PBS, which there runs: drop it")
+            assert message.startswith("is not supported by PBS, which there runs: ")
             assert "directives.select" not in message, "which castoff would refuse"
 
 

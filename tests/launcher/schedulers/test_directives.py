@@ -139,6 +139,7 @@ class TestPbs:
         assert scheduler_of("pbs").directives(spec(), site("pbs"), REQUEST._replace(walltime=None)) == [
             ("N", "job"),
             ("select", "2"),
+            ("place", "scatter"),
             ("j", "oe"),
             ("r", "n"),
         ]
@@ -182,11 +183,11 @@ class TestPbs:
     )
     def test_a_chunk_spells_out_what_the_site_wants(self, spelled: list[str], select: str) -> None:
         # dask-jobqueue 99, 458
-        assert pbs(at=site("pbs", select=spelled), memory="64G")["select"] == select
+        assert pbs(at=site("pbs", requested_resources=spelled), memory="64G")["select"] == select
 
     def test_a_chunk_without_memory_or_devices(self) -> None:
         none = REQUEST._replace(node_devices=0, cores=None)
-        at = site("pbs", select=["ncpus", "mpiprocs", "ngpus", "mem"])
+        at = site("pbs", requested_resources=["ncpus", "mpiprocs", "ngpus", "mem"])
         assert pbs(none, at)["select"] == "2:ncpus=4:mpiprocs=4"
 
     def test_an_array_of_one_is_none(self) -> None:

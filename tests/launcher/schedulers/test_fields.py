@@ -44,6 +44,7 @@ VALUES: dict[str, Any] = {
     "constraint": "gpu",
     "reservation": "maintenance",
     "exclude": "n1",
+    "select": {"model": "mil_ait"},
     "exclusive": True,
     "mail.to": "other@example.org",
     "mail.on": ["begin"],
@@ -251,7 +252,8 @@ def test_a_new_field_of_a_profile_that_nobody_lists_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changed", "on"),
     [
-        ({"select": ["mem"]}, {"pbs"}),
+        ({"requested_resources": ["mem"]}, {"pbs"}),
+        ({"request_form": "ncpus"}, {"pbs"}),
         ({"gpu_request": "gres"}, {"slurm", "flux"}),
         ({"gpu_type": "a100"}, {"slurm"}),
         ({"gpu_bind": "none"}, {"slurm"}),
@@ -271,7 +273,7 @@ def test_a_field_of_a_profile_for_another_scheduler(changed: dict[str, Any], on:
 
 
 def test_memory_that_a_chunk_of_pbs_does_not_ask_for() -> None:
-    shared = msgspec.structs.replace(Site.load("pbs"), select=["ncpus"])
+    shared = msgspec.structs.replace(Site.load("pbs"), requested_resources=["ncpus"])
     with pytest.raises(InvalidInput, match="memory: is 4G, but pbs asks PBS for no memory: drop it, or add"):
         planner.plan(JobSpec.of({"command": ["x"], "memory": "4G"}), shared)
     assert planner.plan(JobSpec.of({"command": ["x"], "memory": "4G", "exclusive": True}), shared)

@@ -240,6 +240,27 @@ EXAMPLES: dict[str, Example] = {
     ),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
     "pbs-uneven": Example("pbs", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
+    "pbs-kinds": Example(
+        "pbs",
+        {
+            "select": [
+                {"ranks_per_node": 1, "memory": "64G", "model": "cpu"},
+                {"nodes": 2, "model": "gpu", "scratch_local": "10gb"},
+            ],
+            "directives": {"W": "group_list=lab,umask=027"},
+            "after": {"afterok": ["101.head"]},
+        },
+    ),
+    "pbs-totals": Example(
+        "pbs",
+        {"memory": "190G", "directives": {"storage": "gdata/ab1", "wd": True}},
+        changes={"request_form": "totals", "launcher": "openmpi"},
+    ),
+    "pbs-nodes": Example(
+        "pbs",
+        {"nodes": 2, "select": {"a100": True}},
+        changes={"request_form": "nodes", "launcher": "openmpi"},
+    ),
     "pbs-openmpi": Example("pbs", {"nodes": 2, "launcher": {"name": "openmpi"}}),
     "pbs-intelmpi": Example(
         "pbs", {"nodes": 2}, changes={"launcher": "intelmpi", "mpiexec": "mpiexec.hydra"}

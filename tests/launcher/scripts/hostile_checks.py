@@ -20,7 +20,7 @@ from .hostile_cluster import MARK
 from .hostile_nodes import check_container, check_copies
 from .hostile_runs import RUN_DIR, Trial
 from .hostile_surroundings import activated
-from .readers import Read, read_flux, read_pbs, read_slurm
+from .readers import Read, pbs_chunks, read_flux, read_pbs, read_slurm
 
 _OURS = re.compile(
     rb"(CASTOFF|SLURM|PBS|FLUX|PMI|MPI|PALS|OMPI_COMM_WORLD)_[A-Z_]+|PATH|HOME|LANG|PWD|OLDPWD|SHLVL|_"
@@ -234,6 +234,11 @@ def _reads_as_meant(trial: Trial) -> None:
         (name, _flux_dependency(value) if trial.case.kind == "flux" and name == "dependency" else value)
         for name, value in trial.plan.directives
     ]
+    if trial.case.kind == "pbs":
+        asked = trial.fields.get("select", {})
+        meant = {name: one if isinstance(one, str) else str(one).lower() for name, one in asked.items()}
+        for chunk in pbs_chunks(str(dict(read)["select"])):
+            assert {name: chunk.get(name) for name in meant} == meant, (chunk, meant)
     for name, value in _expected_directives(trial).items():
         assert dict(read).get(name) == value, (name, dict(read).get(name), value)
 

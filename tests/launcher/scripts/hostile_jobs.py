@@ -114,6 +114,14 @@ def _of_scheduler(kind: Kind) -> st.SearchStrategy[Fields]:
     return st.builds(lambda some, others: {**some, **others}, letters, words)
 
 
+def _chunks() -> st.SearchStrategy[Fields]:
+    """What chunks may ask for: quotes, & and + are refused, spaces at the ends dropped."""
+    values = RESOURCES.map(lambda text: re.sub("['\"&+]", "", text).strip(" ,") or "x")
+    return st.dictionaries(
+        st.sampled_from(["model", "gpu_type", "x-site_1"]), values | st.booleans(), max_size=2
+    )
+
+
 def _after(kind: Kind) -> st.SearchStrategy[Fields]:
     ids = st.sampled_from(["101", "12_3", "7[].head", "33.a-b.c"])
     names = LINES | st.sampled_from(["١٢٣", "$CASTOFF_RUN_DIR$(touch CANARY)"])
@@ -191,6 +199,7 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "inherit": _inherit,
     "workdir": _workdir,
     "python": _python,
+    "select": lambda kind: _chunks() if kind == "pbs" else None,
     "directives": _directives,
     "container.image": _every(surroundings.IMAGES),
     "container.runtime": _every(surroundings.RUNTIME_NAMES),

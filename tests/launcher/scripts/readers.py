@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 
 Read = list[tuple[str, str | bool]]
 
@@ -115,6 +116,34 @@ def _pbs_value(text: str) -> tuple[str, str]:
             value += character
     assert not quoting, "qsub: invalid quoting"
     return value, ""
+
+
+def pbs_chunks(text: str) -> list[dict[str, str]]:
+    """The resources of each chunk of -l select: parse_plus_spec_r() and parse_chunk_r() in grunt_parse.c."""
+    parts, mark = [""], ""
+    for character in text:
+        if character in "\"'" and mark in ("", character):
+            mark = "" if mark else character
+        if character in "+)" and not mark:
+            parts.append("")
+        else:
+            parts[-1] += character
+    assert not mark
+    return [dict(_pbs_pairs(part.lstrip(" 0123456789").removeprefix(":"))) for part in parts]
+
+
+def _pbs_pairs(text: str) -> Iterator[tuple[str, str]]:
+    while text:
+        assert text[0].isalpha(), "qsub: Illegal attribute or resource value"
+        name, _, text = text.partition("=")
+        value = ""
+        if text[:1] in ("'", '"'):
+            value, mark, text = text[1:].partition(text[0])
+            assert mark
+        more, colon, text = text.partition(":")
+        value = (value + more).rstrip()
+        assert value and (colon or not value.endswith(",")), "qsub: Illegal attribute or resource value"
+        yield name, value
 
 
 def read_pbs(script: str) -> Read:

@@ -70,6 +70,20 @@ def test_one_node_is_not_watched(bench: Benches) -> None:
     assert "start_timeout" not in (ended.run_dir / "job.sh").read_text()
 
 
+def said(text: str, command: str, values: dict[str, str]) -> str:
+    """What a command prints in a script of that text, which has these variables; it must not complain."""
+    answer = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{text}{command}"],
+        env={**os.environ, **values},
+        capture_output=True,
+        text=True,
+        timeout=patience.SECONDS,
+        check=True,
+    )
+    assert not answer.stderr
+    return answer.stdout
+
+
 UNSTARTED = [
     # by, logs, first is marked, ranks on the first nodes, how many such nodes, hosts; what is said
     ("host", "rank-0 rank-1 rank-2 rank-3", False, 2, 2, 2, ""),
@@ -89,9 +103,9 @@ UNSTARTED = [
 ]
 
 
-@pytest.mark.parametrize(("by", "logs", "starting", "most", "full", "hosts", "said"), UNSTARTED)
+@pytest.mark.parametrize(("by", "logs", "starting", "most", "full", "hosts", "words"), UNSTARTED)
 def test_who_has_not_started(
-    by: str, logs: str, starting: bool, most: int, full: int, hosts: int, said: str, tmp_path: Path
+    by: str, logs: str, starting: bool, most: int, full: int, hosts: int, words: str, tmp_path: Path
 ) -> None:
     for name in logs.split():
         kind, _, number = name.partition("-")
@@ -106,13 +120,31 @@ def test_who_has_not_started(
         **{"castoff_first_log": first, "castoff_nodes": str(hosts), "castoff_ranks_per_node": str(most)},
         **{"castoff_full_nodes": str(full), "castoff_ranks": str(most * hosts - (hosts - full))},
     }
-    script = f"set -euo pipefail\n{text}castoff_unstarted"
-    answer = subprocess.run(
-        ["bash", "-c", script],
-        env={**os.environ, **values},
-        capture_output=True,
-        text=True,
-        timeout=patience.SECONDS,
-        check=True,
+    assert said(text, "castoff_unstarted", values).strip() == words
+
+
+def test_who_of_nodes_with_other_numbers_of_ranks_has_not_started(tmp_path: Path) -> None:
+    for rank in (0, 2, 5):
+        (tmp_path / f"rank-{rank:05d}.log").touch()
+    (tmp_path / "hosts").write_text("h0\nh1\nh2\nh3\n")
+    values = {
+        **{"CASTOFF_LOG_DIR": str(tmp_path), "CASTOFF_ATTEMPT_DIR": str(tmp_path)},
+        **{"castoff_first_log": "rank-00000.log", "castoff_groups": "1x1 2x3 1x2"},
+    }
+    assert said(part("unstarted", "groups"), "castoff_unstarted", values) == (
+        "h1 (ranks 1, 3), h2 (ranks 4, 6), h3 (ranks 7, 8)\n"
     )
-    assert (answer.stdout.strip(), answer.stderr) == (said, "")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "form"), [("hydra", "{}:{}"), ("intelmpi", "{}:{}"), ("openmpi", "{} slots={}")]
+)
+def test_a_host_file_of_nodes_with_other_numbers_of_ranks(launcher: str, form: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("h0\nh1\nh2\nh3\n")
+    values = {"CASTOFF_ATTEMPT_DIR": str(tmp_path), "castoff_nodes": "4", "castoff_groups": "1x1 2x3 1x2"}
+    flags = said(
+        part(f"launchers/{launcher}", "groups"), 'castoff_launcher_place; echo "$castoff_flags"', values
+    )
+    assert flags.startswith("-")
+    counts = zip(("h0", "h1", "h2", "h3"), (1, 3, 3, 2), strict=True)
+    assert (tmp_path / "hostfile").read_text().splitlines() == [form.format(*one) for one in counts]

@@ -161,6 +161,21 @@ class TestJob:
         assert found.env["CCL_KVS_MODE"] == "mpi"
         assert not {"A", "q", "J", "W", "filesystems"} & {name for name, _ in found.directives}
 
+    def test_kinds_of_chunks_say_how_many_ranks_a_host_has(self) -> None:
+        hosts = PbsAllocation("7", ["x1", "x2", "x3", "x4"])
+        kinds = [{"ranks_per_node": 1, "model": "cpu"}, {"nodes": 2, "ranks_per_node": 4, "model": "gpu"}]
+        assert decided(hosts, "pbs", select=kinds).layout == [(1, 1), (4, 2)]
+        with pytest.raises(
+            InvalidInput, match=r"select: asks for 3 nodes, but PBS job 7 \(2 hosts: x1, x2\) has 2"
+        ):
+            decided(PbsAllocation("7", ["x1", "x2"]), "pbs", select=kinds)
+        assert decided(hosts, "pbs", select={"model": "x"}).layout == [(1, 4)]
+
+    def test_a_cluster_without_select_gives_hosts_all_the_same(self) -> None:
+        site = Site.load("pbs").changed(request_form="ncpus")
+        spec = JobSpec.of({"command": ["x"]})
+        assert plan_in(PbsAllocation("7", ["x1", "x2"]), spec, site, {})[0].nodes == 2
+
     def test_walltime(self) -> None:
         assert decided(THREE, walltime="30m").walltime is None  # Slurm tells when the allocation ends
         assert decided(THREE, walltime="1m").grace == 120
@@ -254,6 +269,6 @@ def test_a_variable_that_marks_an_allocation_is_one_that_is_looked_into(name: st
 
 
 def test_all_that_only_a_scheduler_is_told_is_left_out() -> None:
-    names = submission_only()
+    names = submission_only(JobSpec())
     assert {"account", "qos", "memory", "mail", "directives", "inherit", "array"} <= {*names}
     assert not {"command", "nodes", "walltime", "env_from", "launcher"} & {*names}

@@ -163,7 +163,8 @@ def _attributes(job: Job) -> Iterator[Attribute]:
     yield one("exec_vnode", job.exec_vnode)
     if said["after"] is not None:
         yield one("Execution_Time", moment(said["after"]))
-    yield one("Hold_Types", None if member else "".join(sorted(job.holds, reverse=True)) or "n")
+    yield one("group_list", said["group_list"])
+    yield one("Hold_Types", None if member else "".join(sorted(job.holds)) or "n")
     yield one("Join_Path", said["join"])
     yield one("Keep_Files", said["keep"])
     yield one("Mail_Points", said["mail"])

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.pbs.double.wire import NOT_WITH_SELECT, UNKNOWN_RESOURCE, Refused
+from tests.pbs.double.wire import (
+    BAD_NODES,
+    ILLEGAL_VALUE,
+    NODES_WITH_SELECT,
+    NOT_WITH_SELECT,
+    TWICE_IN_CHUNK,
+    UNKNOWN_RESOURCE,
+    Refused,
+)
 
 _IN_CHUNKS = ("ncpus", "ngpus", "mpiprocs", "ompthreads", "mem", "host", "vnode")
-_OF_JOBS = ("walltime", "select", "place", "filesystems", "ncpus", "mem", "nodes", "cput")
+_OF_JOBS = ("walltime", "select", "place", "filesystems", "ncpus", "ngpus", "mem", "nodes", "cput")
+_OF_CHUNKS_ALONE = ("naccelerators", "ngpus", "ncpus")
 _COUNTED = ("ncpus", "ngpus")
 
 
@@ -62,10 +72,17 @@ def chunks_of(select: str) -> list[Chunk]:
         number, _, rest = part.partition(":")
         if not number.isdigit():
             number, rest = "1", part
-        asked = dict(word.partition("=")[::2] for word in rest.split(":") if word)
-        for name in asked:
-            if name not in _IN_CHUNKS:
+        asked = {}
+        for name, _, value in (word.partition("=") for word in rest.split(":") if word):
+            if not value:
+                raise Refused(ILLEGAL_VALUE, "Resource_List.select")
+            if name.lower() not in _IN_CHUNKS:
                 raise Refused(UNKNOWN_RESOURCE, name, colon=True)
+            if name in asked:
+                raise Refused(TWICE_IN_CHUNK, name)
+            asked[name] = value
+        if not part:
+            raise Refused(ILLEGAL_VALUE, "Resource_List.select")
         asked.setdefault("ncpus", "1")
         found += [Chunk(asked) for _ in range(int(number))]
     return found
@@ -79,7 +96,7 @@ def with_defaults(select: str) -> str:
         if not number.isdigit():
             number, rest = "1", part
         words = [word for word in rest.split(":") if word]
-        if not any(word.startswith("ncpus=") for word in words):
+        if not any(word.lower().startswith("ncpus=") for word in words):
             words.append("ncpus=1")
         parts.append(":".join([number, *words]))
     return "+".join(parts)
@@ -92,21 +109,44 @@ def resources(asked: Mapping[str, str]) -> dict[str, str]:
         Refused: it asks for what there is not, or in two ways at once.
     """
     for name in asked:
-        if name not in _OF_JOBS:
+        if name not in (*_OF_JOBS, *_OF_CHUNKS_ALONE):
             raise Refused(UNKNOWN_RESOURCE, f"Resource_List.{name}")
     found = dict(asked)
-    if "select" in asked:
-        for name in _COUNTED:
-            if name in asked:
+    if "nodes" in asked:
+        if {"select", "place"} & asked.keys():
+            raise Refused(NODES_WITH_SELECT, "nodes")
+        found |= dict(_of_nodes(asked))
+    else:
+        for name in _OF_CHUNKS_ALONE:
+            if name in asked and {"select", "place"} & asked.keys():
                 raise Refused(NOT_WITH_SELECT, name)
-    place = asked.get("place", "free" if "select" in asked else "pack")
-    select = asked.get("select", f"1:ncpus={asked.get('ncpus', '1')}")
-    chunks = chunks_of(select)
+        words = [f"{name}={asked[name]}" for name in ("mem", "ncpus", "ngpus") if name in asked]
+        if "ncpus" not in asked:
+            words.append("ncpus=1")
+        found.setdefault("place", "free" if "select" in asked else "pack")
+        found.setdefault("select", ":".join(["1", *words]))
+    chunks = chunks_of(found["select"])
     for name in (*_COUNTED, "mpiprocs"):
         if total := sum(chunk.count(name) for chunk in chunks):
             found[name] = str(total)
-    found |= {"nodect": str(len(chunks)), "place": place, "select": select}
-    return dict(sorted(found.items()))
+    if "select" in asked and any("mem" in chunk.asked for chunk in chunks):
+        found["mem"] = f"{sum(int(chunk.asked.get('mem', '0mb')[:-2]) for chunk in chunks)}mb"
+    return dict(sorted({**found, "nodect": str(len(chunks))}.items()))
+
+
+def _of_nodes(asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What -l nodes=2:ppn=4 is in chunks, between which the job's memory is divided."""
+    spec = re.fullmatch(r"(\d+)(?::ppn=(\d+))?", asked["nodes"])
+    if spec is None:
+        raise Refused(BAD_NODES)
+    nodes, processes = int(spec[1]), spec[2] or "1"
+    words = [spec[1], f"ncpus={processes}"]
+    if "mem" in asked:
+        kilobytes = int(asked["mem"].removesuffix("mb")) << 10
+        words.append(f"mem={kilobytes // nodes}KB")
+        yield "mem", f"{kilobytes}kb"
+    yield "select", ":".join([*words, f"mpiprocs={processes}"])
+    yield "place", "scatter"
 
 
 def place(chunks: Sequence[Chunk], how: str, nodes: Sequence[Node]) -> list[tuple[Node, Chunk]] | None:

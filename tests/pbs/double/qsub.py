@@ -144,15 +144,15 @@ class _Submission:
                 self.resources[name] = value
 
     def _attributes(self, words: str, before: dict[str, str]) -> None:
-        for word in re.split(r",(?=\w+=)", words):
-            name, equals, value = word.partition("=")
-            if not equals or not name:
+        for word in re.split(r",(?=\s*\w+\s*=)", words):
+            name, equals, value = map(str.strip, word.partition("="))
+            if not equals or not name or value.endswith(","):
                 raise _Usage("qsub: illegal -W value")
             if name == "depend":
                 _dependencies(value)
-            elif name not in ("umask", "max_run_subjobs"):
+            elif name not in ("umask", "group_list", "max_run_subjobs"):
                 raise _Stop(154, "qsub: Error (15002) submitting job")
-            if name not in before:
+            if name not in before or name == "umask":  # qsub does not remember who has said that
                 self.attributes[name] = value
 
     def _read(self, path: str) -> str:
@@ -205,6 +205,7 @@ class _Submission:
             "rerunnable": values.get("r", "y") == "y",
             "shell": values.get("S", ""),
             "umask": _umask(self.attributes.get("umask")),
+            "group_list": self.attributes.get("group_list"),
             "depend": _dependencies(self.attributes.get("depend", "")),
             "asked": self.resources,
             "array": span,

@@ -23,8 +23,11 @@ UNKNOWN_RESOURCE = 15035
 LIMIT_OF_QUEUE = 15036
 NO_RERUN = 15038
 BAD_DEPENDENCY = 15054
+BAD_NODES = 15089
 ARRAY_SIZE = 15107
 NOT_WITH_SELECT = 15109
+NODES_WITH_SELECT = 15110
+TWICE_IN_CHUNK = 15116
 JOB_FINISHED = 15139
 NO_HISTORY = 15140
 LIMIT_OF_USER = 15142
@@ -41,6 +44,9 @@ TEXTS = {
     BAD_DEPENDENCY: "Invalid Job Dependency",
     ARRAY_SIZE: "Array job exceeds server or queue size limit",
     NOT_WITH_SELECT: '"-lresource=" cannot be used with "select" or "place", resource is:',
+    BAD_NODES: "node(s) specification error",
+    NODES_WITH_SELECT: "Cannot be used with select or place:",
+    TWICE_IN_CHUNK: "duplicated resource within a section of a select specification, resource is:",
     JOB_FINISHED: "Job has finished",
     NO_HISTORY: "PBS is not configured to maintain job history",
 }

@@ -1,0 +1,93 @@
+"""`select:` as job files have it: what a chunk, PBS's word for a job's share of one node, asks for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from launcher.config.job_fields import Count, CountOrNone, Memory, Resources, Select
+
+Resource: TypeAlias = "str | bool"
+
+_OWN: dict[str, Any] = {
+    "nodes": Count,
+    "ranks_per_node": Count,
+    "cores_per_rank": Count,
+    "devices_per_node": CountOrNone,
+    "memory": Memory,
+}
+"""What one kind of several says in castoff's words; every other name is a resource of the scheduler."""
+
+
+class Kind(NamedTuple):
+    """Nodes in a row for which a job asks the same."""
+
+    nodes: int = 1
+    ranks_per_node: int | None = None
+    """None: as the job says."""
+    cores_per_rank: int | None = None
+    devices_per_node: int | None = None
+    memory: str | None = None
+    """Of each node."""
+    resources: Mapping[str, Resource] = {}
+    """The scheduler's own, in the order in which they are given."""
+
+
+def kinds(select: Select) -> list[Kind]:
+    """Those of a list that has no problems; of a mapping none, for it adds to every chunk of a job."""
+    return [_kind(one) for one in select] if isinstance(select, list) else []
+
+
+def resources(select: Select) -> dict[str, Resource]:
+    """What a mapping adds to every chunk."""
+    return {} if isinstance(select, list) else _named(select)
+
+
+def threads(select: Select) -> str | None:
+    """OMP_NUM_THREADS of every rank, where the chunks ask for it in PBS's word."""
+    given = next((one for name, one in resources(select).items() if name.lower() == "ompthreads"), None)
+    return given if isinstance(given, str) else None
+
+
+def merged(default: Select, given: Select) -> Select:
+    """A job's over its site's, which is a mapping; null removes what the site says."""
+    of_site = {} if isinstance(default, list) else default
+    if isinstance(given, list) and given:
+        return [{**_named({**of_site, **one})} for one in given]
+    return {**_named({**of_site, **({} if isinstance(given, list) else given)})}
+
+
+def problems(select: Select) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is wrong with it whatever the site: each with its path in the job."""
+    if not isinstance(select, list):
+        for name in select:
+            if name in _OWN:
+                of_job = "devices_per_rank" if name == "devices_per_node" else name
+                fix = f"write {of_job} beside select, not in it"
+                yield ("select", name), f"is a field of castoff's, not a resource: {fix}"
+        return
+    for number, one in enumerate(select):
+        for name, value in one.items():
+            if name in _OWN and value is not None and _converted(name, value) is None:
+                from launcher.typed.structure import allowed  # late: only a mistake needs it
+
+                yield ("select", number, name), f"is {value!r}, but takes {allowed(_OWN[name])}"
+
+
+def _kind(given: Resources) -> Kind:
+    own = {name: _converted(name, given[name]) for name in _OWN if given.get(name) is not None}
+    return Kind(**own, resources=_named({name: one for name, one in given.items() if name not in _OWN}))
+
+
+def _converted(name: str, value: object) -> Any:
+    """A value that was read as text, as its field has it; None: it is none."""
+    try:
+        return msgspec.convert(value, _OWN[name], strict=_OWN[name] is Memory)
+    except msgspec.ValidationError:
+        return None
+
+
+def _named(given: Resources) -> dict[str, Resource]:
+    return {name: value for name, value in given.items() if value is not None}

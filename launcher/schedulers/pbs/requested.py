@@ -1,0 +1,189 @@
+"""What PBS is asked for of its nodes, in the form that a site takes: chunks, nodes or totals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from launcher.config import chunks
+from launcher.config.chunks import Kind, Resource
+from launcher.config.directives import of_scheduler
+from launcher.config.job import JobSpec
+from launcher.config.quantities import cpus
+from launcher.config.site import Site
+from launcher.launchers.base import Request
+from launcher.schedulers.directives import Layer
+from launcher.schedulers.pbs import NAME
+from launcher.schedulers.pbs.select import Chunk, quoted, select_text
+
+_FIELDS = {
+    "ncpus": "cores_per_rank",
+    "mpiprocs": "ranks_per_node",
+    "ngpus": "devices_per_rank",
+    "mem": "memory",
+    "ppn": "ranks_per_node",
+    "gpus": "devices_per_rank",
+    "walltime": "walltime",
+}
+"""Resources that a field of the job covers, by their names in small letters."""
+
+_OF_JOBS = ("place", "filesystems", "cput")
+"""Resources of a whole job, which no chunk can have."""
+
+
+def of(spec: JobSpec, site: Site, request: Request) -> Layer:
+    """The resources of -l that say it."""
+    kinds = _kinds(spec, request)
+    if site.request_form == "select":
+        return [("select", select_text(_chunk(kind, site, request) for kind in kinds))]
+    if site.request_form == "nodes":
+        return [("nodes", _nodes(kinds, site)), ("mem", _memory(kinds, site))]
+    total = sum(kind.nodes * _cpus(kind) for kind in kinds)
+    if request.layout.nodes > 1:
+        total = request.layout.nodes * _cores_of_node(site)
+    devices = sum(kind.nodes * (kind.devices_per_node or 0) for kind in kinds)
+    asked = {"ncpus": str(total), "ngpus": str(devices) if devices else None, "mem": _memory(kinds, site)}
+    return [(name, value) for name, value in asked.items() if name in site.requested_resources]
+
+
+def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
+    """Why PBS cannot be asked for what a job wants there: fields and messages."""
+    form = f"{site.name} asks PBS by -l {'nodes' if site.request_form == 'nodes' else 'ncpus'}"
+    for field, memory in _memories(spec):
+        if memory is not None and "mem" not in site.requested_resources and not request.whole_nodes:
+            fix = "drop it, or add mem to `requested_resources` in a profile that extends this site"
+            yield field, f"is {memory}, but {site.name} asks PBS for no memory: {fix}"
+    of_job, of_site = (of_scheduler(one.directives, NAME) for one in (spec, site))
+    if site.request_form == "select":
+        for name in filter(of_job.get, chunks.resources(site.defaults.select)):
+            fix = f"write select: {{{name}: {of_job[name]}}}"
+            yield (
+                f"directives.{name}",
+                f"is a resource of chunks there, and qsub takes it in them alone: {fix}",
+            )
+    else:
+        if spec.exclusive:
+            yield "exclusive", f"is true, but {form}, which cannot ask for it: ask for all cores of a node"
+        if place := of_job.get("place", of_site.get("place")):
+            fix = "write place: null in directives"
+            yield "directives.place", f"is {place}, but {form}, beside which qsub takes no place: {fix}"
+    if spec.select and site.request_form in ("ncpus", "totals"):
+        asked = {} if isinstance(spec.select, list) else chunks.resources(spec.select)
+        own = ", ".join(f"{name}: {_text(value)}" for name, value in asked.items()) or "NAME: VALUE"
+        yield "select", f"is set, but {form}, not in chunks: write directives: {{{own}}}, for the whole job"
+    else:
+        yield from _of_resources(spec, site)
+    if request.layout.nodes > 1 and site.request_form in ("ncpus", "totals"):
+        yield from _of_several_nodes(site, request, form)
+
+
+def _of_several_nodes(site: Site, request: Request, form: str) -> Iterator[tuple[str, str]]:
+    nodes = request.layout.nodes
+    if site.request_form == "ncpus":
+        yield "nodes", f"is {nodes}, but {form}, which gives a job one node: write nodes: 1"
+    elif not _cores_of_node(site):
+        fix = "write node.sockets in its profile"
+        yield "nodes", f"is {nodes}, but {form} for whole nodes, whose cores its profile does not have: {fix}"
+
+
+def _of_resources(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
+    """What is wrong with those of `select`."""
+    several = isinstance(spec.select, list)
+    alike = [Kind(resources=chunks.resources(spec.select))]
+    for number, kind in enumerate(chunks.kinds(spec.select) or alike):
+        seen: dict[str, str] = {}
+        for name, value in kind.resources.items():
+            before = seen.setdefault(name.lower(), name)
+            message = _wrong(name, value, site, several)
+            if message is None and before != name:
+                message = f"says the same as {before}, for PBS does not tell capitals: drop one of the two"
+            if message is not None:
+                yield f"select.{number}.{name}" if several else f"select.{name}", message
+
+
+def _wrong(name: str, value: Resource, site: Site, several: bool) -> str | None:
+    text, known = _text(value), name.lower()
+    if field := _FIELDS.get(known):
+        if several and field == "devices_per_rank":
+            field = "devices_per_node"
+        where = "each rank's part" if field.endswith("_per_rank") else "it"
+        return f"is {text}, but a field of castoff's says that: write {where} as {field}"
+    if known in _OF_JOBS:
+        return f"is a resource of the whole job, not of a chunk; write directives: {{{name}: {text}}}"
+    if several and known == "ompthreads":
+        return f"is {text}, but all ranks have one OMP_NUM_THREADS: write it in env"
+    if site.request_form == "nodes" and value is False:
+        return f"is false, but {site.name} asks PBS by -l nodes, for features that nodes have: drop it"
+    try:
+        quoted(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _memories(spec: JobSpec) -> Iterator[tuple[str, str | None]]:
+    yield "memory", spec.memory
+    for number, kind in enumerate(chunks.kinds(spec.select)):
+        yield f"select.{number}.memory", kind.memory
+
+
+def _kinds(spec: JobSpec, request: Request) -> Sequence[Kind]:
+    """Those of the job; of one that has a single kind, that."""
+    layout, resources = request.layout, chunks.resources(spec.select)
+    alike = Kind(
+        layout.nodes, layout.max_per_node, request.cores, request.node_devices, spec.memory, resources
+    )
+    return request.kinds or [alike]
+
+
+def _cpus(kind: Kind) -> int:
+    return (kind.ranks_per_node or 1) * (kind.cores_per_rank or 1)
+
+
+def _chunk(kind: Kind, site: Site, request: Request) -> Chunk:
+    spelled: dict[str, str | None] = {
+        "ncpus": str(_cpus(kind)),
+        # Under torchrun one process starts on each node.
+        "mpiprocs": str(min(kind.ranks_per_node or 1, request.layout.max_per_node)),
+        "ngpus": str(kind.devices_per_node) if kind.devices_per_node else None,
+        "mem": f"{kind.memory.lower()}b" if kind.memory else None,
+    }
+    own: dict[str, str] = {}
+    for name in site.requested_resources:
+        if (text := spelled[name]) is not None:
+            own[name] = text
+    return Chunk(kind.nodes, {**own, **{name: _text(value) for name, value in kind.resources.items()}})
+
+
+def _nodes(kinds: Sequence[Kind], site: Site) -> str:
+    """As Torque and old PBS take it: a node's share has features, which are names alone."""
+    return "+".join(":".join([str(kind.nodes), *_share(kind, site)]) for kind in kinds)
+
+
+def _share(kind: Kind, site: Site) -> Iterator[str]:
+    if {"ncpus", "mpiprocs"} & {*site.requested_resources}:
+        yield f"ppn={_cpus(kind)}"
+    if kind.devices_per_node and "ngpus" in site.requested_resources:
+        yield f"gpus={kind.devices_per_node}"
+    for name, value in kind.resources.items():
+        yield name if value is True else f"{name}={quoted(_text(value))}"
+
+
+def _memory(kinds: Sequence[Kind], site: Site) -> str | None:
+    """That of all nodes together, in the smallest of their units."""
+    if "mem" not in site.requested_resources or not any(kind.memory for kind in kinds):
+        return None
+    unit = min((kind.memory[-1] for kind in kinds if kind.memory), key="KMGT".index)
+    total = sum(kind.nodes * _in_units(kind.memory, unit) for kind in kinds if kind.memory)
+    return f"{total}{unit.lower()}b"
+
+
+def _in_units(memory: str, unit: str) -> int:
+    return int(memory[:-1]) << 10 * ("KMGT".index(memory[-1]) - "KMGT".index(unit))
+
+
+def _cores_of_node(site: Site) -> int:
+    return sum(len(cpus(socket)) for socket in site.node.sockets) if site.node else 0
+
+
+def _text(value: Resource) -> str:
+    return value if isinstance(value, str) else str(value).lower()

@@ -1,0 +1,97 @@
+"""The text of -l select: its chunks, and back. Pure.
+
+As parse_plus_spec_r() and parse_chunk_r() of OpenPBS read it (src/lib/Libifl/grunt_parse.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from launcher.errors import shown
+
+_PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^+"'])+""")
+_COUNT = re.compile(r"\s*([0-9]+)\s*(?::|\Z)")
+_RESOURCE = re.compile(
+    r"""\s*([A-Za-z][^\s=:]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^:"'\s][^:]*))\s*(?::|\Z)""", re.DOTALL
+)
+_UNQUOTED = re.compile(r"[^\s:,()]+")
+_PLAIN = re.compile(r"(?! )[ -~]*(?![ ,])[ -~]")
+
+
+class Chunk(NamedTuple):
+    """So many chunks that ask for the same."""
+
+    number: int
+    resources: Mapping[str, str]
+    """By their names as written; PBS does not tell capitals from small letters in them."""
+
+
+def parse_select(text: str) -> list[Chunk]:
+    """The chunks of `2:ncpus=8:ngpus=1+1:mem=64gb`.
+
+    Raises:
+        ValueError: qsub would refuse it; the text says where.
+    """
+    parts: list[str] = []
+    end = 0
+    for part in _PART.finditer(text):
+        between = text[end : part.start()]
+        if between != ("+" if parts else ""):
+            break
+        parts.append(part.group())
+        end = part.end()
+    if not parts or end < len(text):
+        raise ValueError(f"{shown(text)} is not a select specification, such as 2:ncpus=8:ngpus=1+1:mem=64gb")
+    return [_chunk(part) for part in parts]
+
+
+def _chunk(text: str) -> Chunk:
+    number, at = 1, 0
+    if found := _COUNT.match(text):
+        number, at = int(found.group(1)), found.end()
+    resources: dict[str, str] = {}
+    while at < len(text) or (at and text[at - 1] == ":"):
+        if (one := _RESOURCE.match(text, at)) is None:
+            raise ValueError(
+                f"{shown(text)} is not a chunk, such as 2:ncpus=8:mem=64gb, from {shown(text[at:])} on"
+            )
+        name, *values = one.groups()
+        if name.lower() in map(str.lower, resources):
+            raise ValueError(f"{shown(text)} asks for {name} twice")
+        resources[name] = next(value for value in values if value is not None).rstrip()
+        at = one.end()
+    if not number and not resources:
+        raise ValueError(f"{shown(text)} is not a chunk: it asks for nothing")
+    return Chunk(number, resources)
+
+
+def select_text(chunks: Iterable[Chunk]) -> str:
+    """Chunks as -l select takes them; qsub's own quotes are still to be put around it.
+
+    Raises:
+        ValueError: a value cannot be said there.
+    """
+    return "+".join(":".join([str(one.number), *map(_resource, one.resources.items())]) for one in chunks)
+
+
+def _resource(item: tuple[str, str]) -> str:
+    name, value = item
+    return f"{name}={quoted(value)}"
+
+
+def quoted(value: str) -> str:
+    """A resource's value in a chunk.
+
+    Raises:
+        ValueError: PBS can hold no such value.
+    """
+    if "+" in value:  # seen on 23.06.06 and cd7ab5e: whoever submits it stops all scheduling for a while
+        raise ValueError(
+            f"is {shown(value)}, but PBS's scheduler crashes at a + there, and no job would start"
+        )
+    if not _PLAIN.fullmatch(value) or re.search("['\"&]", value):
+        takes = "plain ASCII without quotes and &, and no space or comma at its end"
+        raise ValueError(f"is {shown(value)}, but PBS takes {takes}")
+    return value if _UNQUOTED.fullmatch(value) else f'"{value}"'
