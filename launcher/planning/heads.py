@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2151957007, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
+SOURCES = {'head.sh.j2': 2356797553, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1966369360}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -33,6 +33,10 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: 
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
@@ -118,6 +122,10 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     pass
@@ -202,6 +210,10 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image: A
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if ((plan.requeue_how == 'copy') and (not isinstance(plan.inherit, str))):
@@ -288,6 +300,10 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, image:
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if plan.array_count:
