@@ -43,7 +43,9 @@ def in_order(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
         evenly = f", or {fits} that share them evenly" if fits else ""
         fits = f"up to {total} ranks{evenly}; or devices_per_rank: 0, for ranks that use none"
         raise ValueError(f"a node has {total} devices; what fits: {fits}")
-    numbers = [number for group in _groups(node) for number in group.devices]
+    numbers: Sequence[int] = range(total)
+    if node.device_cores:
+        numbers = [number for group in _groups(node) for number in group.devices]
     if shared:
         return [[numbers[rank * total // ranks]] for rank in range(ranks)]
     if ranks * per_rank > total:
