@@ -145,7 +145,7 @@ class Launcher(ABC):
     def bound(self, words: Sequence[str], ranks: int, usable: Sequence[int]) -> list[list[int]] | None:
         """The CPUs of each local rank by flags that bind; None where only the launcher knows.
 
-        `usable`: the CPUs of a node that ranks may have, further hardware threads after all cores.
+        `usable`: the physical cores of a node that ranks may have.
 
         Raises:
             ValueError: that cannot be; the text, read after what the flags say, begins with `which`.

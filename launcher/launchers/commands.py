@@ -274,7 +274,7 @@ class Here(Launcher):
 
 
 def _blocks(ranks: int, width: str | None, usable: Sequence[int]) -> list[list[int]] | None:
-    """Rank after rank the next so many CPUs; None where a node's are not known, or too few."""
+    """Rank after rank the next so many cores; None where these are not known, or too few without threads."""
     each = int(width) if width and width.isdecimal() else 1
     if len(usable) < ranks * each:
         return None

@@ -101,7 +101,7 @@ def _by_flags(field: str, words: list[str], node: Node | None, launcher: Launche
     said = LAUNCHERS[launcher].binding(words)
     usable = [core for socket in node.usable_cores() for core in socket] if node else []
     try:
-        found = LAUNCHERS[launcher].bound(words, ranks, node.cpus_of(usable) if node else [])
+        found = LAUNCHERS[launcher].bound(words, ranks, usable)
     except ValueError as error:
         return Bound(field, said, None, f"binds ranks by {shown(said)}, {error}")
     there = node.cpus_of(node.cores) if node else []

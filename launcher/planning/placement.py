@@ -31,6 +31,8 @@ class Placement(NamedTuple):
 
     cores: int | None
     """Cores of each rank, where they are known."""
+    asked: int | None
+    """Those that the scheduler is asked for: of flags that bind, it knows nothing."""
     cpu_lists: list[str]
     """The CPUs of each local rank, as the launcher is to bind it; empty: that is not known before."""
     by_list: bool
@@ -92,7 +94,7 @@ class _Placer:
         cpu_lists = [
             cpulist(sorted(self.node.cpus_of(own)) if threads and self.node else own) for own in lists
         ]
-        return Placement(cores, cpu_lists, by_list, given)
+        return Placement(self._bound_cores(cores), cores, cpu_lists, by_list, given)
 
     # Cores
 
@@ -120,6 +122,17 @@ class _Placer:
             )
         # Which cores a job gets of a node that it shares is not known before.
         return cores, [] if shared else lists
+
+    def _bound_cores(self, cores: int | None) -> int | None:
+        """As many as flags bind each rank to, unless ranks share them."""
+        bound = self.bound.cpus if self.bound else None
+        if (
+            not bound
+            or (total := sum(map(len, bound))) != len({cpu for own in bound for cpu in own})
+            or not total
+        ):
+            return cores
+        return binding.width(self.node, bound)
 
     def _binds_by_list(self, lists: list[list[int]]) -> bool:
         """Whether castoff binds, since the launcher would part ranks from the devices of their numbers."""

@@ -272,7 +272,7 @@ class _Planner:
 
     def _processes(self, placed: Placement) -> Request:
         """What the launcher starts: the ranks, or one torchrun a node that owns all of it."""
-        spec, site, layout, cores = self.spec, self.site, self.layout, placed.cores
+        spec, site, layout, cores = self.spec, self.site, self.layout, placed.asked
         if not spec.launcher.torchrun:
             flags = [*self.site_args, *spec.launcher.args]
             own = LAUNCHERS[self.launcher].own_distribution(flags, self._named())

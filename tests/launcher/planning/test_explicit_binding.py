@@ -217,6 +217,24 @@ def test_devices_beside_the_cores(site: str, fields: dict[str, Any], devices: st
     assert " ".join(used(planned(site, **{**BASES[site], **fields}))) == devices
 
 
+@pytest.mark.parametrize(
+    ("site", "flags", "cores"),
+    [
+        ("aurora", ["--cpu-bind", f"list:{PYTORCH}"], 4),
+        ("aurora", ["--cpu-bind", f"list:{THREADS}"], 4),
+        ("aurora", ["--cpu-bind", f"list:{COPPER}"], 1),
+        ("aurora", ["--cpu-bind=none"], 8),
+        ("perlmutter", ["--cpu-bind=mask_cpu:0xf,0xf0000,0xf00000000,0xf000000000000"], 4),
+        ("perlmutter", ["--cpu-bind=mask_cpu:0xffffffff*2,0xffffffff00000000*2"], 16),  # two ranks share 32
+    ],
+)
+def test_a_ranks_cores_are_those_it_is_bound_to(site: str, flags: list[str], cores: int) -> None:
+    found = planned(site, **BASES[site], **args(*flags))
+    assert (found.cores_per_rank, found.env["OMP_NUM_THREADS"]) == (cores, str(cores))
+    if site == "perlmutter":  # all of the step's, or srun would refuse such masks
+        assert "--cpus-per-task=32" in found.start
+
+
 def test_devices_that_follow_a_binding_are_shown() -> None:
     notes = planned("polaris", **POLARIS, binding=THE_OTHER_WAY).notes
     assert "devices of a node's ranks, by binding: 0 1 2 3" in notes
@@ -312,6 +330,10 @@ def test_devices_follow_a_sites_flags_too() -> None:
     ("site", "fields"),
     [
         ("polaris", args("--cpu-bind", "numa")),
+        (
+            "polaris",
+            args("-d", "16", "--cpu-bind", "depth"),
+        ),  # with hardware threads; in which order, who knows
         ("perlmutter", args("--cpu-bind=map_ldom:3,2,1,0")),
         ("perlmutter", {}),  # srun --cpu-bind=cores, by the site's flags
     ],
