@@ -1,8 +1,10 @@
 # Which of the devices that this rank sees is its own: an index among those that masks show, if there are any.
+#if masks | indices | near
 castoff_own_word() { # WORD of each local rank...
   shift "$LOCAL_RANK"
   castoff_word=$1
 }
+#endif
 castoff_count_shown() { # MASK; 0.0,0.1 is one device, with two tiles; CUDA ignores what follows a number below 0
   castoff_shown=0 castoff_before='' castoff_mig='' castoff_left=$1,
   while [ -n "$castoff_left" ]; do
