@@ -112,12 +112,17 @@ def _in_mask(text: str) -> list[int]:
     return [place for place in range(mask.bit_length()) if mask >> place & 1]
 
 
+_IN_TURN = re.compile(r"(?:0[xX])?[0-9a-fA-F]{1,999}(?:\*[1-9][0-9]{0,3})?")
+
+
 def _in_turn(listed: str, ranks: int, read: Callable[[str], list[int]]) -> list[list[int]]:
     """What srun gives each local rank: `0x3*2,0xc` says 0x3 twice, and a short list begins anew."""
     found: list[list[int]] = []
     for part in listed.split(","):
         entry, _, times = part.partition("*")
         try:
+            if not _IN_TURN.fullmatch(part):
+                raise ValueError
             found += [read(entry)] * int(times or 1)
         except ValueError:
             raise ValueError(f"which has {part!r} where a number or a mask belongs") from None
