@@ -78,10 +78,11 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         CpuLists | None,
         meaning("The cores of each rank of a node, by hand; default: the site's and the launcher's choice."),
     ] = None
-    """One list for each rank, as in `4-7:8-11`, of cores that the node has and no other rank has. The job
-    must have its nodes whole (`exclusive: true`, where the site does not see to it). srun, PALS and the
-    mpiexecs of MPICH and Intel accept it; with Open MPI or torchrun it is refused, and so is a rank whose
-    cores are not beside its device."""
+    """One list for each rank, as in `4-7:8-11`, of CPUs that the node has and no other rank has: cores, and
+    their further hardware threads where the site's `cpus_per_core` says that there are some. Each rank gets
+    the device beside its cores. The job must have its nodes whole (`exclusive: true`, where the site does not
+    see to it). srun, PALS and the mpiexecs of MPICH and Intel accept it; with Open MPI or torchrun it is
+    refused."""
     memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
     """As in `64G`; the units K, M, G and T are powers of 1024."""
     walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None

@@ -125,12 +125,6 @@ class Site(Checked, frozen=True, kw_only=True):
     defaults: JobSpec = JobSpec()
     """Fields of a job file, for jobs that leave them out."""
 
-    @property
-    def binds_devices(self) -> bool:
-        """Whether srun shows each rank only its own devices, numbered from 0."""
-        per_task = "per_task" if self.gpu_request == "gpus-per-task" else "none"  # srun's own choice
-        return (self.gpu_bind or per_task) != "none"
-
     def requested_gpus(self, count: int) -> str:
         """So many devices as Slurm is asked for them: of the site's type, if it has one."""
         return f"{self.gpu_type}:{count}" if self.gpu_type else str(count)

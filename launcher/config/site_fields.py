@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -76,7 +77,8 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ranks_per_device: Count = 1
     """How many ranks may share a device."""
     cpus_per_core: Count = 1
-    """What Slurm counts for one physical core in `--cpus-per-task`: 2 where a CPU is a hardware thread."""
+    """Hardware threads of a physical core that jobs may use, and that Slurm counts in `--cpus-per-task`; all
+    first threads are numbered before the second ones. With 2, `binding` may name them, too."""
     exclusive: bool = False
     """Whether a job always has its nodes whole, with all their devices."""
     memory: Memory | None = None
@@ -86,6 +88,21 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def device_count(self) -> int:
         """Devices of a node."""
         return sum(self.devices)
+
+    @property
+    def cores(self) -> list[int]:
+        """The physical cores of all sockets."""
+        return sorted(core for socket in self.sockets for core in cpus(socket))
+
+    def cpus_of(self, cores: Sequence[int]) -> list[int]:
+        """Physical cores and then their further hardware threads, as Linux numbers them."""
+        total = sum(len(cpus(socket)) for socket in self.sockets)
+        return [core + total * thread for thread in range(self.cpus_per_core) for core in cores]
+
+    def cores_of(self, numbers: Iterable[int]) -> set[int]:
+        """The physical cores of some CPUs, which may be further hardware threads of them."""
+        there = {*self.cores}
+        return {number if number in there or not there else number % len(there) for number in numbers}
 
     def usable_cores(self) -> list[list[int]]:
         """The cores of each socket that ranks may use."""

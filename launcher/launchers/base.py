@@ -88,8 +88,8 @@ class Request(NamedTuple):
     site: Site
     own_distribution: OwnDistribution | None = None
     """Whether further flags of the job say where srun starts each process."""
-    explicit_binding: bool = False
-    """Whether the job itself names the cores of each process."""
+    by_list: bool = False
+    """Whether a launcher that binds by rules of its own is to bind each process to its CPU list."""
     whole_nodes: bool = False
     """Whether the job has its nodes for itself, with all their devices."""
     name: str = ""
@@ -120,6 +120,8 @@ class Launcher(ABC):
     """Its own flags that bind processes to cores."""
     takes_lists: ClassVar[bool] = False
     """Whether it takes a list of cores for each process."""
+    bound_by_list: ClassVar[bool] = False
+    """Whether castoff binds its processes by such lists, unless somebody else does."""
     most_words: ClassVar[int | None] = None
     """How many words of a command it takes; None: any number."""
     fills_in: ClassVar[bool] = False
@@ -138,7 +140,7 @@ class Launcher(ABC):
         argv = self.argv(request)
         if self.binds(of_job):
             argv, of_site = self._unbound(argv), self._unbound(of_site)
-        elif request.explicit_binding:
+        elif request.by_list:
             of_site = self._unbound(of_site)
         elif self.binds(of_site):
             argv = self._unbound(argv)
@@ -162,28 +164,43 @@ class Launcher(ABC):
         found = value_of(self.bind_flags, words) or ""
         return ",".join(part for part in found.split(",") if part not in ("verbose", "quiet", "v", "q"))
 
-    def bound(self, words: Sequence[str], ranks: int) -> list[set[int]] | None:
-        """The cores of each local rank by flags that bind; None where nobody can tell.
+    def bound(self, words: Sequence[str], ranks: int, usable: Sequence[int]) -> list[list[int]] | None:
+        """The CPUs of each local rank by flags that bind; None where only the launcher knows.
 
-        No cores of a rank: its own choice stays, as without a flag.
+        `usable`: the physical cores of a node that ranks may have.
+
+        Raises:
+            ValueError: that cannot be; the text, read after what the flags say, begins with `which`.
         """
         kind, _, listed = self.binding(words).partition(":")
-        if kind in ("none", "no", ""):
-            return [set() for _ in range(ranks)]
-        try:
-            return self._bound(kind, listed, words, ranks)
-        except ValueError:
-            return None
+        return (
+            [[*usable]] * ranks
+            if kind in ("none", "no", "")
+            else self._bound(kind, listed, words, ranks, usable)
+        )
 
-    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+    def _bound(
+        self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
+    ) -> list[list[int]] | None:
         return None
 
     def own_distribution(self, words: Sequence[str], named: Mapping[str, object]) -> OwnDistribution | None:
         """Whether flags, or else directives by their names, say where each process starts."""
         return None
 
-    def shows_devices(self, words: Sequence[str]) -> bool | None:
-        """Whether flags have it show each rank its own GPUs alone; None where they say nothing of it."""
+    def deals_over_sockets(self, words: Sequence[str], named: Mapping[str, object]) -> bool:
+        """Whether it deals a node's processes out over the sockets in turn, by these flags and directives."""
+        return False
+
+    def shows_devices(self, words: Sequence[str]) -> str | None:
+        """By which rule flags have it show each rank some GPUs alone, such as `closest` or `map_gpu:0,1`.
+
+        `none`: it shows each all of them. None: they say nothing of it.
+        """
+        return None
+
+    def shown_devices(self, rule: str, ranks: int) -> list[list[int]] | None:
+        """The GPUs that such a rule names for each local rank; None where it names none."""
         return None
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:

@@ -7,11 +7,11 @@ adds the host file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 
 from launcher.config.job_fields import LauncherName, OwnDistribution
-from launcher.config.quantities import cpus
+from launcher.config.quantities import CPULIST_PATTERN, cpus, descending
 from launcher.launchers.base import Launcher, Request, value_of
 
 
@@ -35,20 +35,21 @@ class Srun(Launcher):
                 if layout.is_uniform
                 else "--distribution=arbitrary"
             )
-        if request.cores is not None:
+        if request.by_list:
+            # Numbers of CPUs as the kernel has them: Slurm takes masks as they are on a job's whole nodes.
+            # With --cpus-per-task the step has so many CPUs, the first ones, and a mask of others ends it.
+            argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
+        elif request.cores is not None:
             # srun does not inherit it from sbatch since Slurm 22.05.
             argv.append(f"--cpus-per-task={request.site.cpus_of(request.cores)}")
-        if request.explicit_binding:
-            # Numbers of CPUs as the kernel has them: Slurm takes masks as they are on a job's whole nodes.
-            argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
 
-    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
-        if kind in ("cores", "threads", "sockets"):  # in the order that srun gives them out
-            return [set() for _ in range(ranks)]
+    def _bound(
+        self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
+    ) -> list[list[int]] | None:
         if kind == "map_cpu":
-            return [{int(one, 0)} for one in listed.split(",")]
-        return [_in_mask(int(one, 16)) for one in listed.split(",")] if kind == "mask_cpu" else None
+            return _in_turn(listed, ranks, lambda one: [int(one, 0)])
+        return _in_turn(listed, ranks, _in_mask) if kind == "mask_cpu" else None
 
     def own_distribution(self, words: Sequence[str], named: Mapping[str, object]) -> OwnDistribution | None:
         """By --distribution or -m."""
@@ -62,17 +63,26 @@ class Srun(Launcher):
             return None
         return "arbitrary" if re.search(r"\barb", asked[-1]) else "own"
 
-    def shows_devices(self, words: Sequence[str]) -> bool | None:
+    def deals_over_sockets(self, words: Sequence[str], named: Mapping[str, object]) -> bool:
+        """Unless flags or directives say how: Slurm's default is cyclic, socket after socket."""
+        said = ("hint", "distribution", "m", *_SAY_HOW)
+        flags = tuple(f"--{name}" for name in ("hint", "dist", *_SAY_HOW))
+        return not any(word.startswith((*flags, "-m", "-B")) for word in words) and not named.keys() & {*said}
+
+    def shows_devices(self, words: Sequence[str]) -> str | None:
         """By --gpu-bind, else by flags that ask for GPUs of each task."""
-        shows = None
-        for at, word in enumerate(words):
-            name, equals, value = word.partition("=")
-            if name == "--gpu-bind":
-                kind = (value if equals else next(iter(words[at + 1 :]), "")).removeprefix("verbose,")
-                shows = kind != "none"
-            elif name in ("--gpus-per-task", "--ntasks-per-gpu") and shows is None:
-                shows = True  # unless --gpu-bind says otherwise
-        return shows
+        asked = value_of(("--gpu-bind",), words)
+        if asked is not None:
+            return asked.removeprefix("verbose,")
+        each = ("--gpus-per-task", "--ntasks-per-gpu")
+        return "per_task" if any(word.partition("=")[0] in each for word in words) else None
+
+    def shown_devices(self, rule: str, ranks: int) -> list[list[int]] | None:
+        """By map_gpu and mask_gpu, whose lists begin anew where they are shorter than the ranks of a node."""
+        kind, _, listed = rule.partition(":")
+        if kind == "map_gpu":
+            return _in_turn(listed, ranks, lambda one: [int(one, 0)])
+        return _in_turn(listed, ranks, _in_mask) if kind == "mask_gpu" else None
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
         """Unless `--overcommit` is among its options."""
@@ -87,8 +97,50 @@ def _masks(request: Request) -> list[str]:
     return [hex(sum(1 << cpu for cpu in cpus(one))) for one in request.cpu_lists]
 
 
-def _in_mask(mask: int) -> set[int]:
-    return {place for place in range(mask.bit_length()) if mask >> place & 1}
+_SAY_HOW = (
+    "threads-per-core",
+    "cores-per-socket",
+    "sockets-per-node",
+    "ntasks-per-core",
+    "ntasks-per-socket",
+)
+"""Options of srun and sbatch, beside the distribution, that decide which CPUs each task gets."""
+
+
+def _in_mask(text: str) -> list[int]:
+    mask = int(text, 16)
+    return [place for place in range(mask.bit_length()) if mask >> place & 1]
+
+
+_IN_TURN = re.compile(r"(?:0[xX])?[0-9a-fA-F]{1,999}(?:\*[1-9][0-9]{0,3})?")
+
+
+def _in_turn(listed: str, ranks: int, read: Callable[[str], list[int]]) -> list[list[int]]:
+    """What srun gives each local rank: `0x3*2,0xc` says 0x3 twice, and a short list begins anew."""
+    found: list[list[int]] = []
+    for part in listed.split(","):
+        entry, _, times = part.partition("*")
+        try:
+            if not _IN_TURN.fullmatch(part):
+                raise ValueError
+            found += [read(entry)] * int(times or 1)
+        except ValueError:
+            raise ValueError(f"which has {part!r} where a number or a mask belongs") from None
+    return [found[rank % len(found)] for rank in range(ranks)]
+
+
+def _of_lists(lists: list[str], ranks: int) -> list[list[int]]:
+    """CPU lists, one for each local rank; there may be more."""
+    for one in lists:
+        if not re.fullmatch(CPULIST_PATTERN, one):
+            raise ValueError(f"which has {one!r} where a CPU list such as 0-7 or 0,4 belongs")
+        if part := descending(one):
+            raise ValueError(f"which holds {part}, which descends: write the smaller number first")
+    if len(lists) < ranks:
+        raise ValueError(
+            f"which has {len(lists)} CPU lists, but a node has {ranks} ranks: write one for each"
+        )
+    return [cpus(one) for one in lists[:ranks]]
 
 
 def _srun_devices(request: Request) -> list[str]:
@@ -118,6 +170,7 @@ class Pals(_Mpiexec):
     survives_rank_failure = True
     bind_flags = ("--cpu-bind",)
     takes_lists = True
+    bound_by_list = True
     fills_nodes = True
 
     def argv(self, request: Request) -> list[str]:
@@ -128,10 +181,12 @@ class Pals(_Mpiexec):
             argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
         return [*argv, "--line-buffer"]  # or lines of several ranks come out mixed
 
-    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+    def _bound(
+        self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
+    ) -> list[list[int]] | None:
         if kind == "list":
-            return [set(cpus(one)) for one in listed.split(":")]
-        return _blocks(ranks, int(value_of(("-d", "--depth"), words) or 1)) if kind == "depth" else None
+            return _of_lists(listed.split(":"), ranks)
+        return _blocks(ranks, value_of(("-d", "--depth"), words), usable) if kind == "depth" else None
 
 
 class Hydra(_Mpiexec):
@@ -147,15 +202,17 @@ class Hydra(_Mpiexec):
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
         argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
-        if request.explicit_binding:  # seen on MPICH 4.0.2: an entry for each process of a host
+        if request.by_list:  # seen on MPICH 4.0.2: an entry for each process of a host
             own = ["+".join(map(str, cpus(one))) for one in request.cpu_lists]
             argv += ["-bind-to", f"user:{','.join(own)}"]
         return argv
 
-    def _bound(self, kind: str, listed: str, words: Sequence[str], ranks: int) -> list[set[int]] | None:
+    def _bound(
+        self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
+    ) -> list[list[int]] | None:
         if kind == "user":
-            return [{int(core) for core in one.split("+")} for one in listed.split(",")]
-        return _blocks(ranks, int(listed or 1)) if kind == "core" else None
+            return _of_lists([one.replace("+", ",") for one in listed.split(",")], ranks)
+        return _blocks(ranks, listed, usable) if kind == "core" else None
 
 
 class IntelMpi(_Mpiexec):
@@ -167,7 +224,7 @@ class IntelMpi(_Mpiexec):
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
         argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
-        if request.explicit_binding:
+        if request.by_list:
             # Its -bind-to is MPICH's and does nothing; the masks bind any program (seen on Intel MPI 2021).
             argv += ["-genv", "I_MPI_PIN_DOMAIN", f"[{','.join(_masks(request))}]"]
         return argv
@@ -221,8 +278,12 @@ class Here(Launcher):
         return argv
 
 
-def _blocks(ranks: int, width: int) -> list[set[int]]:
-    return [set(range(rank * width, (rank + 1) * width)) for rank in range(ranks)]
+def _blocks(ranks: int, width: str | None, usable: Sequence[int]) -> list[list[int]] | None:
+    """Rank after rank the next so many cores; None where these are not known, or too few without threads."""
+    each = int(width) if width and width.isdecimal() else 1
+    if len(usable) < ranks * each:
+        return None
+    return [[*usable[rank * each : (rank + 1) * each]] for rank in range(ranks)]
 
 
 LAUNCHERS: dict[LauncherName, Launcher] = {

@@ -1,11 +1,11 @@
-"""Which cores and which devices each local rank gets, from the node's topology alone.
+"""Which cores each local rank gets: castoff's choice, from the node's topology alone, or somebody else's.
 
-Ranks fill the sockets in order, as evenly as possible, and each keeps to the cores and devices of
-its socket, so that a rank never reaches its device across the socket link. Only a node's single
+castoff's ranks fill the sockets in order, as evenly as possible, and each keeps to the cores of its
+socket, so that a rank never reaches its device across the socket link. Only a node's single
 rank may use both sockets. Every rank gets as many cores as the one that has the fewest, because
 ranks of unequal speed wait for the slowest at every step. Where the site knows which cores are near
 to which device, a rank begins where its share of the socket does, beside its device. A job may name the
-cores of each rank itself.
+cores of each rank itself, and flags of the launcher may, too. Pure.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from launcher.config.job import JobSpec
 from launcher.config.job_fields import LauncherName
 from launcher.config.quantities import cpulist, cpus, descending
 from launcher.config.site import Site
 from launcher.config.site_fields import Node
+from launcher.errors import shown
 from launcher.launchers.base import Layout
 from launcher.launchers.commands import LAUNCHERS
-from launcher.runs.plan import Devices
 
 
 def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:
@@ -71,73 +72,62 @@ def _too_few_cores(usable: list[list[int]], ranks: int, share: int) -> str:
     return f"a node has {total} cores for ranks; {max(fitting, default=1)} ranks are the most"
 
 
-def devices(node: Node, ranks: int, per_rank: int) -> Devices:
-    """The devices of each local rank.
+class Bound(NamedTuple):
+    """What binds the ranks of a node in the place of castoff."""
 
-    Fewer ranks than devices spread over the sockets (6 ranks on Aurora's 12 tiles use six GPUs,
-    not the first half of the node); more ranks than devices share them in order (rank i of 24 uses
-    device i // 2). The order is that of the cores beside them: Polaris's first rank uses device 3.
-
-    Raises:
-        ValueError: they do not fit; the text, read after "is N, but", says what does.
-    """
-    total = node.device_count
-    if per_rank == 0:
-        return Devices()
-    shared = per_rank == 1 and ranks > total
-    if shared and (ranks % total or ranks // total > node.ranks_per_device):
-        fits = ", ".join(str(total * times) for times in range(2, node.ranks_per_device + 1))
-        evenly = f", or {fits} that share them evenly" if fits else ""
-        fits = f"up to {total} ranks{evenly}; or devices_per_rank: 0, for ranks that use none"
-        raise ValueError(f"a node has {total} devices; what fits: {fits}")
-    numbers = _in_order_of_cores(node)
-    if shared:
-        return Devices(per_rank=[str(numbers[rank * total // ranks]) for rank in range(ranks)], step=0)
-    if ranks * per_rank > total:
-        needed = f"{ranks} ranks with {per_rank} devices each need {ranks * per_rank}"
-        works = [f"up to {total // per_rank} ranks"] if per_rank <= total else []
-        works += [f"up to {total // ranks} for each"] if ranks <= total else []
-        raise ValueError(f"{needed}, and a node has {total}; what fits: {' or '.join(works) or 'fewer'}")
-    chosen = [[numbers[place] for place in places] for places in _spread(node, ranks, per_rank)]
-    if per_rank > 1:
-        return Devices(per_rank=[",".join(map(str, mine)) for mine in chosen], step=0)
-    flat = [mine[0] for mine in chosen]
-    mask = None if flat == list(range(total)) else ",".join(map(str, flat))
-    return Devices(visible=mask, step=1)
+    field: str
+    """Where it is said: `binding`, `launcher.args`, or the site's `launcher_args`."""
+    words: str
+    """What it says there."""
+    cpus: list[list[int]] | None
+    """The CPUs of each local rank; None: only the launcher knows them."""
+    problem: str | None = None
+    """Why it cannot be, read after the field's name."""
 
 
-def _in_order_of_cores(node: Node) -> list[int]:
-    """Every device's number, in the order in which ranks take the cores beside them."""
-    numbers = range(node.device_count)
-    if not node.device_cores:
-        return list(numbers)
-    sockets = [set(cpus(socket)) for socket in node.sockets]
-
-    def place(number: int) -> tuple[int, int]:
-        first = cpus(node.device_cores[number])[0]
-        return next(at for at, socket in enumerate(sockets) if first in socket), first
-
-    return sorted(numbers, key=place)
+def bound(
+    spec: JobSpec, site: Site, launcher: LauncherName, site_args: list[str], ranks: int
+) -> Bound | None:
+    """The job's own binding, else its flags, else the site's; None: nothing but castoff and the launcher."""
+    if spec.binding is not None:
+        return Bound("binding", spec.binding, [cpus(one) for one in lists_of(spec)])
+    for field, words in (("launcher.args", spec.launcher.args), ("launcher_args", site_args)):
+        if LAUNCHERS[launcher].binds(words):
+            return _by_flags(field, words, site.node, launcher, ranks)
+    return None
 
 
-def _spread(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
-    """The places of each rank's devices, counted along the sockets."""
-    counts = ranks_of_sockets(ranks, len(node.devices))
-    if any(count * per_rank > held for count, held in zip(counts, node.devices, strict=True)):
-        # Ranks that need more than their socket has: blocks over the whole node.
-        starts = [rank * node.device_count // ranks for rank in range(ranks)]
-        return [list(range(start, start + per_rank)) for start in starts]
-    chosen, first = [], 0
-    for count, held in zip(counts, node.devices, strict=True):
-        starts = [first + rank * held // count for rank in range(count)]
-        chosen.extend([list(range(start, start + per_rank)) for start in starts])
-        first += held
-    return chosen
+def _by_flags(field: str, words: list[str], node: Node | None, launcher: LauncherName, ranks: int) -> Bound:
+    said = LAUNCHERS[launcher].binding(words)
+    usable = [core for socket in node.usable_cores() for core in socket] if node else []
+    try:
+        found = LAUNCHERS[launcher].bound(words, ranks, usable)
+    except ValueError as error:
+        return Bound(field, said, None, f"binds ranks by {shown(said)}, {error}")
+    there = node.cpus_of(node.cores) if node else []
+    named = sorted({cpu for own in found or [] for cpu in own})
+    if node and there and (missing := [cpu for cpu in named if cpu not in {*there}]):
+        problem = f"binds ranks by {shown(said)}, which names {cpulist(missing)}, but {_has(node)}"
+        return Bound(field, said, None, problem)
+    return Bound(field, said, found)
+
+
+def _has(node: Node) -> str:
+    """What there is, in words: `a node's cores are 0-103, and 104-207 their further hardware threads`."""
+    cores = node.cores
+    threads = sorted({*node.cpus_of(cores)} - {*cores})
+    further = f", and {cpulist(threads)} their further hardware threads" if threads else ""
+    return f"a node's cores are {cpulist(cores)}{further} {node.cited}"
 
 
 def lists_of(spec: JobSpec) -> list[str]:
     """The CPU list of each rank of a node; none where the job names no cores."""
     return spec.binding.split(":") if spec.binding is not None else []
+
+
+def width(node: Node | None, lists: list[list[int]]) -> int:
+    """Cores of the rank that has the fewest: a core counts once, however many of its threads are listed."""
+    return min(len(node.cores_of(one)) if node and node.sockets else len(one) for one in lists)
 
 
 def problems(
@@ -162,17 +152,17 @@ def problems(
     node = site.node
     cited = node.cited if node else ""
     named = [core for one in lists for core in one]
-    there = {core for socket in node.sockets for core in cpus(socket)} if node else set()
-    usable = {core for socket in node.usable_cores() for core in socket} if node else set()
+    there = {*node.cpus_of(node.cores)} if node else set()
+    usable = {*node.cpus_of([core for socket in node.usable_cores() for core in socket])} if node else set()
     for text in lists_of(spec):
         if part := descending(text):
             yield f"holds {part}, which descends: write the smaller number first"
-    if there and (missing := sorted({*named} - there)):
-        yield f"names {cpulist(missing)}, but a node's cores are {cpulist(sorted(there))} {cited}"
+    if node and there and (missing := sorted({*named} - there)):
+        yield f"names {cpulist(missing)}, but {_has(node)}"
     elif there and (kept := sorted({*named} - usable)):
         yield f"names {cpulist(kept)}, which {site.name} keeps for the system {cited}"
     if twice := sorted(core for core, times in Counter(named).items() if times > 1):
         yield f"names {cpulist(twice)} more than once: no two ranks may have the same core"
-    least = min(map(len, lists))
+    least = width(node, lists)
     if spec.cores_per_rank is not None and least and spec.cores_per_rank != least:
         yield f"gives a rank {least} cores, but cores_per_rank is {spec.cores_per_rank}: drop that"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from launcher.config import directives
+from launcher.config.job import JobSpec
 from launcher.config.job_fields import Directives
 from launcher.config.site import Site
 from launcher.errors import Problem
+from launcher.launchers.base import Layout
 from launcher.typed.document import Document, FieldPath
 
 
@@ -24,6 +26,12 @@ class Findings:
         """A problem of a field of the job, wherever its value comes from."""
         field = directives.place(field, self._given, self._site.scheduler)
         self.problems.append(Problem(self._where(field), field, message))
+
+    def report_ranks(self, spec: JobSpec, layout: Layout, message: str) -> None:
+        """What is wrong with how many ranks there are, reported of the field that says so."""
+        in_all = spec.ranks is not None
+        count = layout.processes if in_all else layout.max_per_node
+        self.report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
 
     def report_site(self, field: str, message: str) -> None:
         """A problem of a field of the site's profile."""

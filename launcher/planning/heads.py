@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2355392083, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
+SOURCES = {'head.sh.j2': 53169898, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -35,6 +35,10 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
@@ -136,6 +140,10 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     pass
@@ -236,6 +244,10 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if ((plan.requeue_how == 'copy') and (not isinstance(plan.inherit, str))):
@@ -338,6 +350,10 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
+        if plan.devices.indices:
+            _add('castoff_device_indices="' + str(_filters['wrapped'](plan.devices.indices)) + '" # of each rank of a node, among those that it sees\n')
+        if plan.devices.near:
+            _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
     if plan.array_count:

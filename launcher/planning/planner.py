@@ -14,15 +14,16 @@ from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec, program_name
 from launcher.config.job_fields import Directives, LauncherName, Snapshot
 from launcher.config.options import fixed_ranks, option_problems
-from launcher.config.quantities import cpulist, cpus, seconds
+from launcher.config.quantities import cpulist, seconds
 from launcher.config.site import Site
-from launcher.errors import InvalidInput, shown
+from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import binding, containers, drivers, kinds, limits, near, stage_in
+from launcher.planning import binding, containers, drivers, kinds, limits, placement, stage_in
 from launcher.planning.findings import Findings
+from launcher.planning.placement import Placement
 from launcher.planning.raw_directives import directive_problems, section_problems
-from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Devices, Plan
+from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import own_dependency
@@ -83,12 +84,9 @@ class _Planner:
         self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.found = Findings(self.name, site, given.source, self.given)
-        self._numbered: Devices | None = None  # those that castoff itself gives the ranks, by their numbers
         self.layout = self._layout()
         self.launcher = self._launcher()
         self.site_args = site.launcher_args if self.queued and self.launcher == site.launcher else []
-        chosen = self._chosen_by_flags()
-        self.binds_devices = site.binds_devices if chosen is None else chosen
         self.per_rank = int(self.of_node > 0) if spec.devices_per_rank is None else spec.devices_per_rank
         if spec.launcher.driver:
             self.per_rank = drivers.devices(spec, site, self.shared)
@@ -100,16 +98,15 @@ class _Planner:
         """Decide what is left, and check all of it."""
         for field, message in drivers.problems(self.spec, function=function):
             self.found.report(field, message)
-        devices = self._devices()
-        cores, cpu_lists = self._cores()
-        processes = self._processes(cores, cpu_lists)._replace(
+        placed = placement.place(self._question(), self.found)
+        processes = self._processes(placed)._replace(
             whole_nodes=self.whole_nodes,
             name=self.name,
             walltime=self.walltime,
             grace=self.grace,
             kinds=kinds.decided(
                 self.kinds,
-                cores=cores,
+                cores=placed.asked,
                 memory=self.spec.memory,
                 per_rank=self.per_rank,
                 whole=self.of_node if self.whole_nodes else 0,
@@ -118,14 +115,11 @@ class _Planner:
             after=own_dependency(dict(self.spec.after)),
         )
         self._check(processes)
-        self._check_devices(devices)
         if self.found.problems:
             raise InvalidInput(self.found.problems)
-        return self._decided(processes, devices, cores, cpu_lists, function)
+        return self._decided(processes, placed, function)
 
-    def _decided(
-        self, asked: Request, devices: Devices, cores: int | None, cpu_lists: list[str], function: bool
-    ) -> Plan:
+    def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
         """Each decision in its place; by now nothing can be wrong."""
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
@@ -150,19 +144,19 @@ class _Planner:
             start_timeout=None if driver else self._start_timeout(),
             torchrun=spec.launcher.torchrun,
             driver=driver,
-            cores_per_rank=cores,
-            cpu_lists=cpu_lists,
+            cores_per_rank=placed.cores,
+            cpu_lists=placed.cpu_lists,
             devices_per_rank=self.per_rank,
             cores_per_node=self._cores_per_node(),
             devices_per_node=self.of_node if self.whole_nodes else self.node_devices,
             device_variable=site.node.device_variable if site.node else None,
-            devices=devices,
+            devices=placed.devices,
             walltime=self.walltime,
             submit_timeout=seconds(site.submit_timeout),
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
             site_teardown=site.teardown,
-            env=self._environment(cores),
+            env=self._environment(placed.cores),
             workdir=_from_here(spec.workdir),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
             master_suffix=site.master_suffix,
@@ -185,7 +179,7 @@ class _Planner:
         fixed = None if spec.launcher.driver else fixed_ranks(spec.options, site)
         if fixed and layout.groups != [(fixed[1], layout.nodes)]:
             made = f"the option {fixed[0]} is made for {fixed[1]} ranks on each node"
-            self._report_ranks(f"{made}: drop one")
+            self.found.report_ranks(spec, layout, f"{made}: drop one")
         explicit_binding = (
             binding.problems(spec, site, launcher, layout, self.whole_nodes) if self.queued else ()
         )
@@ -206,29 +200,6 @@ class _Planner:
         for field, message in of_site:
             field = directives.place(field, site.directives, site.scheduler)
             self.found.report_site(field, message)
-
-    def _check_devices(self, devices: Devices) -> None:
-        """Whether each rank gets a device beside its cores, and the job itself sets no other."""
-        spec, node = self.spec, self.site.node
-        masks = devices.per_rank or ([devices.visible] if devices.visible else [])
-        if node and masks and node.device_variable in spec.env:
-            problem = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
-            fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
-            self.found.report(f"env.{node.device_variable}", f"{problem} ({' '.join(masks)}): {fix}")
-        explicit = near.explicit_binding(spec, self.launcher, self.site_args)
-        if explicit is None or node is None or spec.launcher.torchrun or devices != self._numbered:
-            return
-        for message in near.problems(node, devices, self.layout.max_per_node, self.launcher, explicit):
-            if explicit.field == "launcher_args":
-                self.found.report_site(explicit.field, message)
-            else:
-                self.found.report(explicit.field, message)
-
-    def _report_ranks(self, message: str) -> None:
-        """What is wrong with how many there are, said of the field that says so."""
-        in_all = self.spec.ranks is not None
-        count = self.layout.processes if in_all else self.layout.max_per_node
-        self.found.report("ranks" if in_all else "ranks_per_node", f"is {count}, but {message}")
 
     def _layout(self) -> Layout:
         spec, site = self.spec, self.site
@@ -301,75 +272,24 @@ class _Planner:
             if not is_so and not of_others:
                 self.found.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
 
-    def _devices(self) -> Devices:
-        site, node, layout, per_rank = self.site, self.site.node, self.layout, self.per_rank
-        torchrun = self.spec.launcher.torchrun  # the shim runs once a node, so no rank is given its own
-        # Of those that the scheduler chooses, each rank sees its own alone, or all of its node's.
-        chosen = Devices(step=(0 if self.binds_devices else per_rank) if per_rank else None)
-        if self.spec.launcher.driver:  # it deals them out itself
-            return Devices()
-        if node is None or not self.of_node:
-            return Devices() if torchrun else chosen
-        try:
-            devices = binding.devices(node, layout.max_per_node, per_rank)
-        except ValueError as error:
-            self._does_not_fit("devices_per_rank", error)
-            return Devices()
-        if (shared := self.shared) and layout.max_per_node * per_rank > (most := shared.max_devices):
-            given = f"{shared.name} gives a job {most} of a node's devices {shared.known[shared.name].cited}"
-            fits = f"use up to {most // max(per_rank, 1)} ranks a node"
-            self._report_ranks(f"{given}; {fits}, or another {shared.field}")
-        # A scheduler that hands out some of a node's devices numbers those alone, from 0.
-        whole = not self.scheduler.hands_out_devices(site) or self.node_devices == self.of_node
-        numbered = whole and not self.binds_devices
-        if torchrun:
-            if devices.per_rank:
-                self.found.notes.append("torchrun hands out no devices: each rank sees all those of its node")
-            return Devices(visible=devices.visible) if numbered else Devices()
-        if numbered:
-            self._numbered = devices if per_rank else None
-            return devices
-        if self.binds_devices and per_rank:
-            shows = f"{self.scheduler.launchers[0]} shows each rank only its own devices"
-            self.found.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
-        return chosen
+    def _question(self) -> placement.Question:
+        return placement.Question(
+            spec=self.spec,
+            site=self.site,
+            scheduler=self.scheduler,
+            launcher=self.launcher,
+            site_args=self.site_args,
+            named=self._named(),
+            layout=self.layout,
+            per_rank=self.per_rank,
+            node_devices=self.node_devices,
+            whole_nodes=self.whole_nodes,
+            shared=self.shared,
+        )
 
-    def _does_not_fit(self, field: str, error: ValueError) -> None:
-        """Blame the field that was set for what binding refuses."""
-        node, asked = self.site.node, getattr(self.spec, field)
-        source = f"({self.site.name}: {node.source}, {node.date})" if node else ""
-        if asked is not None and asked > 1:
-            self.found.report(field, f"is {asked}, but {error} {source}")
-        else:
-            self._report_ranks(f"{error} {source}")
-
-    def _cores(self) -> tuple[int | None, list[str]]:
-        """Cores of each rank, where they are known, and the CPU list of each local rank."""
-        if self.queued and (explicit_binding := binding.lists_of(self.spec)):
-            return min(len(cpus(one)) for one in explicit_binding), explicit_binding
-        asked, node = self.spec.cores_per_rank, self.site.node
-        if node is None or not node.sockets:
-            return asked, []
-        if self.shared and asked is None:  # of the cores as much as of the devices
-            usable = sum(len(socket) for socket in node.usable_cores())
-            asked = max(usable * self.per_rank // max(self.of_node, 1), 1)
-        try:
-            lists = binding.cores(node, self.layout.max_per_node, asked)
-        except ValueError as error:
-            self._does_not_fit("cores_per_rank", error)
-            return asked, []
-        cores = len(lists[0])
-        if self.scheduler.counts_cpus and node.cpus_per_core > 1 and not self.spec.launcher.torchrun:
-            counted = f"--cpus-per-task={self.site.cpus_of(cores)}"
-            self.found.notes.append(
-                f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each"
-            )
-        # Which cores a job gets of a node that it shares is not known before.
-        return cores, [] if self.shared else [cpulist(numbers) for numbers in lists]
-
-    def _processes(self, cores: int | None, cpu_lists: list[str]) -> Request:
+    def _processes(self, placed: Placement) -> Request:
         """What the launcher starts: the ranks, or one torchrun a node that owns all of it."""
-        spec, site, layout = self.spec, self.site, self.layout
+        spec, site, layout, cores = self.spec, self.site, self.layout, placed.asked
         if spec.launcher.driver:
             if cores is None and self.queued and not self.whole_nodes:
                 self.found.notes.append("1 core per node: set cores_per_rank or exclusive for more")
@@ -377,10 +297,8 @@ class _Planner:
         if not spec.launcher.torchrun:
             flags = [*self.site_args, *spec.launcher.args]
             own = LAUNCHERS[self.launcher].own_distribution(flags, self._named())
-            explicit_binding = spec.binding is not None
-            return Request(
-                layout, cores, cpu_lists, self.per_rank, self.node_devices, site, own, explicit_binding
-            )
+            lists, by_list = placed.cpu_lists, placed.by_list
+            return Request(layout, cores, lists, self.per_rank, self.node_devices, site, own, by_list)
         whole = [cpulist(numbers) for numbers in binding.cores(site.node, 1, None)] if site.node else []
         cores, devices = cores and cores * layout.max_per_node, self.per_rank * layout.max_per_node
         return Request(Layout([(1, layout.nodes)]), cores, whole, devices, self.node_devices, site)
@@ -392,14 +310,6 @@ class _Planner:
         container = self.spec.container
         of_launcher = container.runtime is not None and containers.RUNTIMES[container.runtime].of_launcher
         return None if container.image and of_launcher else START_TIMEOUT
-
-    def _chosen_by_flags(self) -> bool | None:
-        """Whether flags of the launcher show each rank its own devices alone; None where none says of it."""
-        own = self._named().get("gpu-bind")
-        of_directives = [f"--gpu-bind={own}"] if isinstance(own, str) else []
-        return LAUNCHERS[self.launcher].shows_devices(
-            [*of_directives, *self.site_args, *self.spec.launcher.args]
-        )
 
     def _named(self) -> Directives:
         """The directives of site and job, by their names."""

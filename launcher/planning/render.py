@@ -13,7 +13,7 @@ import os
 import re
 import textwrap
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -224,9 +224,9 @@ def _words(words: list[str]) -> str:
     return " \\\n  ".join(lines)
 
 
-def _wrapped(names: list[str]) -> str:
+def _wrapped(names: Sequence[object]) -> str:
     """Plain shell words over several lines."""
-    lines = textwrap.wrap(" ".join(names), _WIDTH, subsequent_indent="  ", break_long_words=False)
+    lines = textwrap.wrap(" ".join(map(str, names)), _WIDTH, subsequent_indent="  ", break_long_words=False)
     return " \\\n".join(lines)
 
 

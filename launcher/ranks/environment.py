@@ -110,8 +110,8 @@ class RankEnv(_Fields):
             if found is not None:
                 values[field], sources[field] = found
         device = around.number("CASTOFF_DEVICE")
-        if device is not None:
-            values["device"], sources["device"] = within(around, device), "CASTOFF_DEVICE"
+        if device is not None and (shown := within(around, device)) is not None:
+            values["device"], sources["device"] = shown, "CASTOFF_DEVICE"
         return cls(**values, launcher=placement.launcher, sources=sources)
 
     def variables(self) -> dict[str, str]:

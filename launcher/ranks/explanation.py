@@ -6,7 +6,8 @@ import os
 
 from launcher.errors import PlacementError
 from launcher.ranks.environment import FIELDS, RankEnv, is_stale
-from launcher.ranks.families import FAMILIES, MPI_RANKS, MPI_SIZES
+from launcher.ranks.families import FAMILIES, MPI_RANKS, MPI_SIZES, read_text
+from launcher.ranks.visible import MASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ HIDDEN = ("PMI_SHARED_", "PMIX_SERVER_", "SLURM_SRUN_")
 """Addresses and secrets among the latter."""
 
 
+def _cpus() -> str | None:
+    """The CPUs that this process may run on, as Linux lists them; None on another system."""
+    try:
+        status = read_text("/proc/self/status")
+    except OSError:
+        return None
+    return next(
+        (line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list:")), None
+    )
+
+
 def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What `explain` prints, for programs; `error` is None for a good environment."""
     environ = os.environ if environ is None else environ
@@ -45,6 +57,8 @@ def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
         "started_by_castoff": me.sources.get("launcher") == "CASTOFF_LAUNCHER",
         "placement": {field: getattr(me, field) for field in (*FIELDS, "device")},
         "sources": me.sources,
+        "cpus": _cpus(),
+        "masks": {name: environ[name] for name in MASKS if environ.get(name)},
         "variables": me.variables(),
         "seen": seen,
     }
@@ -74,8 +88,14 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
         source = sources.get(field, "")
         if field == "device" and what is None:
             source = "use the local rank modulo the number of devices"
+        elif field == "device":
+            source += ": its index among those that are shown"
         shown = "unknown" if what is None else what
         lines.append(f"  {field:<17} {shown!s:<16} {source}".rstrip())
+    if report["cpus"] is not None:
+        lines.append(f"  {'CPUs':<17} {report['cpus']:<16} what it may run on (Cpus_allowed_list)")
+    for name, mask in report["masks"].items():
+        lines.append(f"  {'devices shown':<17} {mask:<16} {name}")
     if place["master_addr"] is None:
         lines += ["", "MASTER_ADDR is unknown: set it to the host of rank 0, the same for all."]
     return "\n".join(lines)

@@ -13,17 +13,19 @@ MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", 
 
 
 def shown_by(mask: str) -> int:
-    """How many devices a mask shows: `0,1` two, `0.0,0.1` one, with both of its tiles."""
+    """How many devices a mask shows: `0,1` two; `0.0,0.1` one, with both its tiles; `0,-1,1` one (CUDA)."""
     before, count = None, 0
     for entry in mask.split(","):
+        if entry.startswith("-") or entry == "NoDevFiles":
+            break
         device, dot, _ = entry.partition(".")
         count += not dot or device != before
         before = device
     return count
 
 
-def within(environ: Mapping[str, str], index: int) -> int:
-    """The index of a device among those that the masks show; the only one is 0, whatever its number.
+def within(environ: Mapping[str, str], index: int) -> int | None:
+    """The index of a device among those that the masks show; the only one is 0, and None where there is none.
 
     Raises:
         PlacementError: there are several, but not so many.
@@ -31,6 +33,8 @@ def within(environ: Mapping[str, str], index: int) -> int:
     for name in MASKS:
         mask = environ.get(name)
         shown = shown_by(mask) if mask else None
+        if shown == 0:
+            return None
         if shown == 1:
             index = 0
         elif shown is not None and index >= shown:
@@ -40,3 +44,20 @@ def within(environ: Mapping[str, str], index: int) -> int:
                 " node, or ask for none (devices_per_rank: 0) and choose devices in the program"
             )
     return index
+
+
+def own_of(environ: Mapping[str, str], index: int) -> dict[str, str]:
+    """What a rank's environment needs for the device with this index: CASTOFF_DEVICE, and at times a mask.
+
+    Of several MIG devices CUDA shows a process only the first, so each rank is shown its own alone.
+
+    Raises:
+        PlacementError: as `within` does.
+    """
+    found = within(environ, index)
+    mask = environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if found is None:
+        return {}
+    if len(mask) > 1 and any(entry.startswith("MIG-") for entry in mask):
+        return {"CUDA_VISIBLE_DEVICES": mask[found], "CASTOFF_DEVICE": "0"}
+    return {"CASTOFF_DEVICE": str(found)}

@@ -34,6 +34,13 @@ class Devices(msgspec.Struct, frozen=True):
     """A mask for each local rank, where ranks share a device or own several."""
     step: int | None = None
     """A rank's first device among the visible ones is so many times its local rank; None: it is not known."""
+    indices: list[int] = []
+    """That index of each local rank, instead of `step`: where the launcher shows some ranks the same ones."""
+    near: list[str] = []
+    """The CPUs beside each local rank's devices, where only the launcher knows which ones it gives the rank,
+    which therefore looks at its start."""
+    better: str | None = None
+    """The job's `binding` that would put each rank beside its devices."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):

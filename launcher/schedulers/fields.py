@@ -24,6 +24,7 @@ OF_SITES = frozenset(
         *("env", "setup", "setup_last", "teardown", "example_setup", "local_storage", "defaults"),
         *("node.source", "node.date", "node.sockets", "node.reserved_cores", "node.devices", "node.memory"),
         *("node.device_variable", "node.device_cores", "node.ranks_per_device", "node.exclusive"),
+        "node.cpus_per_core",
         *("required.source", "required.date", "required.field", "required.because", "required.example"),
         *("options.source", "options.date", "options.description", "options.setup", "options.setup_last"),
         *("options.teardown", "options.env", "options.launcher_args", "options.reserved_cores"),

@@ -1,27 +1,92 @@
 # Which of the devices that this rank sees is its own: an index among those that masks show, if there are any.
-castoff_count_shown() { # MASK; 0.0,0.1 is one device, with two tiles
-  castoff_shown=0 castoff_before='' castoff_left=$1,
+#if masks | indices | near
+castoff_own_word() { # WORD of each local rank...
+  shift "$LOCAL_RANK"
+  castoff_word=$1
+}
+#endif
+castoff_count_shown() { # MASK; 0.0,0.1 is one device, with two tiles; CUDA ignores what follows a number below 0
+  castoff_shown=0 castoff_before='' castoff_mig='' castoff_left=$1,
   while [ -n "$castoff_left" ]; do
     castoff_entry=${castoff_left%%,*}
     castoff_left=${castoff_left#*,}
     case $castoff_entry in
+      -* | NoDevFiles) break ;;
       *.*) [ "${castoff_entry%%.*}" = "$castoff_before" ] || castoff_shown=$((castoff_shown + 1)) ;;
+      MIG-*) castoff_mig=$castoff_entry castoff_shown=$((castoff_shown + 1)) ;;
       *) castoff_shown=$((castoff_shown + 1)) ;;
     esac
     castoff_before=${castoff_entry%%.*}
   done
 }
+#if visible | masks
+castoff_show() { # MASK by the numbers on the node; fails where something shows so few devices that it numbers anew
+  eval "castoff_shows=\${$castoff_device_variable-}"
+  castoff_count_shown "$castoff_shows"
+  castoff_numbers=$1,
+  while [ -n "$castoff_shows" ] && [ -n "$castoff_numbers" ]; do
+    if [ -n "$castoff_mig" ] || [ "${castoff_numbers%%,*}" -ge "$castoff_shown" ]; then return 1; fi
+    castoff_numbers=${castoff_numbers#*,}
+  done
+  export "$castoff_device_variable=$1"
+}
+#endif
+#if visible
+castoff_show "$castoff_visible" || :
+#endif
+#if masks
+# shellcheck disable=SC2086 # words
+castoff_own_word $castoff_masks
+if ! castoff_show "$castoff_word"; then
+  castoff_numbers=$(echo "$castoff_word" | tr -cd ,)
+  [ "$castoff_shown" -le $((${#castoff_numbers} + 1)) ] ||
+    castoff_refuse "rank $RANK is to have device $castoff_word of its node, but" \
+      "$castoff_device_variable=$castoff_shows shows it $castoff_shown. Drop what sets $castoff_device_variable," \
+      "or ask for no devices (devices_per_rank: 0) and choose them in the program"
+fi
+#endif
+#if indices
+# shellcheck disable=SC2086 # words
+castoff_own_word $castoff_device_indices
+CASTOFF_DEVICE=$castoff_word
+#else
 CASTOFF_DEVICE=$((LOCAL_RANK * castoff_device_step))
+#endif
 for castoff_name in CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES ZE_AFFINITY_MASK; do
   eval "castoff_shows=\${$castoff_name-}"
   [ -n "$castoff_shows" ] || continue
   castoff_count_shown "$castoff_shows"
-  if [ "$castoff_shown" -eq 1 ]; then
+  if [ "$castoff_shown" -eq 0 ]; then
+    CASTOFF_DEVICE=''
+    break
+  elif [ "$castoff_shown" -eq 1 ] || [ "$castoff_shown" -le "$castoff_device_step" ]; then
     CASTOFF_DEVICE=0
   elif [ "$CASTOFF_DEVICE" -ge "$castoff_shown" ]; then
     castoff_refuse "the device of rank $RANK is number $CASTOFF_DEVICE of those that it sees, from 0, but" \
       "$castoff_name=$castoff_shows shows it $castoff_shown. Have $castoff_name show as many as the ranks of a node" \
       "need, start fewer ranks on a node, or ask for none (devices_per_rank: 0) and choose devices in the program"
+  elif [ -n "$castoff_mig" ]; then # CUDA shows a process only the first of these
+    castoff_word=$(echo "$castoff_shows" | cut -d , -f $((CASTOFF_DEVICE + 1)))
+    export "$castoff_name=$castoff_word" CASTOFF_DEVICE=0
   fi
 done
-export CASTOFF_DEVICE
+if [ -n "$CASTOFF_DEVICE" ]; then export CASTOFF_DEVICE; else unset -v CASTOFF_DEVICE; fi # none is shown
+#if near
+castoff_meet() ( # CPUS CPUS: whether two lists have one in common
+  IFS=,
+  for castoff_one in $1; do
+    for castoff_other in $2; do
+      [ "${castoff_one%-*}" -gt "${castoff_other#*-}" ] || [ "${castoff_other%-*}" -gt "${castoff_one#*-}" ] || return 0
+    done
+  done
+  return 1
+)
+castoff_cpus=$(awk '/^Cpus_allowed_list:/ { print $2 }' /proc/self/status 2>/dev/null) || castoff_cpus=''
+# shellcheck disable=SC2086 # words
+castoff_own_word $castoff_near
+if [ "$NODE_RANK" -eq 0 ] && [ -n "$castoff_cpus" ] && ! castoff_meet "$castoff_cpus" "$castoff_word"; then
+  echo "castoff: rank $RANK runs on CPUs $castoff_cpus, but its device is beside CPUs $castoff_word, so data" \
+    "crosses the node. $castoff_launcher_name or a flag for it binds ranks so; to bind each beside its device, write" \
+    "in the job file binding: $castoff_better" >&2
+fi
+#endif

@@ -12,7 +12,8 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
     castoff_first_host \
 #endif
 #if visible | masks | devices
-    castoff_device_variable castoff_visible castoff_masks castoff_device_step \
+    castoff_device_variable castoff_visible castoff_masks castoff_device_step castoff_device_indices \
+    castoff_near castoff_better \
 #endif
 #if nodes
     castoff_meeting_host castoff_meeting_names \
@@ -92,7 +93,7 @@ for castoff_name in "$MASTER_ADDR" $castoff_meeting_names ''; do
 done
 export MASTER_ADDR="$castoff_name"
 #endif
-#if visible
+#if visible torchrun
 export "$castoff_device_variable=$castoff_visible"
 #endif
 #if activate !container
@@ -118,14 +119,6 @@ export CASTOFF_LAUNCHER="$castoff_launcher_name" CASTOFF_RANK="$RANK/$WORLD_SIZE
 #if stage
 castoff_count=$LOCAL_WORLD_SIZE
 #endif
-#endif
-#if masks
-castoff_mask() { # MASK of each local rank...
-  shift "$LOCAL_RANK"
-  export "$castoff_device_variable=$1"
-}
-# shellcheck disable=SC2086 # words
-castoff_mask $castoff_masks
 #endif
 #if devices
 #include device

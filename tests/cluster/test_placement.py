@@ -71,6 +71,8 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
     submit("stale", env=STALE, inherit="all", **TWO)
     for request in ("gpus-per-node", "gres", "gpus-per-task"):
         submit(request, gpus=request, devices_per_rank=1, **TWO)
+    for name, rule in (("closest", "closest"), ("same-mask", "mask_gpu:0x3"), ("single", "single:1")):
+        submit(name, devices_per_rank=1, launcher={"args": [f"--gpu-bind={rule}"]}, **TWO)
     submit("gpus-shared", devices_per_rank=2, nodes=1, ranks_per_node=2)
     submit("cores", cores_per_rank=3, **TWO)
     submit("held-up", setup=HOLD, launcher={"timeout": "2s"}, **TWO)
@@ -207,6 +209,9 @@ def finds_its_places(job: Submitted, hosts: list[str]) -> None:
         ("gpus-per-node", 2, [0, 1]),
         ("gres", 2, [0, 1]),
         ("gpus-per-task", 1, [0, 0]),
+        ("closest", 2, [0, 1]),
+        ("same-mask", 2, [0, 1]),
+        ("single", 1, [0, 0]),
         ("gpus-shared", 4, [0, 2]),
     ],
 )

@@ -23,7 +23,7 @@ from launcher.launchers.local.streams import RankLog, open_logs
 from launcher.launchers.local.supervision import Rank, Report, Supervision, counted
 from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
 from launcher.ranks import is_stale
-from launcher.ranks.visible import within
+from launcher.ranks.visible import own_of, within
 
 NOT_FOUND = 127
 """Exit code, as a shell's, of a program that does not exist."""
@@ -159,7 +159,7 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.setdefault("OMP_NUM_THREADS", str(cores))
     if request.devices_per_rank == 1:
-        environment["CASTOFF_DEVICE"] = str(within(environment, local))
+        environment |= own_of(environment, local)
     return environment
 
 

@@ -107,7 +107,10 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("exclusive", spec.exclusive),
         ("nodes", str(request.layout.nodes)),
         ("ntasks-per-node", str(request.layout.max_per_node)),
-        ("cpus-per-task", str(site.cpus_of(request.cores)) if request.cores else None),
+        (
+            "cpus-per-task",
+            str(site.cpus_of(request.cores)) if request.cores and not request.by_list else None,
+        ),
         *devices(site, request.devices, request.node_devices, request.whole_nodes),
         ("mem", spec.memory),
         ("time", clock(request.walltime) if request.walltime else None),

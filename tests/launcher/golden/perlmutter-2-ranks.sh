@@ -28,6 +28,8 @@ castoff_nodes=1 castoff_ranks=2 castoff_ranks_per_node=2 castoff_full_nodes=1
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_variable=CUDA_VISIBLE_DEVICES castoff_visible=3,1
 castoff_device_step=1
+castoff_near="0-15,64-79 32-47,96-111" # the CPUs beside the devices of each rank of a node
+castoff_better=0-31,64-95:32-63,96-127
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 

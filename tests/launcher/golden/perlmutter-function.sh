@@ -29,6 +29,8 @@ castoff_nodes=1 castoff_ranks=4 castoff_ranks_per_node=4 castoff_full_nodes=1
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_variable=CUDA_VISIBLE_DEVICES castoff_visible=3,2,1,0
 castoff_device_step=1
+castoff_near="0-15,64-79 16-31,80-95 32-47,96-111 48-63,112-127" # the CPUs beside the devices of each rank of a node
+castoff_better=0-15,64-79:16-31,80-95:32-47,96-111:48-63,112-127
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from launcher.config.quantities import cpulist
 from launcher.config.site import Site
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
@@ -146,3 +147,52 @@ def test_local() -> None:
 
 def test_every_launcher_belongs_to_a_scheduler_and_the_other_way_round() -> None:
     assert {launcher for name in NAMES for launcher in scheduler_of(name).launchers} == set(LAUNCHERS)
+
+
+CPUS_OF_RANKS = st.lists(st.sets(st.integers(0, 255), min_size=1).map(sorted), min_size=1, max_size=8)
+
+
+@given(CPUS_OF_RANKS, st.integers(1, 8), st.booleans())
+def test_cpu_lists_are_read_as_they_are_written(listed: list[list[int]], ranks: int, verbose: bool) -> None:
+    """In each launcher's words; srun begins a short list anew, and PALS and Hydra have none."""
+    words = "verbose," if verbose else ""
+    masks = ",".join(hex(sum(1 << cpu for cpu in own)) for own in listed)
+    in_turn = [listed[rank % len(listed)] for rank in range(ranks)]
+    assert LAUNCHERS["srun"].bound([f"--cpu-bind={words}mask_cpu:{masks}"], ranks, []) == in_turn
+    first = ",".join(str(own[0]) for own in listed)
+    assert LAUNCHERS["srun"].bound(["--cpu-bind", f"{words}map_cpu:{first}"], ranks, []) == [
+        own[:1] for own in in_turn
+    ]
+    lists = f"{words}list:{':'.join(map(cpulist, listed))}"
+    user = f"user:{','.join('+'.join(map(str, own)) for own in listed)}"
+    for launcher, flags in (
+        (LAUNCHERS["pals"], ["--cpu-bind", lists]),
+        (LAUNCHERS["hydra"], ["-bind-to", user]),
+    ):
+        if len(listed) >= ranks:
+            assert launcher.bound(flags, ranks, []) == listed[:ranks]
+        else:
+            with pytest.raises(
+                ValueError, match=f"^which has {len(listed)} CPU lists, but a node has {ranks} "
+            ):
+                launcher.bound(flags, ranks, [])
+
+
+ANY_TEXT = st.text("0123456789-,:+x*a", max_size=12)
+KINDS_OF_BINDING = st.sampled_from(["list", "user", "map_cpu", "mask_cpu", "depth", "core"])
+
+
+@given(ANY_TEXT, KINDS_OF_BINDING)
+@example("1*0", "map_cpu")
+@example("-1", "mask_cpu")
+@example("1*-1", "mask_cpu")
+def test_any_other_text_is_refused_in_words(text: str, kind: str) -> None:
+    for launcher in (LAUNCHERS["srun"], LAUNCHERS["pals"], LAUNCHERS["hydra"]):
+        said = ""
+        found: list[list[int]] | None = None
+        try:
+            found = launcher.bound([launcher.bind_flags[0], f"{kind}:{text}"], 2, [0, 1])
+        except ValueError as error:
+            said = str(error)
+        assert not said or said.startswith("which ")
+        assert found is None or (len(found) == 2 and all(cpu >= 0 for own in found for cpu in own))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.config.quantities import cpulist
 from launcher.errors import PlacementError
 from launcher.ranks import RankEnv, explain, explain_json, is_stale
 
@@ -156,6 +157,28 @@ def test_explain_who_has_started_it() -> None:
     text = explain({**shim("local", 1, 2, 1, 2, 0), **rank("openmpi-one-host", 1)})
     assert "Started by: Open MPI's mpiexec\n" in text
     assert "MASTER_ADDR is unknown" in explain(rank("hydra-uneven"))
+
+
+def test_explain_the_placement_that_is_in_effect() -> None:
+    environ = {**shim("srun", 1, 2, 1, 2, 0), "CASTOFF_DEVICE": "1", "ROCR_VISIBLE_DEVICES": "3,2"}
+    mine = cpulist(sorted(os.sched_getaffinity(0)))
+    assert explain_json(environ)["cpus"] == mine
+    assert explain_json(environ)["masks"] == {"ROCR_VISIBLE_DEVICES": "3,2"}
+    lines = [line.split() for line in explain(environ).splitlines()]
+    assert [
+        "device",
+        "1",
+        "CASTOFF_DEVICE:",
+        "its",
+        "index",
+        "among",
+        "those",
+        "that",
+        "are",
+        "shown",
+    ] in lines
+    assert ["CPUs", mine, "what", "it", "may", "run", "on", "(Cpus_allowed_list)"] in lines
+    assert ["devices", "shown", "3,2", "ROCR_VISIBLE_DEVICES"] in lines
 
 
 def test_explain_an_error_shows_the_fix_and_what_is_set() -> None:

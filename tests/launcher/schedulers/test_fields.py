@@ -14,7 +14,6 @@ import pytest
 
 from launcher import JobSpec, Site
 from launcher.config.job_fields import Array, Word
-from launcher.config.site_fields import Node
 from launcher.errors import InvalidInput
 from launcher.planning import limits, planner
 from launcher.runs.plan import OF_EVERY_SCRIPT
@@ -260,7 +259,6 @@ def test_a_new_field_of_a_profile_that_nobody_lists_is_refused() -> None:
         ({"other_qos": False}, {"slurm"}),
         ({"other_queues": False}, {"slurm", "pbs", "flux"}),
         ({"launcher_args": ["--label"]}, {"slurm", "pbs", "flux"}),
-        ({"node": Node(source="s", date="2026-01-01", cpus_per_core=2)}, {"slurm"}),
     ],
 )
 def test_a_field_of_a_profile_for_another_scheduler(changed: dict[str, Any], on: set[str]) -> None:

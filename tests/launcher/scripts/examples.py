@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from launcher import JobSpec, Plan, Site
+from launcher.config.site_fields import Node
 from launcher.planning.planner import decide
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.registry import scheduler_of
@@ -83,6 +84,16 @@ STAGE: list[dict[str, Any]] = [
 @cache  # each test process reads them all as it collects the tests
 def site_of(name: str) -> Site:
     return Site.load(name)
+
+
+TWO_SOCKETS = Node(
+    sockets=["0-23", "24-47"],
+    devices=[2, 2],
+    device_variable="CUDA_VISIBLE_DEVICES",
+    exclusive=True,
+    source="lscpu",
+    date="2026-11-26",
+)
 
 
 class Example(NamedTuple):
@@ -186,6 +197,7 @@ EXAMPLES: dict[str, Example] = {
     "perlmutter-shared": Example("perlmutter", {"qos": "shared"}),
     "perlmutter-torchrun": Example("perlmutter", {"nodes": 2, "launcher": {"torchrun": True}}),
     "frontier-4-ranks": Example("frontier", {"ranks_per_node": 4}),
+    "frontier-6-ranks": Example("frontier", {"ranks_per_node": 6}),
     "frontier-debug": Example("frontier", {"nodes": 100, "qos": "debug", "requeue": {"max": 2}}),
     "frontier-torchrun": Example("frontier", {"nodes": 2, "launcher": {"torchrun": True}}),
     "slurm-requeue": Example(
@@ -238,6 +250,7 @@ EXAMPLES: dict[str, Example] = {
         },
         changes={"teardown": ["stop_tools"]},
     ),
+    "slurm-two-sockets": Example("slurm", {"ranks_per_node": None}, changes={"node": TWO_SOCKETS}),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
     "pbs-uneven": Example("pbs", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "pbs-kinds": Example(

@@ -55,6 +55,7 @@ def main() -> None:
         "environ": dict(os.environ),
         "detected": fields,
         "cwd": str(Path.cwd()),
+        "cpus": sorted(os.sched_getaffinity(0)),
     }
     temporary = SEEN / f".rank-{me.rank}.json"
     temporary.write_text(json.dumps(record))

@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from launcher.config.site_fields import Node
 from tests.cases import others_long
 from tests.hostile import ARGUMENTS
 
@@ -25,6 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "pals": {"nodes": 2, "ranks_per_node": 6},
     "srun": {"nodes": 2, "ranks": 3, "devices_per_rank": 1},
 }
+INTEL_MPI = Path(sys.prefix) / "intelmpi" / "bin" / "mpiexec.hydra"
 LAUNCHERS = {"srun": "srun", "pals": "pals"}
 
 
@@ -154,6 +157,53 @@ def test_each_of_frontiers_ranks_sees_one_device(bench: Benches) -> None:
     assert {"--cpus-per-task=7", "--gpus-per-task=1", "--gpu-bind=closest"} <= set(call)
     caches = {seen["environ"]["MIOPEN_USER_DB_PATH"] for seen in ranks}
     assert caches == {"/tmp/miopen-12"} == {seen["environ"]["MIOPEN_CUSTOM_CACHE_DIR"] for seen in ranks}
+
+
+BOUND: dict[tuple[str, str], tuple[dict[str, Any], list[tuple[list[int], str, int]]]] = {
+    ("hydra", "flags"): (
+        {"launcher": {"args": ["-bind-to", "user:1,0"]}},
+        [([1], "1,0", 0), ([0], "1,0", 1)],
+    ),
+    ("hydra", "binding"): ({"binding": "1:0"}, [([1], "1,0", 0), ([0], "1,0", 1)]),
+    ("hydra", "core"): ({"launcher": {"args": ["-bind-to", "core:1"]}}, [([0], "0,1", 0), ([1], "0,1", 1)]),
+    ("hydra", "unbound"): ({}, [([0, 1], "0,1", 0), ([0, 1], "0,1", 1)]),
+    ("openmpi", "core"): ({"launcher": {"args": ["--bind-to", "core"]}}, [([0], "0,1", 0), ([1], "0,1", 1)]),
+    ("openmpi", "unbound"): ({}, [([0, 1], "0,1", 0), ([0, 1], "0,1", 1)]),
+    ("intelmpi", "binding"): ({"binding": "1:0"}, [([1], "1,0", 0), ([0], "1,0", 1)]),
+}
+"""What binds two ranks; of each rank the CPUs, what shows it devices, and its own among these."""
+
+
+@pytest.mark.skipif({0, 1} - os.sched_getaffinity(0) != set(), reason="needs the CPUs 0 and 1")
+@pytest.mark.parametrize("case", others_long(BOUND, [("hydra", "flags")]), ids=lambda case: "-".join(case))
+def test_devices_follow_what_a_real_mpiexec_binds(case: tuple[str, str], bench: Benches) -> None:
+    kind, (fields, expected) = case[0], BOUND[case]
+    here = bench("hydra" if kind == "intelmpi" else kind)
+    own = {"CUDA_VISIBLE_DEVICES": "0,1"}  # as PBS shows a job its devices
+    if kind == "intelmpi":
+        if not INTEL_MPI.exists():
+            pytest.skip("make .venv/intelmpi/.ready")
+        own |= {"I_MPI_ROOT": str(INTEL_MPI.parents[1]), "FI_PROVIDER": "tcp"}
+        here.site = msgspec.structs.replace(here.site, launcher="intelmpi", mpiexec=str(INTEL_MPI))
+    node = Node(
+        sockets=["0", "1"],
+        devices=[1, 1],
+        device_variable="CUDA_VISIBLE_DEVICES",
+        exclusive=True,
+        source="lscpu",
+        date="2026-11-26",
+    )
+    here.site = msgspec.structs.replace(here.site, node=node)
+    ended = here.run(
+        ranks_per_node=2, setup=[f"export {name}={value}" for name, value in own.items()], **fields
+    )
+    assert ended.code == 0, ended.output
+    found = [
+        (seen["cpus"], seen["environ"]["CUDA_VISIBLE_DEVICES"], seen["detected"]["device"])
+        for seen in here.ranks()
+    ]
+    assert found == expected
+    assert "data crosses the node" not in ended.output
 
 
 def test_devices_count_within_a_mask_of_the_jobs(bench: Benches) -> None:

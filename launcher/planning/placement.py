@@ -1,0 +1,289 @@
+"""Which cores and which devices each local rank gets: decided here, once, for all of a plan. Pure.
+
+The cores are castoff's choice, the job's `binding`, or what the launcher's flags say (`planning.binding`);
+the devices are those beside these cores (`planning.devices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Directives, LauncherName
+from launcher.config.quantities import cpulist, cpus
+from launcher.config.site import Site
+from launcher.config.site_fields import Node
+from launcher.errors import shown
+from launcher.launchers.base import Layout
+from launcher.launchers.commands import LAUNCHERS
+from launcher.planning import binding, devices, limits
+from launcher.planning.binding import Bound
+from launcher.planning.findings import Findings
+from launcher.runs.plan import Devices
+from launcher.schedulers.base import Scheduler
+
+
+class Placement(NamedTuple):
+    """Where the ranks of a node are."""
+
+    cores: int | None
+    """Cores of each rank, where they are known."""
+    asked: int | None
+    """Those that the scheduler is asked for: of flags that bind, it knows nothing."""
+    cpu_lists: list[str]
+    """The CPUs of each local rank, as the launcher is to bind it; empty: that is not known before."""
+    by_list: bool
+    """Whether a launcher that binds by rules of its own is to take these lists."""
+    devices: Devices
+
+
+class Question(NamedTuple):
+    """A job on a site, as far as its placement follows from it."""
+
+    spec: JobSpec
+    site: Site
+    scheduler: Scheduler
+    launcher: LauncherName
+    site_args: list[str]
+    """The site's further flags of the launcher, where they count."""
+    named: Directives
+    """The directives of site and job."""
+    layout: Layout
+    per_rank: int
+    """Devices of each rank."""
+    node_devices: int
+    """Devices of each node that the job has."""
+    whole_nodes: bool
+    shared: limits.Kind | None
+    """The queue or QOS whose jobs share nodes, if it is one."""
+
+
+def place(question: Question, found: Findings) -> Placement:
+    """Decide it; what cannot be is reported to `found`."""
+    return _Placer(question, found).place()
+
+
+class _Placer:
+    def __init__(self, question: Question, found: Findings):
+        self.asked, self.found = question, found
+        self.spec, self.site, self.node = question.spec, question.site, question.site.node
+        self.ranks, self.flags = (
+            question.layout.max_per_node,
+            [*question.site_args, *question.spec.launcher.args],
+        )
+        self.own = LAUNCHERS[question.launcher]
+        self.torchrun, self.queued = question.spec.launcher.torchrun, question.scheduler.has_queue
+        self.driver = question.spec.launcher.driver  # it starts its own workers, and deals devices out itself
+        self.bound: Bound | None = None
+        if self.queued and not (self.torchrun or self.driver):
+            self.bound = binding.bound(
+                self.spec, self.site, question.launcher, question.site_args, self.ranks
+            )
+
+    def place(self) -> Placement:
+        if self.bound and self.bound.problem:
+            self._report_bound(self.bound, self.bound.problem)
+        chosen = self._chosen_devices()  # before the cores, so that the ranks are counted first
+        cores, lists = self._cores()
+        by_list = self.spec.binding is not None or self._binds_by_list(lists)
+        given = self._devices(chosen, lists, by_list)
+        self._check_variable(given)
+        threads = by_list and self.spec.binding is None and self.node
+        cpu_lists = [
+            cpulist(sorted(self.node.cpus_of(own)) if threads and self.node else own) for own in lists
+        ]
+        return Placement(self._bound_cores(cores), cores, cpu_lists, by_list, given)
+
+    # Cores
+
+    def _cores(self) -> tuple[int | None, list[list[int]]]:
+        """Cores of each rank, where they are known, and those of each local rank."""
+        node, asked, shared = self.node, self.spec.cores_per_rank, self.asked.shared
+        if self.queued and self.spec.binding is not None:
+            lists = [cpus(one) for one in binding.lists_of(self.spec)]
+            return binding.width(node, lists), lists
+        if node is None or not node.sockets:
+            return asked, []
+        if shared and asked is None:  # of the cores as much as of the devices
+            usable = sum(len(socket) for socket in node.usable_cores())
+            asked = max(usable * self.asked.per_rank // max(node.device_count, 1), 1)
+        try:
+            lists = binding.cores(node, self.ranks, asked)
+        except ValueError as error:
+            self._does_not_fit("cores_per_rank", error)
+            return asked, []
+        cores = len(lists[0])
+        if self.asked.scheduler.counts_cpus and node.cpus_per_core > 1 and not self.torchrun:
+            counted = f"--cpus-per-task={self.site.cpus_of(cores)}"
+            self.found.notes.append(
+                f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each"
+            )
+        # Which cores a job gets of a node that it shares is not known before.
+        return cores, [] if shared else lists
+
+    def _bound_cores(self, cores: int | None) -> int | None:
+        """As many as flags bind each rank to, unless ranks share them."""
+        bound = self.bound.cpus if self.bound else None
+        if (
+            not bound
+            or (total := sum(map(len, bound))) != len({cpu for own in bound for cpu in own})
+            or not total
+        ):
+            return cores
+        return binding.width(self.node, bound)
+
+    def _binds_by_list(self, lists: list[list[int]]) -> bool:
+        """Whether castoff binds, since the launcher would part ranks from the devices of their numbers."""
+        return bool(
+            self.node
+            and lists
+            and len(self.node.sockets) > 1
+            and self.node.device_count
+            and self.asked.per_rank
+            and self.asked.whole_nodes
+            and not self.bound
+            and not (self.torchrun or self.driver)
+            and self.own.deals_over_sockets(self.flags, self.asked.named)
+        )
+
+    # Devices
+
+    def _chosen_devices(self) -> list[list[int]]:
+        """Those of each local rank if castoff places it; none where that cannot be, or nobody knows them."""
+        node, per_rank, shared = self.node, self.asked.per_rank, self.asked.shared
+        if node is None or not node.device_count:
+            return []
+        try:
+            chosen = devices.in_order(node, self.ranks, per_rank)
+        except ValueError as error:
+            self._does_not_fit("devices_per_rank", error)
+            return []
+        if shared and self.ranks * per_rank > (most := shared.max_devices):
+            given = f"{shared.name} gives a job {most} of a node's devices {shared.known[shared.name].cited}"
+            fits = f"use up to {most // max(per_rank, 1)} ranks a node"
+            self.found.report_ranks(
+                self.spec, self.asked.layout, f"{given}; {fits}, or another {shared.field}"
+            )
+        return chosen
+
+    def _devices(self, chosen: list[list[int]], lists: list[list[int]], by_list: bool) -> Devices:
+        node, per_rank = self.node, self.asked.per_rank
+        rule = self._rule()
+        # A scheduler that hands out some of a node's devices numbers those alone, from 0.
+        whole = not self.asked.scheduler.hands_out_devices(self.site) or (
+            node is not None and self.asked.node_devices == node.device_count
+        )
+        numbered = bool(node and chosen and whole and not rule)
+        if self.torchrun:  # the shim runs once a node, so no rank is given its own
+            given = devices.handed_out(chosen, node.device_count) if node and numbered else Devices()
+            if given.per_rank:
+                self.found.notes.append("torchrun hands out no devices: each rank sees all those of its node")
+            return Devices(visible=given.visible)
+        if not per_rank or self.driver:
+            return Devices()
+        if rule:
+            return self._shown(rule, lists)
+        if node is None or not numbered:
+            return Devices(step=per_rank)
+        return self._numbered(node, chosen, lists, by_list)
+
+    def _numbered(
+        self, node: Node, chosen: list[list[int]], lists: list[list[int]], by_list: bool
+    ) -> Devices:
+        """By their numbers on the node, from the cores that each rank has."""
+        total, bound = node.device_count, self.bound
+        if not devices.has_sides(node):
+            return devices.handed_out(chosen, total)
+        if bound and bound.cpus and not bound.problem:
+            try:
+                beside = devices.beside(node, [node.cores_of(own) for own in bound.cpus], self.asked.per_rank)
+            except ValueError as error:
+                self._report_bound(bound, f"{error}: {self._fix(node)}")
+                return Devices()
+            if beside != chosen:
+                which = " ".join(",".join(map(str, own)) for own in beside)
+                self.found.notes.append(f"devices of a node's ranks, by {bound.field}: {which}")
+            return devices.handed_out(beside, total)
+        given = devices.handed_out(chosen, total)
+        if by_list or not lists or (self.own.bound_by_list and not bound):
+            return given
+        near = [cpulist(sorted(node.cpus_of(devices.cores_beside(node, own)))) for own in chosen]
+        better = ":".join(cpulist(sorted(node.cpus_of(own))) for own in lists)
+        return msgspec.structs.replace(given, near=near, better=better)
+
+    def _rule(self) -> str | None:
+        """By which rule the launcher shows each rank some devices alone; None: it shows each all of them."""
+        named = self.asked.named.get("gpu-bind")
+        of_site = [f"--gpu-bind={self.site.gpu_bind}"] if self.site.gpu_bind else []
+        of_directives = [f"--gpu-bind={named}"] if isinstance(named, str) else []
+        rule = self.own.shows_devices([*of_site, *of_directives, *self.flags])
+        if rule is None and self.site.gpu_request == "gpus-per-task":
+            rule = "per_task"
+        return None if rule == "none" else rule
+
+    def _shown(self, rule: str, lists: list[list[int]]) -> Devices:
+        """The index of each rank's device among those that the launcher shows it."""
+        per_rank, seen = self.asked.per_rank, self.own.shown_devices(rule, self.ranks)
+        if rule == "closest" and not (seen := self._closest(lists)):
+            return Devices(step=per_rank)  # as many as it sees, where it starts
+        indices = devices.among(seen, per_rank) if seen else []
+        launcher = self.asked.scheduler.launchers[0]
+        if not any(indices):
+            note = f"{launcher} shows each rank only its own devices: the first is 0 (CASTOFF_DEVICE)"
+            indices = []
+        else:
+            numbers = " ".join(map(str, indices))
+            note = f"{launcher} shows each rank some devices; its own among these (CASTOFF_DEVICE): {numbers}"
+        if self.node and self.node.device_count:
+            self.found.notes.append(note)
+        return Devices(step=0, indices=indices)
+
+    def _closest(self, lists: list[list[int]]) -> list[list[int]]:
+        """The devices nearest to the cores of each rank, which it sees; none where that is not known."""
+        node, bound = self.node, self.bound
+        if node is None or not devices.has_sides(node) or not self.asked.whole_nodes:
+            return []
+        known = (
+            not bound or bound.cpus or len(node.sockets) == 1
+        )  # within a socket srun goes from core to core
+        cores = bound.cpus if bound and bound.cpus else lists
+        seen = [devices.nearest(node, node.cores_of(own)) for own in cores] if known else []
+        return seen if all(seen) else []
+
+    # What cannot be
+
+    def _fix(self, node: Node) -> str:
+        own = ""
+        try:
+            own = f" ({':'.join(cpulist(cores) for cores in binding.cores(node, self.ranks, None))})"
+        except ValueError:  # so many that castoff could not bind them either
+            pass
+        itself = f"drop it, and castoff binds each rank beside its device{own}"
+        return f"{itself}; or set devices_per_rank: 0, and choose devices in the program"
+
+    def _report_bound(self, bound: Bound, message: str) -> None:
+        if bound.field == "launcher_args":
+            self.found.report_site(bound.field, message)
+        else:
+            self.found.report(bound.field, message)
+
+    def _check_variable(self, given: Devices) -> None:
+        """Whether the job sets itself what shows a rank its devices."""
+        masks: Sequence[str] = given.per_rank or ([given.visible] if given.visible else [])
+        variable = self.node.device_variable if self.node else None
+        if masks and variable in self.spec.env:
+            problem = f"is {shown(self.spec.env[variable])}, but castoff sets it for each rank"
+            fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
+            self.found.report(f"env.{variable}", f"{problem} ({' '.join(masks)}): {fix}")
+
+    def _does_not_fit(self, field: str, error: ValueError) -> None:
+        """Blame the field that was set for what does not fit."""
+        asked = getattr(self.spec, field)
+        source = f"({self.site.name}: {self.node.source}, {self.node.date})" if self.node else ""
+        if asked is not None and asked > 1:
+            self.found.report(field, f"is {asked}, but {error} {source}")
+        else:
+            self.found.report_ranks(self.spec, self.asked.layout, f"{error} {source}")

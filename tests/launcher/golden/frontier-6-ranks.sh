@@ -1,0 +1,53 @@
+#!/bin/bash -l
+#SBATCH --job-name=causets
+#SBATCH --account=abc123
+#SBATCH --partition=batch
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=6
+#SBATCH --cpus-per-task=9
+#SBATCH --time=00:30:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR2@120
+#SBATCH --no-requeue
+#SBATCH --export=NIL
+#SBATCH --network=disable_rdzv_get
+
+# causets on frontier: 6 ranks, 6 on 1 node.
+# each rank: 9 cores and 1 of 8 devices; 2 of 56 cores and 2 of 8 devices per node unused
+# srun shows each rank some devices; its own among these (CASTOFF_DEVICE): 0 1 1 1 1 1
+# OMP_NUM_THREADS=9: a rank's cores
+# castoff's functions first: they stand below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+
+castoff_nodes=1 castoff_ranks=6 castoff_ranks_per_node=6 castoff_full_nodes=1
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_device_step=0
+castoff_device_indices="0 1 1 1 1 1" # of each rank of a node, among those that it sees
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Setup
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
+export MIOPEN_USER_DB_PATH=/tmp/miopen-$SLURM_JOB_ID MIOPEN_CUSTOM_CACHE_DIR=/tmp/miopen-$SLURM_JOB_ID
+module load rocm/7.1.1 rccl-net-plugin
+conda activate /path/to/my_env
+castoff_setup_over
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
+export FI_CXI_RDZV_PROTO=alt_read
+export OMP_NUM_THREADS=9
+castoff_rendezvous # MASTER_ADDR and MASTER_PORT
+
+# --- Start
+castoff_start srun --nodes=1 --ntasks=6 --ntasks-per-node=6 --cpus-per-task=9 --gpus-per-node=8 \
+  --gpu-bind=closest --kill-on-bad-exit=1 --wait=0 --export=ALL \
+  "$castoff_rank" \
+  python -m trainers.gnn --config causets.yaml
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for slurm and srun: nothing below is about this job ===
