@@ -55,7 +55,8 @@ def command(script: Path, output: Path | None) -> int:
         )
     left = result.account.of("not expressed")
     for one in left:
-        report(f"{shown}:{one.first}: not expressed: {one.text}: {one.why}")
+        what = f"{one.text}: " if one.text else ""
+        report(f"{shown}:{one.first}: not expressed: {what}{one.why}")
     if left:
         report(
             f"{several(len(left), 'thing')} not expressed; the job file's comments list them, and what was left out"

@@ -21,6 +21,11 @@ class Entry(NamedTuple):
     """Why it was dropped or is not expressed; else what a reader should know of it."""
 
     @property
+    def what(self) -> str:
+        """Its lines and its text for people."""
+        return f"{self.place}: {self.text}" if self.text else self.place
+
+    @property
     def place(self) -> str:
         """Its lines for people."""
         return f"line {self.first}" if self.first == self.last else f"lines {self.first}-{self.last}"

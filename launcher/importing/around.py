@@ -27,12 +27,12 @@ _HABITUAL = re.compile(
 """Names under which people work out where ranks are."""
 
 OWN_PLACE = "castoff sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in each rank"
-_NOBODY = "nothing that is left uses it: castoff knows the layout from the fields"
+_NOBODY = "nothing else needs it: the fields hold its value, or castoff works it out"
 _OPTIONS = {
     "e": "castoff ends the job at the first setup line that fails",
     "u": "variables that are not set are empty in castoff's setup lines",
     "x": "it would show castoff's own lines, too",
-    "o pipefail": "castoff ends the job at the first setup line that fails",
+    "pipefail": "castoff ends the job at the first setup line that fails",
 }
 _LIKE_MODULES = re.compile(
     r"(?:module|ml|conda|mamba|micromamba|spack|echo|date|hostname|nvidia-smi|rocm-smi|which|pwd|ulimit|mkdir|"
@@ -61,6 +61,8 @@ class Around:
         self.reader = reader
         self.account = account
         self.has_teardown = has_teardown
+        self.consumed: frozenset[str] = frozenset()
+        self.in_folder = False
         self.setup: list[Kept] = []
         self.teardown: list[str] = []
         self.env: dict[str, str] = {}
@@ -119,7 +121,8 @@ class Around:
     def settle(self, wanted: list[str]) -> None:
         """Decide what only matters if something else uses it; `wanted`: text of the command."""
         while True:
-            needed = used([*wanted, *(kept.text for kept in self.setup), *self.teardown]) - OF_RANKS
+            lines = [kept.text for kept in self.setup if not _talks(kept.statement)]
+            needed = (used(wanted) - OF_RANKS) | used([*lines, *self.teardown])
             found = [one for one in self._maybe if _names(one[0]) & needed]
             if not found:
                 break
@@ -132,9 +135,7 @@ class Around:
         for statement, why in self._maybe:
             self._fate(statement, "dropped", why)
         for kept in [*self.setup]:
-            words = kept.statement.commands[0].words if kept.statement.commands else []
-            talks = words[:1] in (["echo"], ["printf"]) and not kept.statement.compound
-            if talks and variables(kept.text) & (gone | OF_RANKS):
+            if _talks(kept.statement) and variables(kept.text) & (gone | OF_RANKS):
                 self.setup.remove(kept)
                 self._fate(kept.statement, "dropped", "it shows what castoff works out itself")
         self._env_to_setup()
@@ -190,8 +191,13 @@ class Around:
             words = command.words
             if (
                 words[:1]
-                and words[0] in ("sbatch", "qsub", "qresub")
-                or words[:2] in (["flux", "batch"], ["scontrol", "requeue"])
+                and words[0] in ("ssh", "pdsh", "pbsdsh")
+                and re.search(r"python|torchrun|mpi|\.sh", command.text)
+            ):
+                return "it starts programs on other nodes by itself: castoff starts ranks on all nodes of the job"
+            if (words[:1] and words[0] in ("sbatch", "qsub", "qresub")) or words[:2] in (
+                ["flux", "batch"],
+                ["scontrol", "requeue"],
             ):
                 return (
                     "it submits a job: castoff starts a run again itself (requeue.max), and one job waits for "
@@ -206,12 +212,14 @@ class Around:
         words = statement.commands[0].words
         first = words[:1]
         if first == ["set"]:
-            letters = "".join(word[1:] for word in words[1:] if re.match(r"[-+][a-z]+$", word))
-            found = [why for letter, why in _OPTIONS.items() if letter in letters or letter[2:] in words[1:]]
-            off = any(word.startswith("+") for word in words[1:])
-            if off and "e" in letters:
+            letters = "".join(word[1:] for word in words[1:] if re.match(r"[-+][a-zA-Z]+$", word))
+            if any(word.startswith("+") for word in words[1:]) and "e" in letters:
                 return "castoff ends the job at a setup line that fails; append || true to one that may"
-            return found[0] if found or not letters.strip("euxvom") and letters else ""
+            found = [why for option, why in _OPTIONS.items() if option in letters or option in words[1:]]
+            plain = all(word == "pipefail" or not word[1:].strip("euxvo") for word in words[1:])
+            return found[0] if found and plain else ""
+        if first in (["clear"], ["reset"], ["tput"]):
+            return "a job has no terminal"
         if first == ["trap"]:
             return self._trap(statement, words)
         if first in (["wait"], ["exit"]) and len(words) < 3:
@@ -244,7 +252,9 @@ class Around:
         here = self.reader.submit_dir if self.reader else ()
         if not self.folders and (bare in (".", "$PWD") or bare in {f"${name}" for name in here}):
             self._fate(statement, "dropped", "castoff's jobs start in the folder of the submission")
+            self.in_folder = True
             return True
+        self.in_folder = True
         self.folders.append((statement, target))
         self.setup.append(Kept(statement, statement.text))
         return True
@@ -259,8 +269,7 @@ class Around:
             self._exports_names(statement)
             return
         if names <= OF_RANKS:
-            # A value of castoff's own stands in the place of it, wherever it is used.
-            self._fate(statement, "dropped", OWN_PLACE)
+            self._maybe.append((statement, OWN_PLACE))  # setup comes before castoff sets them
             return
         if names == {"OMP_NUM_THREADS"}:
             self._threads(statement, pairs[0][1], knowledge)
@@ -277,7 +286,7 @@ class Around:
         placed = bool((self.reader and self.reader.places.search(text)) or _RENDEZVOUS.search(text))
         placed = placed or bool(variables(text) & self._placed())
         habitual = all(_HABITUAL.fullmatch(name) for name in names)
-        if not handed_on or (placed and habitual):
+        if not handed_on or (placed and habitual) or names <= self.consumed:
             self._maybe.append((statement, OWN_PLACE if placed else _NOBODY))
             return
         self._export(statement, pairs, knowledge)
@@ -322,6 +331,16 @@ class Around:
         else:
             why = "castoff sets OMP_NUM_THREADS to cores_per_rank, or to 1 where nothing says how many cores a rank has"
             self._fate(statement, "dropped", why)
+
+
+def _talks(statement: Statement) -> bool:
+    """Whether it only shows something."""
+    commands = statement.commands
+    return (
+        not statement.compound
+        and all(one.words[:1] in (["echo"], ["printf"]) for one in commands)
+        and not any(one.redirections for one in commands)
+    )
 
 
 def _names(statement: Statement) -> set[str]:

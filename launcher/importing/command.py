@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from launcher.importing.programs import OF_RANKS
-from launcher.importing.words import NAME, variables
+from launcher.importing.words import NAME, literal, variables
 from launcher.quoting import shell_word
 
 PROGRAM = "IMPORTED_PROGRAM"
@@ -41,15 +41,19 @@ def command_of(
     behind: str = "",
     folder: bool = False,
     first: list[str] | None = None,
+    quoted: bool = False,
 ) -> Command:
     """A command of words as they are written.
 
     `behind`: a redirection of its input, or a here-document. `folder`: whether it runs in the folder in which setup
-    ends. `first`: variables that are set for the program alone, as `NAME=word`.
+    ends. `first`: variables that are set for the program alone, as `NAME=word`. `quoted`: the words are of a text
+    in double quotes, which a shell reads once more.
     """
-    values = [constant(word) for word in words]
+    values = [_read_again(constant(f'"{word}"')) if quoted else constant(word) for word in words]
     if all(found is not None for found in values) and not behind and not first:
         plain = [found or "" for found in values]
+        if plain[1:2] in (["-c"], ["-lc"]) and plain[0].endswith("sh") and len(plain) == 3:
+            plain[2] = plain[2].strip()
         if not folder:
             return Command(plain, [], set(), "")
         text = f'cd "${FOLDER}" && exec "$@"'
@@ -61,6 +65,14 @@ def command_of(
         )
     start = f'cd "${FOLDER}" && ' if folder else ""
     setup = [f"export {FOLDER}=$PWD"] if folder else []
+    if quoted:
+        text = f'{start}eval "exec {" ".join(words)}"{behind}'
+        return Command(
+            ["bash", "-c", text],
+            setup,
+            variables(text) - OF_RANKS,
+            "in each rank a shell fills in the variables",
+        )
     sets = "".join(f"{one} " for one in first or [])
     if all(found is not None or _is_simple(word) for word, found in zip(words, values, strict=True)):
         shown = [
@@ -69,13 +81,22 @@ def command_of(
         before = f"{sets}exec" if not sets else f"export {sets.strip()}; exec"
         text = f"{start}{before} {' '.join(shown)}{behind}"
         return Command(
-            ["bash", "-c", text], setup, variables(text) - OF_RANKS, "a shell puts in its variables"
+            ["bash", "-c", text],
+            setup,
+            variables(text) - OF_RANKS,
+            "in each rank a shell fills in the variables",
         )
     return _worked_out(words, values, start, setup, f"export {sets.strip()}; " if sets else "", behind)
 
 
+def _read_again(text: str | None) -> str | None:
+    """What a word becomes that is read by a shell inside, too."""
+    return None if text is None else literal(text)
+
+
 def _is_simple(word: str) -> bool:
     """Whether nothing but plain variables stands in it, so that it means the same wherever they are the same."""
+    word = re.sub(rf"\$\(\((?:[\w\s*/+%-]|\$(?:{NAME}|\{{{NAME}\}}))*\)\)", "0", word)
     inner = word[1:-1] if len(word) > 1 and word[0] == word[-1] == '"' else word
     quoted = re.sub(r'"((?:[^"\\$`]|\$\w|\$\{\w+\})*)"', lambda found: found[1].replace(" ", ""), inner)
     return bool(_SIMPLE.fullmatch(quoted.replace(" ", "") if inner is not word else quoted))

@@ -56,7 +56,9 @@ def read_head(lines: list[str], body: list[Statement], readers: list[ScriptReade
             if remark.fate == "note":
                 notes.append((number, remark.text))
             else:
-                account.add(number, number, remark.fate, line, remark.text)
+                option, colon, why = remark.text.partition(": ")
+                short = colon and option.startswith("-") and " " not in option
+                account.add(number, number, remark.fate, line, why if short else remark.text)
     for other in readers:
         for number, _ in marked[other.name]:
             if other is not reader and number not in {at for at, _ in marked[reader.name]}:

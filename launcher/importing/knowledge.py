@@ -28,6 +28,13 @@ class Knowledge:
             for name in _assigned(statement):
                 self._times[name] = self._times.get(name, 0) + 1
 
+    def copy(self) -> Knowledge:
+        """The same, which stays as it is now."""
+        other = Knowledge(self.known, self.output_of, [])
+        other.constants, other.lists = dict(self.constants), dict(self.lists)
+        other._times = self._times
+        return other
+
     def pass_over(self, statement: Statement) -> None:
         """Take into account what a statement sets."""
         pairs = plain_assignments(statement)
@@ -74,9 +81,10 @@ class Knowledge:
             self.lists[name] = self.lists[copied[1]]
 
     def _forget(self, name: str) -> None:
-        for table in (self.known, self.constants, self.lists):
-            table.pop(name, None)  # type: ignore[attr-defined]
-        self.known.pop(f"#{name}", None)
+        self.lists.pop(name, None)
+        for held in (name, f"#{name}"):
+            self.known.pop(held, None)
+            self.constants.pop(held, None)
 
 
 def _inner(word: str) -> str:
@@ -94,12 +102,10 @@ def plain_assignments(statement: Statement) -> list[tuple[str, str, bool]] | Non
     words = command.words
     if command.redirections or command.heredocs or command.after == "&":
         return None
-    if words[:1] and words[0] in _DECLARES:
+    declares = bool(words[:1]) and words[0] in _DECLARES
+    if declares:
         words = [word for word in words[1:] if not word.startswith("-")]
-        if not words:
-            return None
-    pairs = [assignment(word) for word in words if assignment(word) or not re.fullmatch(NAME, word)]
-    if not words or not all(pairs):
+    if not words or not all(assignment(word) or (declares and re.fullmatch(NAME, word)) for word in words):
         return None
     return [(pair[0], pair[1], extends(word)) for word in words if (pair := assignment(word))]
 

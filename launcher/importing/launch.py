@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from launcher.importing import programs
+from launcher.importing.contained import container
+from launcher.importing.distributed import distributed
 from launcher.importing.knowledge import Knowledge
 from launcher.importing.programs import Inside, Reader, is_python, name_of
-from launcher.importing.shell import Command, Statement
+from launcher.importing.shell import Command, Statement, statements
+from launcher.importing.shells import options_inlined, shell
 from launcher.importing.words import NAME, assignment, inlined
 from launcher.launchers.foreign import lines
 from launcher.launchers.foreign.asked import Asked
+from launcher.launchers.foreign.line import Launch
 
 _PREFIXES = {"exec", "time", "nohup", "command", "stdbuf", "nice"}
 
-_CHORES = frozenset(
-    "module ml source . export cd pushd popd mkdir rmdir echo printf conda mamba micromamba pip pip3 uv date hostname "
-    "nvidia-smi rocm-smi rm cp mv ln cat ls set unset ulimit umask which env printenv sleep wait trap exit pwd test [ "
-    "[[ true false touch tar unzip gunzip gzip rsync git alias unalias eval spack tee head tail sed awk grep egrep sort "
-    "uniq wc cut tr scontrol squeue sacct sstat sbcast scp ssh curl wget kill pkill df du free lscpu lsb_release command "
-    "read local declare typeset readonly let shift return break continue getopts hash stty uname whoami id basename "
-    "dirname seq find xargs chmod chown type shopt ldd file stat readlink realpath getent ip ifconfig ibstat ulimit "
-    "mapfile readarray function : newgrp sg sbatch qsub scancel qdel qstat flux-resource sudo apt-get yum nproc numactl-H "
-    "enroot docker squashfuse mount umount fusermount ray redis-server ompi_info mpicc make cmake gcc nvcc date mktemp "
-    "sync logout clear tput use unuse load purge lfs quota myquota xpu-smi sycl-ls clinfo hostnamectl dcgmi tree less "
-    "diff cmp md5sum sha256sum bc expr dos2unix reset starccm aws gsutil s3cmd rclone globus huggingface-cli wandb".split()
-)
+_CHORES = """
+    . : [ [[ alias apt-get awk aws basename bc break cat cd chmod chown clear clinfo cmake cmp command
+    conda continue cp curl cut date dcgmi declare df diff dirname docker dos2unix du echo egrep enroot
+    env eval exit export expr false file find free fusermount gcc getent getopts git globus grep gsutil
+    gunzip gzip hash head hostname hostnamectl huggingface-cli ibstat id ifconfig ip kill ldd less let
+    lfs ln load local logout ls lsb_release lscpu make mamba mapfile md5sum micromamba mkdir mktemp ml
+    module mount mpicc mv myquota newgrp nproc nvcc nvidia-smi ompi_info pip pip3 pkill popd printenv
+    printf purge pushd pwd qdel qstat qsub quota ray rclone read readarray readlink readonly realpath
+    redis-server reset return rm rmdir rocm-smi rsync s3cmd sacct sbatch sbcast scancel scontrol scp sed
+    seq set sg sha256sum shift shopt sleep sort source spack squashfuse squeue ssh sstat stat stty sudo
+    sycl-ls sync tail tar tee test touch tput tr trap tree true type typeset ulimit umask umount unalias
+    uname uniq unset unuse unzip use wait wandb wc wget which whoami xargs xpu-smi yum
+"""
 """Commands that prepare something, look at something, or clean up."""
 
 _TRAINS = re.compile(r"train|finetune|fine[-_]tune", re.IGNORECASE)
@@ -86,15 +91,15 @@ def _candidate(number: int, at: int, command: Command, knowledge: Knowledge) -> 
 
 
 def _strength(words: list[str], knowledge: Knowledge) -> int:
-    reader = Reader(knowledge.known, knowledge.constants, knowledge.output_of)
+    reader = _reader(knowledge)
     plain = [reader.plain(word) for word in inlined(words, knowledge.lists)]
     launch = lines.read(plain)
     if launch is not None:
         helper = not launch.program or _is_chore(launch.program)
         return 0 if helper else 3
-    if programs.distributed(words, reader) is not None:
+    if distributed(words, reader) is not None:
         return 2
-    inside = programs.shell(words, reader)
+    inside = shell(words, reader)
     if inside is not None and inside.words != words:
         return _strength(inside.words, knowledge)
     return 0 if _is_chore(words) else 1
@@ -103,10 +108,13 @@ def _strength(words: list[str], knowledge: Knowledge) -> int:
 def _is_chore(words: list[str]) -> bool:
     first = name_of(words[0])
     if first in ("bash", "sh") and len(words) > 2 and words[1] in ("-c", "-lc"):
-        return _is_chore([word for word in re.split(r"[\s\"']+", " ".join(words[2:])) if word] or ["true"])
+        inner = statements(words[2].strip("\"'"))
+        return all(_is_chore(one.words) for found in inner for one in found.commands if one.words)
+    if first == "uv":
+        return words[1:2] != ["run"]
     if is_python(words[0]) and len(words) > 1:
         return words[1] in ("-c", "--version", "-V") or words[1:3] in (["-m", "pip"], ["-m", "venv"])
-    return first in _CHORES or bool(re.match(r"[\[{}()]|\$\(", words[0])) or first.startswith("_")
+    return first in _CHORES.split() or bool(re.match(r"[\[{}()]|\$\(", words[0])) or first.startswith("_")
 
 
 def chosen(found: list[Candidate], body: list[Statement]) -> Candidate | None:
@@ -125,94 +133,79 @@ def chosen(found: list[Candidate], body: list[Statement]) -> Candidate | None:
     return max(found, key=rank)
 
 
-class Line(NamedTuple):
+def _reader(knowledge: Knowledge) -> Reader:
+    return Reader(knowledge.known, knowledge.constants, knowledge.output_of, knowledge.lists)
+
+
+@dataclass
+class Line:
     """A launch line, read from the outside to the inside."""
 
     words: list[str]
     """The program that every rank runs, as it is written."""
-    launcher: Asked | None
+    launcher: Asked | None = None
     """What the launcher is asked for; None: there is none."""
-    torch: Asked | None
+    torch: Asked | None = None
     """What torchrun or its like is asked for."""
-    container: Asked | None
-    one_per_node: bool
-    remarks: list[str]
-    called: str
-    """What the launcher is called."""
+    container: Asked | None = None
+    shell: Asked | None = None
+    """What a shell around the program does."""
+    one_per_node: bool = False
+    quoted: bool = False
+    """See `Inside`."""
+    consumed: frozenset[str] = frozenset()
+    """Variables whose words were taken into account."""
 
 
 def read_line(candidate: Candidate, knowledge: Knowledge) -> Line:
     """Take a launch line apart."""
-    reader = Reader(knowledge.known, knowledge.constants, knowledge.output_of)
-    launcher: Asked | None = None
-    torch: Asked | None = None
-    container: Asked | None = None
-    one_per_node, called = False, ""
-    words = candidate.words
-    while words:
-        if launcher is None and torch is None and (read := _launcher(words, reader, knowledge)):
-            launch, words = read
-            launcher, one_per_node, called = launch.asked, launch.nodes_only, launch.launcher
-            continue
-        inside: Inside | None = None
-        if container is None and (inside := programs.container(words, reader)):
-            container = inside.asked
-        elif (inside := programs.shell(words, reader)) and _worth(inside.words, reader):
-            knowledge_of_shell = inside.asked
-            torch = torch or None
-            container = container or None
-            if launcher is not None:
-                launcher.remarks += knowledge_of_shell.remarks
-        elif torch is None:
-            flat = [*inlined(words, knowledge.lists)] if _has_lists_of_options(words, knowledge) else words
-            inside = programs.distributed(flat, reader)
-            torch = inside.asked if inside else None
-        if inside is None or inside.words == words:
-            break
-        words = inside.words
-    return Line(words, launcher, torch, container, one_per_node, [], called)
+    reader = _reader(knowledge)
+    line = Line(candidate.words)
+    while line.words and _one_layer(line, reader):
+        pass
+    return line
 
 
-def _has_lists_of_options(words: list[str], knowledge: Knowledge) -> bool:
-    """Whether variables with options stand before the program."""
-    for word in words[1:]:
-        name = re.fullmatch(rf'"?\$\{{?({NAME})(?:\[[@*]\])?\}}?"?', word)
-        if name and name[1] in knowledge.lists:
-            return any(one.startswith("-") for one in knowledge.lists[name[1]])
-        if word.endswith(".py"):
-            return False
-    return False
+def _one_layer(line: Line, reader: Reader) -> bool:
+    """Take off the outermost program that starts another; whether there was one."""
+    words, consumed = options_inlined(line.words, reader.lists)
+    inside: Inside | None = None
+    if line.launcher is None and line.torch is None and (launch := _launcher(words, reader)):
+        line.launcher, line.one_per_node = launch.asked, launch.nodes_only
+        line.words = words[len(words) - len(launch.program) :]
+        line.consumed |= consumed
+        while len(line.words) > 1 and _is_options(line.words[0], reader):
+            line.launcher.refuse(
+                f"what {line.words[0]} holds is not known before the job runs: write it in launcher.args"
+            )
+            line.words = line.words[1:]
+        return True
+    if line.container is None and (inside := container(words, reader)):
+        line.container = inside.asked
+    elif (inside := shell(line.words, reader)) and _worth(inside.words, reader):
+        line.shell = inside.asked
+        line.quoted = inside.quoted
+    elif line.torch is None and (inside := distributed(words, reader)):
+        line.torch = inside.asked
+    if inside is None:
+        return False
+    line.words = inside.words
+    line.consumed |= inside.consumed | consumed
+    return True
 
 
-def _launcher(
-    words: list[str], reader: Reader, knowledge: Knowledge
-) -> tuple[lines.Launch, list[str]] | None:
-    flat = [*words[:1], *_options_inlined(words[1:], knowledge)]
-    plain = [reader.plain(word) for word in flat]
-    launch = lines.read(plain)
-    if launch is None or not launch.program:
-        return None
-    return launch, flat[len(flat) - len(launch.program) :]
+def _is_options(word: str, reader: Reader) -> bool:
+    """Whether a variable holds options of the launcher, by its name, as nobody knows what is in it."""
+    name = re.fullmatch(r"\$\{?(\w+)(?:\[[@*]\])?\}?", word)
+    options = bool(name) and bool(re.search(r"(?i)(?:args?|opts?|options?|flags?)$", name[1] if name else ""))
+    return options and reader.plain(word) == word
 
 
-def _options_inlined(words: list[str], knowledge: Knowledge) -> list[str]:
-    """Words with lists in the place of variables that hold options or commands, down to the program."""
-    found: list[str] = []
-    for at, word in enumerate(words):
-        name = re.fullmatch(rf'"?\$\{{?({NAME})(?:\[[@*]\])?\}}?"?', word)
-        if name and name[1] in knowledge.lists:
-            found += inlined([word], knowledge.lists)
-        elif word.endswith(".py"):
-            return found + words[at:]
-        else:
-            found.append(word)
-    return found
+def _launcher(words: list[str], reader: Reader) -> Launch | None:
+    launch = lines.read([reader.plain(word) for word in words])
+    return launch if launch and launch.program else None
 
 
 def _worth(words: list[str], reader: Reader) -> bool:
     """Whether a shell's program is taken out of it: where it starts ranks, or is a plain program."""
-    return (
-        programs.distributed(words, reader) is not None
-        or is_python(words[0])
-        or words[0].startswith(("./", "/"))
-    )
+    return distributed(words, reader) is not None or is_python(words[0]) or words[0].startswith(("./", "/"))

@@ -24,10 +24,23 @@ def fields_of_layout(
         nodes = -(-ranks // (outer.ranks_per_node or job.ranks_per_node or 1))
     if nodes is None and torch is not None and torch.nodes:
         nodes = torch.nodes
+    if nodes is None and (ranks or 0) > 1:
+        notes.refuse(
+            "the script leaves the number of nodes to the scheduler, and castoff asks for 1: set nodes"
+        )
     if outer.nodes and job.nodes and outer.nodes != job.nodes:
         notes.note(
             f"the launch line uses {outer.nodes} of the {job.nodes} nodes that are asked for: castoff asks for those"
         )
+    if (
+        outer.ranks
+        and outer.ranks_per_node
+        and (needed := -(-outer.ranks // outer.ranks_per_node)) < (nodes or 1)
+    ):
+        notes.note(
+            f"the launch line fills {needed} of the {nodes} nodes that are asked for: castoff asks for those"
+        )
+        nodes = needed
     found: dict[str, Any] = {"nodes": nodes or 1}
     count = nodes or 1
     outer_per_node = per_node or (-(-ranks // count) if ranks else 1)
@@ -37,7 +50,7 @@ def fields_of_layout(
         )
         mine = mine or _devices_of_node(job, outer, outer_per_node, count)
         if mine is None:
-            notes.refuse("how many ranks a node has is not known before the job runs: set ranks_per_node")
+            notes.note("one rank per device of the site's nodes, which is the default of ranks_per_node")
         if line is None and (job.nodes or 1) > 1 and (torch.nodes or 1) == 1 and not torch.ranks:
             notes.refuse(
                 f"it starts ranks on the first node alone, and the job asks for {job.nodes}: lower nodes to 1"

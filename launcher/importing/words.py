@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from launcher.importing.shell import Unfinished, statements
+from launcher.importing.shell import statements
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNMENT = re.compile(rf"({NAME})(?:\[([^\]=]*)\])?(\+?)=(.*)", re.DOTALL)
@@ -198,10 +198,8 @@ def _number(node: ast.expr, known: Mapping[str, str]) -> int:
 
 def split(text: str) -> list[str]:
     """The words of a text, each as it is written; as they come where the shell could not read it."""
-    try:
-        found = statements(text)
-    except Unfinished:
-        return text.split()
+    text = text.replace("\\\n", " ").replace("\n", " ").strip()
+    found = statements(text)
     if len(found) == 1 and len(found[0].commands) == 1 and not found[0].broken:
         return found[0].commands[0].words
     return text.split()

@@ -6,12 +6,10 @@ import re
 import textwrap
 from typing import Any
 
-from launcher.config.job import JobSpec
 from launcher.errors import printable
 from launcher.importing.account import Entry
-from launcher.importing.script import Imported, nested
+from launcher.importing.imported import Imported, nested
 from launcher.quoting import yaml_word
-from launcher.typed.structure import fields_of
 
 _WIDTH = 110
 
@@ -49,9 +47,16 @@ def job_file(result: Imported, source: str, site: str) -> str:
 
 def _listed(entries: list[Entry]) -> list[str]:
     """Entries with their lines; those of one reason together."""
-    found: list[str] = []
+    reasons: dict[str, list[Entry]] = {}
     for one in entries:
-        found += _comment(f"{one.place}: {one.text}: {one.why}", "  ")
+        reasons.setdefault(one.why, []).append(one)
+    found: list[str] = []
+    for why, those in reasons.items():
+        if len(those) == 1:
+            found += _comment(f"{those[0].what}: {why}", "  ")
+        else:
+            found += _comment(f"{why}:", "  ")
+            found += [line for one in those for line in _comment(one.what, "    ")]
     return found
 
 
@@ -151,7 +156,7 @@ def _flow(value: Any) -> str:
     return scalar(value)
 
 
-_BARE = re.compile(r"[A-Za-z_./$][A-Za-z0-9_.,/ =+$(){}\"'<>|;\[\]*^~@%&!?-]*")
+_BARE = re.compile(r"[A-Za-z_./$](?:[A-Za-z0-9_.,/ =+$(){}\"'<>|;\[\]*^~@%&!?-]|:(?=\S))*")
 
 
 def scalar(value: Any, *, flow: bool = True) -> str:
@@ -172,11 +177,11 @@ def scalar(value: Any, *, flow: bool = True) -> str:
     ):
         return value
     if (
-        re.fullmatch(r"[-/A-Za-z_][A-Za-z0-9_./=+@-]*", value)
+        re.fullmatch(r"[-/A-Za-z_.][A-Za-z0-9_./=+@-]*", value)
         and value.lower() not in _WORDS
         and not value.startswith("---")
     ):
-        if value not in ("-", "=") and not re.fullmatch(
+        if value not in ("-", "=", ".", "..") and not re.fullmatch(
             r"-?\.?[0-9].*|-?\.(?:inf|nan)", value, re.IGNORECASE
         ):
             return value
@@ -186,8 +191,3 @@ def scalar(value: Any, *, flow: bool = True) -> str:
 
 
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~", ""}
-
-
-def known_fields() -> list[str]:
-    """Fields that a job file may have."""
-    return [*fields_of(JobSpec)]

@@ -38,6 +38,8 @@ class ScriptReader(NamedTuple):
     submit_dir: tuple[str, ...]
     """Variables that name the folder of the submission, where castoff's jobs start."""
     title: str
+    starts_at_home: bool = False
+    """Whether a script starts in the user's home folder, and not in that of the submission."""
 
 
 def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> None:

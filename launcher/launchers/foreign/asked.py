@@ -31,6 +31,8 @@ class Asked:
     fields: dict[str, Any] = field(default_factory=dict)
     """By their paths: `launcher.args`."""
     env: dict[str, str] = field(default_factory=dict)
+    exports: dict[str, str] = field(default_factory=dict)
+    """Variables whose values only the shell knows, as they are written."""
     directives: dict[str, str | bool] = field(default_factory=dict)
     profile: dict[str, str] = field(default_factory=dict)
     """Lines that belong into a site's profile, each with the reason."""

@@ -8,16 +8,18 @@ from collections.abc import Mapping
 
 from launcher.config.quantities import clock
 from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.lines import LOGS
+from launcher.launchers.foreign.line import LOGS
 from launcher.launchers.foreign.options import Option, Table
 from launcher.schedulers.flux import NAME
 from launcher.schedulers.flux.directives import DIALECT
 from launcher.schedulers.reading import ScriptReader, raw
 
 _TABLE = Table(
-    values="nodes,N nslots,n cores-per-slot,c gpus-per-slot,g setopt,o setattr,S env env-remove env-file "
-    "time-limit,t queue,q bank,B job-name output error cwd requires dependency begin-time urgency rlimit signal "
-    "conf broker-opts dump priority",
+    values="""
+        nodes,N nslots,n cores-per-slot,c gpus-per-slot,g setopt,o setattr,S env env-remove
+        env-file time-limit,t queue,q bank,B job-name output error cwd requires dependency
+        begin-time urgency rlimit signal conf broker-opts dump priority
+    """,
     flags="exclusive,x verbose,v quiet unbuffered,u label-io,l wait",
 )
 _FIELDS = {

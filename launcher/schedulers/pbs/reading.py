@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from launcher.config.quantities import clock
 from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.lines import LOGS
+from launcher.launchers.foreign.line import LOGS
 from launcher.schedulers.pbs import NAME
 from launcher.schedulers.pbs.directives import DIALECT
 from launcher.schedulers.reading import ScriptReader, raw
@@ -30,7 +30,7 @@ def read(rest: str, asked: Asked) -> None:
         if not word.startswith("-") or not letter:
             asked.refuse(f"{word!r} is no option of qsub")
             return
-        if letter in _FLAGS and letter not in "hI" or (letter in "hI" and len(word) == 2):
+        if (letter in _FLAGS and letter not in "hI") or (letter in "hI" and len(word) == 2):
             _flag(letter, asked)
             continue
         value = word[2:]
@@ -255,6 +255,11 @@ def seconds(text: str) -> int | None:
 
 def finish(asked: Asked) -> None:
     """qsub hands a job nothing of the submitter's environment unless it is told to, as castoff does."""
+    if "mail.on" in asked.fields and "mail.to" not in asked.fields:
+        kinds = {event: kind for kind, event in _EVENTS.items()}
+        asked.directives["m"] = "".join(kinds[event] for event in asked.fields.pop("mail.on"))
+    elif "mail.to" in asked.fields:
+        asked.fields.setdefault("mail.on", ["fail"])  # qsub(1B), -m
 
 
 def variables(asked: Asked) -> Mapping[str, str]:
@@ -290,5 +295,6 @@ READER = ScriptReader(
     ),
     submit_dir=("PBS_O_WORKDIR",),
     title="qsub",
+    starts_at_home=True,
 )
 """How qsub's scripts are read."""

@@ -7,25 +7,34 @@ from collections.abc import Mapping
 
 from launcher.config.quantities import clock
 from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.lines import LOGS, devices
+from launcher.launchers.foreign.line import LOGS
 from launcher.launchers.foreign.options import Option, Table
+from launcher.launchers.foreign.srun import devices
 from launcher.schedulers.reading import ScriptReader, raw
 from launcher.schedulers.slurm import NAME
 from launcher.schedulers.slurm.directives import DIALECT
 
 _TABLE = Table(
-    values="nodes,N ntasks,n ntasks-per-node,tasks-per-node ntasks-per-socket ntasks-per-core ntasks-per-gpu "
-    "cpus-per-task,c mem mem-per-cpu mem-per-gpu mem-bind gpus,G gpus-per-node gpus-per-task gpus-per-socket "
-    "gpu-bind gpu-freq cpus-per-gpu gres gres-flags distribution,m hint export export-file output,o error,e "
-    "input,i time,t time-min partition,p account,A qos,q constraint,C cluster-constraint reservation nodelist,w "
-    "exclude,x nodefile,F job-name,J chdir,workdir,D threads-per-core network licenses,L priority signal "
-    "dependency,d array,a begin,b deadline delay-boot mail-type mail-user comment wckey tmp switches clusters,M "
-    "acctg-freq cpu-freq profile core-spec,S thread-spec sockets-per-node cores-per-socket extra-node-info,B "
-    "open-mode power prefer tres-per-task wait-all-nodes batch bb bbf burst-buffer image volume module wrap "
-    "container-image container-mounts container-workdir container-name container uid gid mcs-label ntasks-per-tres",
-    flags="exclusive-user requeue no-requeue contiguous overcommit,O oversubscribe,share,s hold,H verbose,v quiet,Q "
-    "parsable test-only wait,W spread-job use-min-nodes reboot ignore-pbs no-kill,k kill-on-bad-exit "
-    "container-mount-home no-container-mount-home container-writable container-remap-root stepmgr x11-all",
+    values="""
+        nodes,N ntasks,n ntasks-per-node,tasks-per-node ntasks-per-socket ntasks-per-core
+        ntasks-per-gpu cpus-per-task,c mem mem-per-cpu mem-per-gpu mem-bind gpus,G gpus-per-node
+        gpus-per-task gpus-per-socket gpu-bind gpu-freq cpus-per-gpu gres gres-flags
+        distribution,m hint export export-file output,o error,e input,i time,t time-min
+        partition,p account,A qos,q constraint,C cluster-constraint reservation nodelist,w
+        exclude,x nodefile,F job-name,J chdir,workdir,D threads-per-core network licenses,L
+        priority signal dependency,d array,a begin,b deadline delay-boot mail-type mail-user
+        comment wckey tmp switches clusters,M acctg-freq cpu-freq profile core-spec,S
+        thread-spec sockets-per-node cores-per-socket extra-node-info,B open-mode power prefer
+        tres-per-task wait-all-nodes batch bb bbf burst-buffer image volume module wrap
+        container-image container-mounts container-workdir container-name container uid gid
+        mcs-label ntasks-per-tres
+    """,
+    flags="""
+        exclusive-user requeue no-requeue contiguous overcommit,O oversubscribe,share,s hold,H
+        verbose,v quiet,Q parsable test-only wait,W spread-job use-min-nodes reboot ignore-pbs
+        no-kill,k kill-on-bad-exit container-mount-home no-container-mount-home
+        container-writable container-remap-root stepmgr x11-all
+    """,
     optional="exclusive nice get-user-env propagate kill-on-invalid-dep x11",
 )
 
@@ -268,6 +277,11 @@ _SPECIAL = {
 
 def finish(asked: Asked) -> None:
     """sbatch hands a job the submitter's environment unless it is told otherwise."""
+    if "mail.on" in asked.fields and "mail.to" not in asked.fields:
+        asked.directives["mail-type"] = ",".join(asked.fields.pop("mail.on")).upper()
+    if "mail.to" in asked.fields and "mail.on" not in asked.fields:
+        del asked.fields["mail.to"]
+        asked.note("--mail-user without --mail-type: sbatch sends no mail")
     asked.fields.setdefault("inherit", "all")
     if asked.fields["inherit"] == "none":
         del asked.fields["inherit"]
