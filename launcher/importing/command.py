@@ -18,8 +18,13 @@ PROGRAM = "IMPORTED_PROGRAM"
 
 FOLDER = "IMPORTED_DIR"
 
+_FILLS_IN = "in each rank a shell fills in the variables"
+
 _SIMPLE = re.compile(rf"(?:\$(?:{NAME}|\{{{NAME}\}})|[^$`*?\[~\\'\"(){{}}<>|&;\s!]|'[^']*')*")
-_OF_EACH_RANK = re.compile(r"SLURM_(?:PROCID|LOCALID|NODEID)|PMI_|PALS_|OMPI_|HOSTNAME|SLURMD_NODENAME")
+_OF_THE_SCRIPT = re.compile(
+    r"\$\{?(?:SLURM_(?:PROCID|LOCALID|NODEID)|HOSTNAME|SLURMD_NODENAME|PWD|RANDOM|SECONDS)\b"
+)
+"""Variables that are others in a rank than in the script."""
 
 
 class Command(NamedTuple):
@@ -42,12 +47,13 @@ def command_of(
     folder: bool = False,
     first: list[str] | None = None,
     quoted: bool = False,
+    inside: bool = False,
 ) -> Command:
     """A command of words as they are written.
 
-    `behind`: a redirection of its input, or a here-document. `folder`: whether it runs in the folder in which setup
-    ends. `first`: variables that are set for the program alone, as `NAME=word`. `quoted`: the words are of a text
-    in double quotes, which a shell reads once more.
+    `behind`: a redirection of its input, or a here-document. `folder`: whether it runs in the folder in which
+    setup ends. `first`: variables that are set for the program alone, as `NAME=word`. `quoted`: the words are of
+    a text in double quotes, which a shell reads once more. `inside`: a shell in each rank reads them.
     """
     values = [_read_again(constant(f'"{word}"')) if quoted else constant(word) for word in words]
     if all(found is not None for found in values) and not behind and not first:
@@ -67,25 +73,15 @@ def command_of(
     setup = [f"export {FOLDER}=$PWD"] if folder else []
     if quoted:
         text = f'{start}eval "exec {" ".join(words)}"{behind}'
-        return Command(
-            ["bash", "-c", text],
-            setup,
-            variables(text) - OF_RANKS,
-            "in each rank a shell fills in the variables",
-        )
+        return Command(["bash", "-c", text], setup, variables(text) - OF_RANKS, _FILLS_IN)
     sets = "".join(f"{one} " for one in first or [])
-    if all(found is not None or _is_simple(word) for word, found in zip(words, values, strict=True)):
-        shown = [
-            word if found is None else shell_word(found) for word, found in zip(words, values, strict=True)
-        ]
+    pairs = [*zip(words, values, strict=True)]
+    if inside or all(found is not None or _is_simple(word) for word, found in pairs):
+        shown = [word if found is None else shell_word(found) for word, found in pairs]
         before = f"{sets}exec" if not sets else f"export {sets.strip()}; exec"
         text = f"{start}{before} {' '.join(shown)}{behind}"
-        return Command(
-            ["bash", "-c", text],
-            setup,
-            variables(text) - OF_RANKS,
-            "in each rank a shell fills in the variables",
-        )
+        why = "in each rank a shell hands it its input" if behind else _FILLS_IN
+        return Command(["bash", "-c", text], setup, variables(text) - OF_RANKS, why)
     return _worked_out(words, values, start, setup, f"export {sets.strip()}; " if sets else "", behind)
 
 
@@ -96,6 +92,8 @@ def _read_again(text: str | None) -> str | None:
 
 def _is_simple(word: str) -> bool:
     """Whether nothing but plain variables stands in it, so that it means the same wherever they are the same."""
+    if _OF_THE_SCRIPT.search(word):
+        return False
     word = re.sub(rf"\$\(\((?:[\w\s*/+%-]|\$(?:{NAME}|\{{{NAME}\}}))*\)\)", "0", word)
     inner = word[1:-1] if len(word) > 1 and word[0] == word[-1] == '"' else word
     quoted = re.sub(r'"((?:[^"\\$`]|\$\w|\$\{\w+\})*)"', lambda found: found[1].replace(" ", ""), inner)
@@ -105,7 +103,7 @@ def _is_simple(word: str) -> bool:
 def _worked_out(
     words: list[str], values: list[str | None], start: str, setup: list[str], sets: str, behind: str
 ) -> Command:
-    """Words that setup works out, once, as the script does; but for those that differ between ranks."""
+    """Words that setup works out, once, as the script does; but for those that castoff sets in each rank."""
     pieces: list[str] = []
     group: list[str] = []
 
@@ -115,15 +113,13 @@ def _worked_out(
         group.clear()
 
     for word, found in zip(words, values, strict=True):
-        if found is None and (variables(word) & OF_RANKS or _OF_EACH_RANK.search(word)):
+        if found is None and variables(word) & OF_RANKS:
             close()
             pieces.append(shell_word(f" {word}"))
         else:
             group.append(word)
     close()
     line = f"export {PROGRAM}={''.join(pieces)}"
-    text = f'{start}{sets}eval "exec ${PROGRAM}"' + (f" {behind.strip()}" if behind else "")
-    if behind:
-        text = f'{start}{sets}eval "exec ${PROGRAM}"{behind}'
+    text = f'{start}{sets}eval "exec ${PROGRAM}"{behind}'
     why = "setup works out its words, as the script did before the ranks start"
     return Command(["bash", "-c", text], [*setup, line], set(), why)

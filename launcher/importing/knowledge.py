@@ -73,7 +73,9 @@ class Knowledge:
         constant = value(word, self.constants)
         if constant is not None and self._times.get(name) == 1:
             self.constants[name] = constant
-        if re.search(r"\s", word):
+        if found == "":
+            self.lists[name] = []
+        elif re.search(r"\s", word):
             self.lists[name] = split(_inner(word))
         elif (copied := re.fullmatch(rf'\(?"?\$\{{?({NAME})(?:\[[@*]\])?\}}?"?\)?', word)) and copied[
             1

@@ -153,6 +153,8 @@ class Line:
     one_per_node: bool = False
     quoted: bool = False
     """See `Inside`."""
+    inside: bool = False
+    """Whether a shell in each rank reads the words."""
     consumed: frozenset[str] = frozenset()
     """Variables whose words were taken into account."""
 
@@ -184,7 +186,7 @@ def _one_layer(line: Line, reader: Reader) -> bool:
         line.container = inside.asked
     elif (inside := shell(line.words, reader)) and _worth(inside.words, reader):
         line.shell = inside.asked
-        line.quoted = inside.quoted
+        line.quoted, line.inside = inside.quoted, not inside.quoted
     elif line.torch is None and (inside := distributed(words, reader)):
         line.torch = inside.asked
     if inside is None:

@@ -108,7 +108,9 @@ class Reading:
             elif statement is None:
                 self.account.add(1, 1, remark.fate, "", remark.text)
             else:
-                self.account.add(statement.first, statement.last, remark.fate, "", remark.text)
+                option, colon, why = remark.text.partition(": ")
+                what, why = (option, why) if colon and "-" in option[:14] else ("", remark.text)
+                self.account.add(statement.first, statement.last, remark.fate, what, why)
 
     def _other(
         self,
@@ -210,6 +212,7 @@ class Reading:
             folder=folder,
             first=prefix,
             quoted=line.quoted,
+            inside=line.inside,
         )
         whole = " ".join([*command.words, *command.setup])
         if re.search(r"\$\{?(?:[1-9]|[@*#])(?![:\w-])", without_single_quotes(" ".join(line.words))):

@@ -57,7 +57,9 @@ def options_inlined(words: list[str], lists: Mapping[str, list[str]]) -> tuple[l
     consumed: set[str] = set()
     for at, word in enumerate(words):
         name = re.fullmatch(rf'"?\$\{{?({NAME})(?:\[[@*]\])?\}}?"?', word)
-        held = lists.get(name[1], []) if name else []
+        held = lists.get(name[1]) if name else None
+        if name and held == [] and word.startswith("$"):
+            continue  # nothing is left of it
         if name and held and (at == 0 or (held[0].startswith("-") and not _has_program(found))):
             more, inner = options_inlined(
                 held, {key: value for key, value in lists.items() if key != name[1]}

@@ -13,15 +13,14 @@ from launcher.importing.imported import PLACEHOLDER, Imported, nested
 
 def make_valid(result: Imported) -> None:
     """Take away what castoff's own loader refuses, and say so."""
-    for _ in range(len(result.fields) + 40):
+    while True:
         try:
             JobSpec.of(nested(result.fields))
         except InvalidInput as error:
-            if not any([_take_away(problem, result) for problem in error.problems]):
+            if not _take_away(error.problems[0], result):
                 raise
         else:
             return
-    raise InvalidInput([Problem("", "", "no job file could be made of it")])
 
 
 def _take_away(problem: Problem, result: Imported) -> bool:
@@ -39,7 +38,7 @@ def _take_away(problem: Problem, result: Imported) -> bool:
                 gone = result.fields.pop(name)
             if name == "command":
                 result.fields["command"] = PLACEHOLDER
-            entries = _said_by(str(gone), result.account)
+            entries = _said_by("" if name == "command" else str(gone), result.account)
             for first, last, text in entries:
                 result.account.add(first, last, "not expressed", text, f"{problem.path} {problem.message}")
             return True
@@ -52,6 +51,11 @@ def _take_away(problem: Problem, result: Imported) -> bool:
     return bool(held_by)
 
 
+def _launch_line(account: Account) -> int:
+    """The launch line, for what is from no other; else the first."""
+    return next((one.first for one in account.of("launch")), 1)
+
+
 def _said_by(text: str, account: Account) -> Iterator[tuple[int, int, str]]:
     """The line from which a value is."""
     words = " ".join(text.split())[:30]
@@ -59,4 +63,5 @@ def _said_by(text: str, account: Account) -> Iterator[tuple[int, int, str]]:
     for one in entries[:1]:
         yield one.first, one.last, one.text
     if not entries:
-        yield 1, 1, text or "the script"
+        launch = _launch_line(account)
+        yield launch, launch, words
