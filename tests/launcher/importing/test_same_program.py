@@ -1,4 +1,4 @@
-"""The program of an imported script gets the words and variables that the script's own launch line gives it."""
+"""The program of an imported script gets the words and variables that the script itself gives it."""
 
 from __future__ import annotations
 
