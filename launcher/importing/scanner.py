@@ -122,7 +122,7 @@ class Scanner:
                 elif operator in ("&&", "||", "|", "|&"):
                     command = True
                 continue
-            stop = self._word(at)
+            stop = self.word(at)
             text = script[at:stop]
             if text.isdecimal() and script[stop : stop + 1] in ("<", ">"):  # a descriptor
                 operator = next((one for one in _OPERATORS if script.startswith(one, stop)), script[stop])
@@ -166,7 +166,7 @@ class Scanner:
     def _ends(self, at: int) -> bool:
         return at >= len(self.script)
 
-    def _word(self, at: int) -> int:
+    def word(self, at: int) -> int:
         """Where the word that begins here ends."""
         script, end, start = self.script, len(self.script), at
         while at < end:
@@ -319,7 +319,7 @@ class Scanner:
     def _delimiter(self, at: int, operator: str, tokens: list[Token]) -> int:
         while self.script[at : at + 1] in (" ", "\t"):
             at += 1
-        stop = self._word(at) if at < len(self.script) and self.script[at] not in "\n;&|" else at
+        stop = self.word(at) if at < len(self.script) and self.script[at] not in "\n;&|" else at
         word = self.script[at:stop]
         tokens.append(Token("word", word, at))
         self.pending.append((re.sub(r"['\"\\]", "", word), operator == "<<-"))
@@ -344,9 +344,29 @@ class Scanner:
         return min(at, len(self.script))
 
 
+def words_of(text: str) -> list[str] | None:
+    """The words of a text over as many lines as it has, without comments; None: it holds more than words."""
+    scanner = Scanner(text)
+    found: list[str] = []
+    blank = re.compile(r"(?:[ \t\r\n]|\\\n|#[^\n]*)*")
+    at = 0
+    try:
+        while (at := blank.match(text, at).end()) < len(text):  # type: ignore[union-attr]
+            if text[at] in ";&|()" or (text[at] in "<>" and not text.startswith("(", at + 1)):
+                return None
+            stop = scanner.word(at)
+            found.append(text[at:stop])
+            at = stop
+    except Unfinished:
+        return None
+    return found
+
+
 def _last(tokens: list[Token]) -> str:
-    return next((token.text for token in reversed(tokens) if token.kind == "word" or token.text != "\n"), "")
+    """The last token that is neither a line break nor a comment."""
+    real = (one for one in reversed(tokens) if one.kind != "comment" and one.text != "\n")
+    return next((one.text for one in real), "")
 
 
 def _ends_pattern(tokens: list[Token]) -> bool:
-    return _last([token for token in tokens if token.kind != "comment"]) in (";;", ";&", ";;&", "in")
+    return _last(tokens) in (";;", ";&", ";;&", "in")

@@ -135,12 +135,16 @@ def _commands(script: str, tokens: list[Token]) -> list[Command]:
             elif found:
                 found[-1].heredocs.append(token.text)
             continue
+        if skipping == "pattern":  # of a case, up to its parenthesis
+            depth -= token.text == "esac"
+            skipping = "" if token.text in (")", "esac") else skipping
+            continue
         if token.kind == "op" and token.text in _SEPARATORS:
             if token.text == "(" and words and len(words) == 1:
                 words.clear()  # a function's name
             flush(token.text)
             depth += {"(": 1, ")": -1}.get(token.text, 0)
-            skipping = ""
+            skipping = "pattern" if token.text in (";;", ";&", ";;&") else ""
             continue
         if expecting:
             redirections.append(expecting + token.text)
@@ -164,7 +168,7 @@ def _commands(script: str, tokens: list[Token]) -> list[Command]:
                 continue
         if skipping:
             if token.text == "in" and skipping == "case":
-                skipping = ""
+                skipping = "pattern"
             elif token.text in ("do", "{"):
                 depth += token.text == "{"
                 skipping = ""

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from launcher.importing.shell import statements
+from launcher.importing.scanner import words_of
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNMENT = re.compile(rf"({NAME})(?:\[([^\]=]*)\])?(\+?)=(.*)", re.DOTALL)
@@ -197,20 +197,14 @@ def _number(node: ast.expr, known: Mapping[str, str]) -> int:
 
 
 def split(text: str) -> list[str]:
-    """The words of a text, each as it is written; as they come where the shell could not read it."""
-    text = text.replace("\\\n", " ").replace("\n", " ").strip()
-    found = statements(text)
-    if len(found) == 1 and len(found[0].commands) == 1 and not found[0].broken:
-        return found[0].commands[0].words
-    return text.split()
+    """The words of a text, each as it is written; as they come where the shell would see more than words."""
+    found = words_of(text)
+    return text.split() if found is None else found
 
 
 def array(word: str) -> list[str] | None:
     """The elements of an array as it is assigned, each as it is written; None: it is none."""
-    if not (word.startswith("(") and word.endswith(")")):
-        return None
-    lines = [re.sub(r"(?:^|\s)#.*$", "", line) for line in word[1:-1].split("\n")]
-    return split(" ".join(lines)) if "".join(lines).strip() else []
+    return split(word[1:-1]) if word.startswith("(") and word.endswith(")") else None
 
 
 def inlined(words: list[str], texts: Mapping[str, list[str]]) -> Iterator[str]:
