@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from launcher.importing.programs import OF_RANKS
 from launcher.importing.shell import Command, Statement
 from launcher.importing.words import NAME, Substitute, array, assignment, extends, split, value, variables
 
@@ -71,7 +72,7 @@ class Knowledge:
         if found is not None:
             self.known[name] = found
         constant = value(word, self.constants)
-        if constant is not None and self._times.get(name) == 1:
+        if constant is not None and self._times.get(name) == 1 and name not in OF_RANKS:
             self.constants[name] = constant
         if found == "":
             self.lists[name] = []

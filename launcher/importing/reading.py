@@ -76,7 +76,8 @@ class Reading:
         )
         for number, text in self.head.notes:
             self.result.note("", f"line {number}: {text}" if number else text)
-        self._remarks(notes.remarks, launch)
+        if line is not None:
+            self._remarks(notes.remarks, launch)
         self.result.fields = {**job.fields, **self.result.fields, **layout}
         if job.directives and self.head.reader:
             self.result.fields["directives"] = {self.head.reader.name: dict(job.directives)}

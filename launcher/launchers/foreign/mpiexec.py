@@ -12,7 +12,7 @@ from launcher.launchers.foreign.options import Option, Table
 _MPIEXEC = Table(
     values="""
         n,np,c ppn,npernode,N,perhost depth,d cpu-bind,bind-to map-by rank-by
-        hostfile,f,machinefile,hosts,host,H env genv,x mca wdir,wd host gpu-bind mem-bind
+        hostfile,f,machinefile,hosts,host,H env genv x mca wdir,wd host gpu-bind mem-bind
         genvlist envlist configfile path prefix timeout report-child-jobs-separately tag app
         oversubscribe-limit prepend-rank rmk bootstrap launcher iface hostlist j cc pmi
         output-filename ranks-per-proc cpus-per-proc cpus-per-rank gpus-per-rank pernode-limit
@@ -74,6 +74,7 @@ def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[L
     ):
         signs.add("pals")
     elif name in (
+        "x",
         "map-by",
         "rank-by",
         "mca",
@@ -100,7 +101,7 @@ def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[L
         asked.note(
             "--depth counts what PALS binds each rank to; cores_per_rank would say it for every launcher"
         )
-    elif name in ("env", "genv"):
+    elif name in ("env", "genv", "x"):
         variable(value, asked)
     elif name in ("hostfile", "wdir"):
         asked.drop(f"--{name}: {HOSTS}" if name == "hostfile" else "--wdir: workdir says it")

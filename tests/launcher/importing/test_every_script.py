@@ -108,7 +108,7 @@ def accounted_for(script: str) -> None:
     lines = script.replace("\r\n", "\n").split("\n")
     known = {number for one in result.account.entries for number in range(one.first, one.last + 1)}
     for number, line in enumerate(lines, 1):
-        is_code = line.strip(" \t;\\") and not line.lstrip(" \t").startswith("#")
+        is_code = line.strip().strip(" ;\\") and not line.lstrip(" \t").startswith("#")
         is_directive = line.startswith(("#SBATCH", "#PBS"))
         assert number in known or not (is_code or is_directive), line
     text = job_file(result, "script", "slurm")
