@@ -58,8 +58,9 @@ def command(script: Path, output: Path | None) -> int:
         what = f"{one.text}: " if one.text else ""
         report(f"{shown}:{one.first}: not expressed: {what}{one.why}")
     if left:
+        are = "is" if len(left) == 1 else "are"
         report(
-            f"{several(len(left), 'thing')} not expressed; the job file's comments list them, and what was left out"
+            f"{several(len(left), 'thing')} {are} not expressed; the job file's comments list all of the script"
         )
     return INCOMPLETE if left else 0
 

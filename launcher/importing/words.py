@@ -93,7 +93,8 @@ def value(word: str, known: Mapping[str, str], substitute: Substitute = lambda _
             pieces.append(inner)
             at = stop
         elif char == "\\":
-            pieces.append("" if word[at + 1 : at + 2] == "\n" else word[at + 1 : at + 2])
+            after = word[at + 1 : at + 2]
+            pieces.append("" if after == "\n" else after or "\\")
             at += 2
         elif char in "$`":
             stop, found = _expansion(word, at, known, substitute)

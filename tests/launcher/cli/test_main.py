@@ -16,7 +16,19 @@ from launcher.cli.help import ABOUT, help_text
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *("cancel", "clean", "completion", "doctor", "explain", "init", "launch", "list", "logs", "render"),
+    *(
+        "cancel",
+        "clean",
+        "completion",
+        "doctor",
+        "explain",
+        "import",
+        "init",
+        "launch",
+        "list",
+        "logs",
+        "render",
+    ),
     *("resubmit", "schema", "sites", "status", "stop", "submit", "train", "trust", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")

@@ -48,7 +48,10 @@ LINES: dict[str, dict[str, Any]] = {
         "launcher.args": ["--mca", "btl", "self"],
     },
     "mpirun -npernode 2 --bind-to none P": {"ranks_per_node": 2, "launcher.args": ["--bind-to", "none"]},
-    "mpirun -x LD_LIBRARY_PATH=/a:$B P": {"exports": {"LD_LIBRARY_PATH": "/a:$B"}},
+    "mpirun -x LD_LIBRARY_PATH=/a:$B P": {
+        "exports": {"LD_LIBRARY_PATH": "/a:$B"},
+        "launcher.name": "openmpi",
+    },
     "flux run -N2 -n8 -c4 -g1 -o mpibind=off P": {
         "nodes": 2,
         "ranks": 8,
