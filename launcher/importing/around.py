@@ -44,6 +44,10 @@ _FOR_MODULES = re.compile(
     r"MODULEPATH|CONDA|MAMBA|LMOD|SPACK|PATH$|_HOME$|_ROOT$|_DIR$|PYTHON|proxy", re.IGNORECASE
 )
 
+_ON_OTHER_NODES = re.compile(r"(?:ssh|pdsh|pbsdsh)\s.*(?:python|torchrun|mpi|\.sh\b)", re.DOTALL)
+
+_SUBMITS = re.compile(r"(?:sbatch|qsub|qresub|flux\s+batch|scontrol\s+requeue)(?:\s|$)")
+
 _TESTS_ENDING = '[ "$CASTOFF_EXIT_CODE" = 0 ]'
 
 
@@ -188,17 +192,9 @@ class Around:
         if re.search(r"\$\{?0(?![:\w-])|BASH_SOURCE", bare) and statement.compound != "function":
             return "it asks for the script's own file, which in a job is another: write the folder"
         for command in statement.commands:
-            words = command.words
-            if (
-                words[:1]
-                and words[0] in ("ssh", "pdsh", "pbsdsh")
-                and re.search(r"python|torchrun|mpi|\.sh", command.text)
-            ):
+            if _ON_OTHER_NODES.match(command.text):
                 return "it starts programs on other nodes by itself: castoff starts ranks on all nodes of the job"
-            if (words[:1] and words[0] in ("sbatch", "qsub", "qresub")) or words[:2] in (
-                ["flux", "batch"],
-                ["scontrol", "requeue"],
-            ):
+            if _SUBMITS.match(command.text):
                 return (
                     "it submits a job: castoff starts a run again itself (requeue.max), and one job waits for "
                     "another with `after` (castoff submit next.yaml --set 'after.afterok=[NAME]')"

@@ -9,7 +9,7 @@ from launcher.importing.programs import OF_RANKS
 from launcher.importing.shell import Command, Statement
 from launcher.importing.words import NAME, Substitute, array, assignment, extends, split, value, variables
 
-_DECLARES = ("export", "declare", "typeset", "readonly", "local")
+_DECLARES = re.compile("export|declare|typeset|readonly|local")
 _READS = ("read", "mapfile", "readarray", "getopts", "let", "unset")
 
 
@@ -105,7 +105,7 @@ def plain_assignments(statement: Statement) -> list[tuple[str, str, bool]] | Non
     words = command.words
     if command.redirections or command.heredocs or command.after == "&":
         return None
-    declares = bool(words[:1]) and words[0] in _DECLARES
+    declares = bool(words) and _DECLARES.fullmatch(words[0]) is not None
     if declares:
         words = [word for word in words[1:] if not word.startswith("-")]
     if not words or not all(assignment(word) or (declares and re.fullmatch(NAME, word)) for word in words):
@@ -139,7 +139,7 @@ def _assigned(statement: Statement) -> list[str]:
 
 def _assigned_by(command: Command) -> list[str]:
     words = command.words
-    if words[:1] and words[0] in _DECLARES:
+    if words[:1] and _DECLARES.fullmatch(words[0]):
         return [pair[0] for word in words[1:] if (pair := assignment(word))]
     if words[:1] and words[0] in _READS:
         return [word.partition("=")[0] for word in words[1:] if re.match(NAME, word)]
