@@ -12,7 +12,7 @@ VERBS = {
     "completion": "Print the completion script for a shell.",
     "doctor": "Show who else could change what will run.",
     "explain": "Show this process's rank, and how it is known.",
-    "import": "Write a job file for a script of sbatch, qsub or flux batch.",
+    "import": "Write a job file for a script that you have.",
     "init": "Write a commented job file to start from.",
     "launch": "Start ranks here and now.",
     "list": "List your runs.",

@@ -59,9 +59,7 @@ def command(script: Path, output: Path | None) -> int:
         report(f"{shown}:{one.first}: not expressed: {what}{one.why}")
     if left:
         are = "is" if len(left) == 1 else "are"
-        report(
-            f"{several(len(left), 'thing')} {are} not expressed; the job file's comments list all of the script"
-        )
+        report(f"{several(len(left), 'thing')} {are} not expressed; the job file's comments list all")
     return INCOMPLETE if left else 0
 
 

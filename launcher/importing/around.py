@@ -193,11 +193,11 @@ class Around:
             return "it asks for the script's own file, which in a job is another: write the folder"
         for command in statement.commands:
             if _ON_OTHER_NODES.match(command.text):
-                return "it starts programs on other nodes by itself: castoff starts ranks on all nodes of the job"
+                return "it starts programs on other nodes by itself: castoff starts ranks on all of the job"
             if _SUBMITS.match(command.text):
                 return (
-                    "it submits a job: castoff starts a run again itself (requeue.max), and one job waits for "
-                    "another with `after` (castoff submit next.yaml --set 'after.afterok=[NAME]')"
+                    "it submits a job: castoff starts a run again itself (requeue.max), and one job waits "
+                    "for another with `after` (castoff submit next.yaml --set 'after.afterok=[NAME]')"
                 )
         return ""
 
@@ -231,8 +231,8 @@ class Around:
             self.end(statement, action)
             return "castoff's script has a trap for EXIT of its own; `teardown` runs whatever the ending"
         return (
-            "castoff has its own handlers: it asks the program to stop before the walltime (grace) and starts the "
-            "run again (requeue.max)"
+            "castoff has its own handlers: it asks the program to stop before the walltime (grace) and "
+            "starts the run again (requeue.max)"
         )
 
     def _changes_folder(self, statement: Statement, knowledge: Knowledge) -> bool:
@@ -325,7 +325,7 @@ class Around:
             self.env["OMP_NUM_THREADS"] = constant
             self.env_lines["OMP_NUM_THREADS"] = statement
         else:
-            why = "castoff sets OMP_NUM_THREADS to cores_per_rank, or to 1 where nothing says how many cores a rank has"
+            why = "castoff sets OMP_NUM_THREADS to a rank's cores, or to 1 where nobody says how many it has"
             self._fate(statement, "dropped", why)
 
 

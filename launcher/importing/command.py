@@ -1,6 +1,6 @@
 """The program of a launch line as a job file's `command`. Pure.
 
-Where its words depend on the shell, a shell reads them in each rank, or once in setup: what a rank sees may differ.
+Where its words depend on the shell, a shell reads them in each rank, or once in setup, as ranks may differ.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def command_of(
     """A command of words as they are written.
 
     `behind`: a redirection of its input, or a here-document. `folder`: whether it runs in the folder in which
-    setup ends. `first`: variables that are set for the program alone, as `NAME=word`. `quoted`: the words are of
-    a text in double quotes, which a shell reads once more. `inside`: a shell in each rank reads them.
+    setup ends. `first`: variables that are set for the program alone, as `NAME=word`. `quoted`: the words
+    are of a text in double quotes, which a shell reads once more. `inside`: a shell in each rank reads them.
     """
     values = [_read_again(constant(f'"{word}"')) if quoted else constant(word) for word in words]
     if all(found is not None for found in values) and not behind and not first:
@@ -91,7 +91,7 @@ def _read_again(text: str | None) -> str | None:
 
 
 def _is_simple(word: str) -> bool:
-    """Whether nothing but plain variables stands in it, so that it means the same wherever they are the same."""
+    """Whether nothing but plain variables stands in it, so that it means the same wherever they do."""
     if _OF_THE_SCRIPT.search(word):
         return False
     word = re.sub(rf"\$\(\((?:[\w\s*/+%-]|\$(?:{NAME}|\{{{NAME}\}}))*\)\)", "0", word)

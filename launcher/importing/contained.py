@@ -12,7 +12,7 @@ from launcher.launchers.foreign.options import Table
 
 
 def container(words: list[str], reader: Reader) -> Inside | None:
-    """The program inside a container, whose settings are in `asked.fields`; None: it is none that castoff knows."""
+    """The program inside a container, whose settings are in `asked.fields`; None: castoff knows no such."""
     name = name_of(words[0]) if words else ""
     read = _CONTAINERS.get(name)
     return read(words, reader) if read else None

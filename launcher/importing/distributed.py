@@ -1,4 +1,4 @@
-"""torchrun, accelerate, deepspeed and their like, which start ranks of torch.distributed on each node. Pure."""
+"""torchrun, accelerate, deepspeed and their like, which start ranks on each node. Pure."""
 
 from __future__ import annotations
 
@@ -177,13 +177,14 @@ def _accelerate(words: list[str], reader: Reader) -> Inside | None:
             asked.drop(f"accelerate's --{name}: castoff starts the ranks itself")
         else:
             asked.refuse(
-                f"accelerate's --{name.replace('-', '_')}{'=' + text if text else ''}: castoff starts the ranks and "
-                "reads none of accelerate's settings; make the program set it, or name `accelerate launch` in command"
+                f"accelerate's --{name.replace('-', '_')}{'=' + text if text else ''}: castoff starts the ranks "
+                "and reads none of accelerate's settings; let the program set it, or `accelerate launch` stay in "
+                "command"
             )
     if not program:
         return None
     asked.note(
-        "accelerate launch: castoff starts the ranks itself, and Accelerator() finds them by RANK and the rest"
+        "accelerate launch: castoff starts the ranks itself; Accelerator() finds them by RANK and the rest"
     )
     program = (
         program if "no-python" in given else ["python", *(["-m"] if "module" in given else []), *program]

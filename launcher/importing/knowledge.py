@@ -98,7 +98,7 @@ def _inner(word: str) -> str:
 
 
 def plain_assignments(statement: Statement) -> list[tuple[str, str, bool]] | None:
-    """Names, words and whether they add, of a statement that assigns and does nothing else; None: it is another."""
+    """Names, words and whether they add, of a statement that assigns and no more; None: it is another."""
     if statement.compound or statement.broken or len(statement.commands) != 1:
         return None
     command = statement.commands[0]

@@ -1,4 +1,4 @@
-"""How many nodes, ranks, cores and devices a job has: what directives and launch line say, in a job file's fields. Pure."""
+"""How many nodes, ranks, cores and devices a job has, by its directives and its launch line. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def fields_of_layout(
 ) -> dict[str, Any]:
     """`nodes`, `ranks_per_node` or `ranks`, `cores_per_rank` and `devices_per_rank`.
 
-    `job`: by directives; `line`: by the launcher's options, None where nothing starts ranks; `torch`: by torchrun's.
-    `one_per_node`: whether the launcher starts one process per node where nothing says how many. `driver`: whether
+    `job`: by directives; `line`: by the launcher's options, None where nothing starts ranks; `torch`: by
+    torchrun's. `one_per_node`: whether the launcher starts one process per node where nothing says how many. `driver`: whether
     castoff can start one process on the first of several nodes. `notes` gets what is to be said of it.
     """
     outer = line or Asked()
@@ -29,17 +29,13 @@ def fields_of_layout(
             "the script leaves the number of nodes to the scheduler, and castoff asks for 1: set nodes"
         )
     if outer.nodes and job.nodes and outer.nodes != job.nodes:
-        notes.note(
-            f"the launch line uses {outer.nodes} of the {job.nodes} nodes that are asked for: castoff asks for those"
-        )
+        notes.note(f"the launch line uses {outer.nodes} of {job.nodes} nodes: castoff asks for those")
     if (
         outer.ranks
         and outer.ranks_per_node
         and (needed := -(-outer.ranks // outer.ranks_per_node)) < (nodes or 1)
     ):
-        notes.note(
-            f"the launch line fills {needed} of the {nodes} nodes that are asked for: castoff asks for those"
-        )
+        notes.note(f"the launch line fills {needed} of {nodes} nodes: castoff asks for those")
         nodes = needed
     found: dict[str, Any] = {"nodes": nodes or 1}
     count = nodes or 1
@@ -75,7 +71,7 @@ def _without_launcher(job: Asked, nodes: int, found: dict[str, Any], driver: boo
         found["launcher.driver"] = True
     elif nodes > 1:
         notes.refuse(
-            f"nothing starts ranks: it runs once, on the first of {nodes} nodes; castoff starts it once on each"
+            f"nothing starts ranks, so it runs on the first of {nodes} nodes; castoff starts it on each"
         )
     elif (job.ranks or 1) > 1 or (job.ranks_per_node or 1) > 1:
         notes.note("nothing starts ranks, so there is one, whatever the directives' tasks are")
@@ -151,8 +147,8 @@ def _devices(
     share, rest = divmod(node, per_rank)
     if share == 0:
         notes.refuse(
-            f"{per_rank} ranks of a node share {node} GPUs: castoff gives each rank devices of its own; where "
-            "several may share one, a site's profile says so (node.ranks_per_device)"
+            f"{per_rank} ranks of a node share {node} GPUs: castoff gives each rank devices of its own; "
+            "where several may share one, a site's profile says so (node.ranks_per_device)"
         )
         return
     found["devices_per_rank"] = share

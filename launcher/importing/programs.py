@@ -1,4 +1,4 @@
-"""What programs that start other programs have in common: how their words are read, and what is left. Pure."""
+"""Programs that start other programs: how their words are read, and what is left. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Inside(NamedTuple):
     asked: Asked
     """`ranks_per_node`: how many it starts on each node; `nodes`, where it says how many there are."""
     quoted: bool = False
-    """Whether its words are those of a text in double quotes: replaced once outside, and read once more inside."""
+    """Whether its words are of a text in double quotes: replaced once outside, read once more inside."""
     consumed: frozenset[str] = frozenset()
     """Variables whose words were taken into account."""
 

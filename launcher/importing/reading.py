@@ -31,6 +31,7 @@ class Reading:
         self.around = Around(head.reader, account, has_teardown=has_field("teardown"))
 
     def imported(self) -> Imported:
+        """Read all of it."""
         reader = self.head.reader
         asked = self.head.asked
         of_scheduler = reader.variables(asked) if reader else {}
@@ -85,7 +86,7 @@ class Reading:
         if job.cpus_per_rank or job.node_cpus:
             self.result.note(
                 "cores_per_rank",
-                "physical cores; the script counts CPUs, which at some sites are hardware threads, two of a core",
+                "physical cores; the script counts CPUs, at some sites hardware threads: two of a core",
             )
 
     def _take(self, asked: Asked, launch: Candidate | None) -> None:
@@ -126,9 +127,9 @@ class Reading:
         strongest = max((one.strength for one in mine), default=0)
         if launch is not None and strongest >= 2:
             why = (
-                f"it starts ranks, and so does line {self.body[launch.statement].first}, which was taken: a job file has "
-                "one command; write another file for it, and let one wait for the other (castoff submit next.yaml --set "
-                "'after.afterok=[NAME]')"
+                f"it starts ranks, and so does line {self.body[launch.statement].first}, which was taken: a "
+                "job file has one command; write another file for it, and let one wait for the other (castoff "
+                "submit next.yaml --set 'after.afterok=[NAME]')"
             )
             self.account.add(statement.first, statement.last, "not expressed", statement.text, why)
         elif launch is None or number < launch.statement:

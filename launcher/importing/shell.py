@@ -107,7 +107,7 @@ def _compound(tokens: list[Token]) -> str:
 
 
 def _commands(script: str, tokens: list[Token]) -> list[Command]:
-    """The simple commands, in a compound too; what a function is called and what a loop runs over are none."""
+    """The simple commands, in a compound too; a function's name and what a loop runs over are none."""
     found: list[Command] = []
     words: list[Token] = []
     redirections: list[str] = []

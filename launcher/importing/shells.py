@@ -76,7 +76,7 @@ def _has_program(words: list[str]) -> bool:
 
 
 def _as_text(word: str, reader: Reader) -> tuple[str | None, bool]:
-    """What a shell is given to read, and whether another one replaces variables in it before; None: nobody knows."""
+    """What a shell is given to read, and whether another replaces variables before; None: nobody knows."""
     found = literal(word)
     if found is None and (whole := re.fullmatch(r'"?\$\{?(\w+)\}?"?', word)):
         found = reader.constants.get(whole[1])

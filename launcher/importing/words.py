@@ -38,7 +38,7 @@ def extends(word: str) -> bool:
 
 
 def without_single_quotes(text: str) -> str:
-    """Text without what stands in single quotes, where nothing is replaced; double quotes hold them as they are."""
+    """Text without what stands in single quotes, where nothing is replaced, unless they are in double ones."""
     found: list[str] = []
     at, double = 0, False
     while at < len(text):

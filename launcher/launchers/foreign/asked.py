@@ -17,7 +17,7 @@ class Remark(NamedTuple):
 
 @dataclass
 class Asked:
-    """Numbers as the script has them, and fields of a job file that need no more thought. None: it says nothing."""
+    """Numbers as the script has them, and fields of a job file. None: it says nothing."""
 
     nodes: int | None = None
     ranks: int | None = None

@@ -88,12 +88,14 @@ def _option(option: Option, asked: Asked) -> None:
 
 
 def seconds(text: str) -> int | None:
-    """Seconds of a duration in Flux's form: a number of minutes, or with a unit as in 1.5h; None: it is none."""
+    """Seconds of a duration in Flux's form: minutes, or with a unit as in 1.5h; None: it is none."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if found is None:
         clocked = re.fullmatch(r"(\d+):(\d+):(\d+)", text)
         return (
-            sum(int(part) * unit for part, unit in zip(clocked.groups(), (3600, 60, 1))) if clocked else None
+            sum(int(part) * unit for part, unit in zip(clocked.groups(), (3600, 60, 1), strict=True))
+            if clocked
+            else None
         )
     return int(float(found[1]) * {"s": 1, "": 60, "m": 60, "h": 3600, "d": 86400}[found[2]]) or None
 

@@ -145,7 +145,7 @@ def _attributes(text: str, asked: Asked) -> None:
 
 
 def resources(text: str) -> list[tuple[str, str]]:
-    """What `-l` lists: names and values; commas within quotes, and in a chunk's list of values, end nothing."""
+    """What `-l` lists: names and values; a comma within a value ends nothing."""
     found: list[tuple[str, str]] = []
     for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*(?:=|$|,))", text):
         name, _, value = part.partition("=")
@@ -229,7 +229,7 @@ def _torque(text: str, asked: Asked) -> None:
         asked.nodes = 1
         asked.refuse(f"nodes={text} names hosts: castoff asks for a number of nodes")
     for part in parts:
-        name, equals, value = part.partition("=")
+        name, _, value = part.partition("=")
         if name == "ppn":
             asked.count("ranks_per_node", value, "ppn")
             asked.node_cpus = asked.ranks_per_node
@@ -243,7 +243,7 @@ def _torque(text: str, asked: Asked) -> None:
 
 
 def seconds(text: str) -> int | None:
-    """Seconds of `walltime`: a number of them, or with minutes, hours and days before it; None: it is none."""
+    """Seconds of `walltime`: a number, or with minutes, hours and days before it; None: it is none."""
     parts = text.split(".")[0].split(":")
     if not all(part.isdecimal() for part in parts) or len(parts) > 4:
         return None
@@ -263,7 +263,7 @@ def finish(asked: Asked) -> None:
 
 
 def variables(asked: Asked) -> Mapping[str, str]:
-    """What PBS's variables will hold, as far as it follows from the directives (qsub(1B), pbs_environment)."""
+    """What PBS's variables will hold, as far as it follows from the directives (qsub(1B))."""
     known = {"PBS_NUM_NODES": asked.nodes or 1, "PBS_NUM_PPN": asked.ranks_per_node, "NCPUS": asked.node_cpus}
     known["PBS_NNODES"] = asked.nodes or 1
     total = (asked.nodes or 1) * (asked.ranks_per_node or 1)
@@ -272,7 +272,7 @@ def variables(asked: Asked) -> Mapping[str, str]:
 
 
 def output_of(command: str, asked: Asked) -> str | None:
-    """The number of nodes, or of ranks, that somebody counts in PBS_NODEFILE: each host stands there mpiprocs times."""
+    """What somebody counts in PBS_NODEFILE: nodes, or ranks, as each host stands there mpiprocs times."""
     if "PBS_NODEFILE" not in command or not re.search(r"\bwc\s+-l|\bwc\b", command):
         return None
     nodes = asked.nodes or 1

@@ -76,7 +76,7 @@ def read(rest: str, asked: Asked) -> None:
 
 
 def _arguments(rest: str) -> list[str]:
-    """Words as sbatch has them: a backslash keeps a character in quotes too, an unquoted # begins a comment."""
+    """Words as sbatch has them: a backslash works in quotes too, an unquoted # begins a comment."""
     found: list[str] = []
     word: list[str] | None = None
     quote, at = "", 0
@@ -145,7 +145,7 @@ def _time(text: str, asked: Asked, _: str | None) -> None:
 
 
 def minutes(text: str) -> int | None:
-    """Seconds of a time as Slurm takes it: minutes, minutes:seconds, days-hours and so on; None: it is none."""
+    """Seconds of a time as Slurm has it: minutes, minutes:seconds, days-hours …; None: it is none."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if found is None:
         return None
@@ -230,7 +230,7 @@ def _signal(text: str, asked: Asked, _: str | None) -> None:
         return
     asked.fields["grace"] = f"{found[2] or 60}s"
     asked.note(
-        f"--signal={text}: castoff asks for a stop that long before the walltime, by the file CASTOFF_STOP_FILE; "
+        f"--signal={text}: castoff asks for a stop that long before the walltime, by CASTOFF_STOP_FILE; "
         f"ranks get no {found[1]}"
     )
 
