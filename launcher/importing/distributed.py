@@ -177,9 +177,9 @@ def _accelerate(words: list[str], reader: Reader) -> Inside | None:
             asked.drop(f"accelerate's --{name}: castoff starts the ranks itself")
         else:
             asked.refuse(
-                f"accelerate's --{name.replace('-', '_')}{'=' + text if text else ''}: castoff starts the ranks "
-                "and reads none of accelerate's settings; let the program set it, or `accelerate launch` stay in "
-                "command"
+                f"accelerate's --{name.replace('-', '_')}{'=' + text if text else ''}: castoff starts the "
+                "ranks and reads none of accelerate's settings; let the program set it, or keep `accelerate "
+                "launch` in command"
             )
     if not program:
         return None

@@ -13,8 +13,9 @@ def fields_of_layout(
     """`nodes`, `ranks_per_node` or `ranks`, `cores_per_rank` and `devices_per_rank`.
 
     `job`: by directives; `line`: by the launcher's options, None where nothing starts ranks; `torch`: by
-    torchrun's. `one_per_node`: whether the launcher starts one process per node where nothing says how many. `driver`: whether
-    castoff can start one process on the first of several nodes. `notes` gets what is to be said of it.
+    torchrun's. `one_per_node`: whether the launcher starts one process per node where nothing says how
+    many. `driver`: whether castoff can start one process on the first of several nodes. `notes` gets what
+    is to be said of it.
     """
     outer = line or Asked()
     nodes = outer.nodes or job.nodes

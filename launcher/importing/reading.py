@@ -128,7 +128,7 @@ class Reading:
         if launch is not None and strongest >= 2:
             why = (
                 f"it starts ranks, and so does line {self.body[launch.statement].first}, which was taken: a "
-                "job file has one command; write another file for it, and let one wait for the other (castoff "
+                "job file has one command; write another for it, and let one wait for the other (castoff "
                 "submit next.yaml --set 'after.afterok=[NAME]')"
             )
             self.account.add(statement.first, statement.last, "not expressed", statement.text, why)

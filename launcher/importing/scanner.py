@@ -1,9 +1,10 @@
-"""The tokens of a bash script, one statement at a time: what is open, and where it ends. Pure."""
+"""The tokens of one statement of a bash script, and where it ends: where nothing is open. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from launcher.importing.lexing import Lexer, Token, Unfinished
 
 _OPERATORS = (
     ";;&",
@@ -27,346 +28,186 @@ OPENING = {"if": "fi", "case": "esac", "for": "done", "while": "done", "until": 
 OPENING |= {"{": "}"}
 BEFORE_A_COMMAND = {"then", "do", "else", "elif", "if", "while", "until", "!", "time", "{", "function"}
 
+_JOINS = ("&&", "||", "|", "|&")
 
-class Unfinished(Exception):
-    """What began has no end; the text is what it was."""
+_ENDS_A_PATTERN = (";;", ";&", ";;&")
 
-
-class Token(NamedTuple):
-    """A word or an operator."""
-
-    kind: str
-    """`word`, `op`, `heredoc` (its body) or `comment`."""
-    text: str
-    at: int
-    """Where it begins in the script."""
+_REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\n|$)")
 
 
 class Scanner:
-    """Walks over a script and knows what is open."""
+    """Walks over one statement and knows what is open."""
 
     def __init__(self, script: str):
         self.script = script
-        self.pending: list[tuple[str, bool]] = []
+        self.lexer = Lexer(script)
+        self.tokens: list[Token] = []
+        self.at = 0
+        self._opened: list[str] = []
+        """What would end each command that is open."""
+        self._command = True
+        """Whether the next word may be a keyword."""
+        self._pattern = False
+        """Whether a pattern of a `case` may come."""
+        self._function = False
+        """Whether what was read is a function's name, whose body follows."""
 
     def statement(self, at: int) -> tuple[list[Token], int]:
-        """The tokens of the statement that begins here, and where the next one may."""
-        tokens: list[Token] = []
-        opened: list[str] = []
-        command = True  # whether the next word may be a keyword
-        pattern = False  # whether a pattern of a `case` may come
-        function = False  # whether what was read is a function's name, whose body follows
-        script, end = self.script, len(self.script)
-        while at < end:
-            char = script[at]
-            if script.startswith("\\\n", at) or char in " \t\r":
-                at += 2 if char == "\\" else 1
+        """The tokens of the statement that begins here, and where the next one may.
+
+        Raises:
+            Unfinished: something in it has no end.
+        """
+        self.at = at
+        while self.at < len(self.script):
+            if self._blank():
                 continue
-            if char == "#":
-                stop = script.find("\n", at)
-                stop = end if stop < 0 else stop
-                tokens.append(Token("comment", script[at:stop], at))
-                at = stop
-                continue
-            if char == "\n":
-                at = self._heredocs(at + 1, tokens)
-                continues = bool(tokens) and _last(tokens) in ("&&", "||", "|", "|&")
-                if not opened and not continues and not function:
-                    return tokens, at
-                tokens.append(Token("op", "\n", at - 1))
-                command = True
-                pattern = pattern or (bool(opened) and opened[-1] == "esac" and _ends_pattern(tokens))
-                continue
-            if script.startswith("((", at) and command:
-                stop = self._arithmetic(at)
-                if stop:
-                    tokens.append(Token("word", script[at:stop], at))
-                    at, command = stop, False
-                    continue
-            operator = next((one for one in _OPERATORS if script.startswith(one, at)), None)
-            operator = operator or (char if char in ";&|<>()" else None)
-            if operator in ("<", ">") and script.startswith("(", at + 1):
-                operator = None  # a process substitution, a word
-            if operator:
-                tokens.append(Token("op", operator, at))
-                at += len(operator)
-                if operator in ("<<", "<<-"):
-                    at = self._delimiter(at, operator, tokens)
-                elif operator == "(":
-                    if pattern:
-                        continue
-                    opened.append(")")
-                    command = True
-                elif operator == ")":
-                    if opened and opened[-1] == ")":
-                        opened.pop()
-                        is_function = [t.text for t in tokens[-2:]] == ["(", ")"]
-                        function = function or (is_function and len(tokens) > 2 and tokens[-3].kind == "word")
-                        command = function
-                        if not function and not opened and self._ends(at):
-                            continue
-                    elif opened and opened[-1] == "esac":
-                        pattern, command = False, True
-                elif operator in (";;", ";&", ";;&"):
-                    pattern, command = True, True
-                elif operator in (";", "&"):
-                    command = True
-                    if not opened and not function:
-                        if operator == "&" or not self._ends(at):
-                            rest = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\n|$)").match(script, at)
-                            if rest and not self.pending:
-                                at = rest.end()
-                            elif self.pending:
-                                continue
-                            return tokens, at
-                elif operator in ("&&", "||", "|", "|&"):
-                    command = True
-                continue
-            stop = self.word(at)
-            text = script[at:stop]
-            if text.isdecimal() and script[stop : stop + 1] in ("<", ">"):  # a descriptor
-                operator = next((one for one in _OPERATORS if script.startswith(one, stop)), script[stop])
-                if operator not in ("<<", "<<-"):
-                    tokens.append(Token("op", text + operator, at))
-                    at = stop + len(operator)
-                    continue
-            tokens.append(Token("word", text, at))
-            at = stop
-            if text == "[[" and command:
-                stop = self._test(at)
-                tokens[-1] = Token("word", script[tokens[-1].at : stop], tokens[-1].at)
-                at, command = stop, False
-                continue
-            if pattern and text != "esac":
-                continue
-            if command:
-                if text in OPENING:
-                    opened.append(OPENING[text])
-                    function = False
-                elif opened and text == opened[-1]:
-                    opened.pop()
-                    pattern = False
-                command = text in BEFORE_A_COMMAND
-                if text == "function":
-                    function, command = True, False
-                elif function and text == "{":
-                    function = False
-            elif function and text in OPENING:
-                opened.append(OPENING[text])
-                function, command = False, True
-            if text == "in" and opened and opened[-1] == "esac":
-                pattern = True
-            if text == "do" and opened and opened[-1] == "done":
-                command = True
-        if opened:
-            raise Unfinished(f"a command that {opened[-1]} would end")
-        self._heredocs(end, tokens)
-        return tokens, end
+            if self.script[self.at] == "\n":
+                if self._line_break():
+                    return self.tokens, self.at
+            elif not self._calculation():
+                operator = self._operator_here()
+                if operator is None:
+                    self._word()
+                elif self._operator(operator):
+                    return self.tokens, self.at
+        if self._opened:
+            raise Unfinished(f"a command that {self._opened[-1]} would end")
+        self.lexer.heredocs(self.at, self.tokens)
+        return self.tokens, self.at
 
-    def _ends(self, at: int) -> bool:
-        return at >= len(self.script)
+    def _innermost(self) -> str:
+        return self._opened[-1] if self._opened else ""
 
-    def word(self, at: int) -> int:
-        """Where the word that begins here ends."""
-        script, end, start = self.script, len(self.script), at
-        while at < end:
-            char = script[at]
-            if char == "\\":
-                at += 2
-            elif char in "'\"`$":
-                at = self._quoted(at)
-            elif char in "<>" and script.startswith("(", at + 1):
-                at = self._parenthesis(at + 1)
-            elif char == "(" and script[at - 1] in "=@?*+!" and at > start:
-                at = self._parenthesis(at)
-            elif char in " \t\r\n;&|<>()":
-                break
-            else:
-                at += 1
-        if at == start:
-            at += 1
-        return min(at, end)
+    def _blank(self) -> bool:
+        """Over what means nothing, if it stands here."""
+        script, at = self.script, self.at
+        if script.startswith("\\\n", at):
+            self.at += 2
+        elif script[at] in " \t\r":
+            self.at += 1
+        elif script[at] == "#":
+            stop = script.find("\n", at)
+            self.at = len(script) if stop < 0 else stop
+            self.tokens.append(Token("comment", script[at : self.at], at))
+        else:
+            return False
+        return True
 
-    def _quoted(self, at: int) -> int:
-        """Where a quote, or what a $ begins, ends."""
-        script = self.script
-        char = script[at]
-        if char == "'":
-            return self._find("'", at + 1, "a quote (')")
-        if char == "`":
-            return self._escaped("`", at + 1, "a quote (`)")
-        if char == '"':
-            return self._double(at + 1)
-        if script.startswith("$'", at):
-            return self._escaped("'", at + 2, "a quote ($')")
-        if script.startswith('$"', at):
-            return self._double(at + 2)
-        if script.startswith("$((", at):
-            stop = self._arithmetic(at + 1)
-            if stop:
-                return stop
-        if script.startswith("$(", at):
-            return self._parenthesis(at + 1)
-        if script.startswith("${", at):
-            return self._brace(at + 2)
-        return at + 1
+    def _line_break(self) -> bool:
+        """Over a line break and the here-documents behind it; whether it ends the statement."""
+        self.at = self.lexer.heredocs(self.at + 1, self.tokens)
+        last = _last(self.tokens)
+        if not self._opened and last not in _JOINS and not self._function:
+            return True
+        self.tokens.append(Token("op", "\n", self.at - 1))
+        self._command = True
+        if self._innermost() == "esac" and last in (*_ENDS_A_PATTERN, "in"):
+            self._pattern = True
+        return False
 
-    def _find(self, what: str, at: int, name: str) -> int:
-        stop = self.script.find(what, at)
-        if stop < 0:
-            raise Unfinished(name)
-        return stop + 1
+    def _calculation(self) -> bool:
+        """Over a `((…))`, if one stands here."""
+        stop = (
+            self.lexer.arithmetic(self.at) if self._command and self.script.startswith("((", self.at) else 0
+        )
+        if stop:
+            self._take(stop)
+            self._command = False
+        return bool(stop)
 
-    def _escaped(self, what: str, at: int, name: str) -> int:
-        while at < len(self.script):
-            if self.script[at] == "\\":
-                at += 2
-            elif self.script[at] == what:
-                return at + 1
-            else:
-                at += 1
-        raise Unfinished(name)
+    def _take(self, stop: int) -> str:
+        text = self.script[self.at : stop]
+        self.tokens.append(Token("word", text, self.at))
+        self.at = stop
+        return text
 
-    def _double(self, at: int) -> int:
-        while at < len(self.script):
-            char = self.script[at]
-            if char == "\\":
-                at += 2
-            elif char == '"':
-                return at + 1
-            elif char == "`" or (char == "$" and self.script[at + 1 : at + 2] in ("(", "{")):
-                at = self._quoted(at)
-            else:
-                at += 1
-        raise Unfinished('a quote (")')
+    def _operator_here(self) -> str | None:
+        script, at = self.script, self.at
+        if script[at] in "<>" and script.startswith("(", at + 1):
+            return None  # a process substitution, a word
+        found = next((one for one in _OPERATORS if script.startswith(one, at)), None)
+        return found or (script[at] if script[at] in ";&|<>()" else None)
 
-    def _brace(self, at: int) -> int:
-        while at < len(self.script):
-            char = self.script[at]
-            if char == "\\":
-                at += 2
-            elif char == "}":
-                return at + 1
-            elif char in '"`$' or (char == "'" and self.script.find("'", at + 1) > 0):
-                at = self._quoted(at)
-            else:
-                at += 1
-        raise Unfinished("a ${")
+    def _operator(self, operator: str) -> bool:
+        """Over an operator; whether it ends the statement."""
+        self.tokens.append(Token("op", operator, self.at))
+        self.at += len(operator)
+        if operator in ("<<", "<<-"):
+            self.at = self.lexer.delimiter(self.at, operator, self.tokens)
+        elif operator == "(":
+            if not self._pattern:
+                self._opened.append(")")
+                self._command = True
+        elif operator == ")":
+            self._closed()
+        elif operator in _ENDS_A_PATTERN:
+            self._pattern = self._command = True
+        elif operator in (";", "&", *_JOINS):
+            self._command = True
+            return operator in (";", "&") and self._ends_here(operator)
+        return False
 
-    def _arithmetic(self, at: int) -> int:
-        """Where `((…))` ends that begins here; 0: it is none."""
-        depth = 0
-        start = at
-        while at < len(self.script):
-            char = self.script[at]
-            if char == "(":
-                depth += 1
-            elif char == ")":
-                depth -= 1
-                if depth == 0:
-                    return at + 1 if self.script[at - 1] == ")" and at - 1 > start else 0
-            elif char == "\\":
-                at += 1
-            elif char in "\"'`" or self.script.startswith("${", at) or self.script.startswith("$(", at):
-                at = self._quoted(at)
-                continue
-            at += 1
-        return 0
+    def _closed(self) -> None:
+        """Behind a closing parenthesis."""
+        if self._innermost() == ")":
+            self._opened.pop()
+            name = self.tokens[-3:-2]
+            empty = [one.text for one in self.tokens[-2:]] == ["(", ")"]
+            self._function = self._function or (empty and bool(name) and name[0].kind == "word")
+            self._command = self._function
+        elif self._innermost() == "esac":
+            self._pattern, self._command = False, True
 
-    def _parenthesis(self, at: int) -> int:
-        """Where a parenthesis ends that begins here: of a substitution, an array or a pattern."""
-        start, depth, outer = at, 0, self.pending
-        self.pending = []
-        while at < len(self.script):
-            char = self.script[at]
-            if char == "\\":
-                at += 2
-            elif char in "'\"`$":
-                at = self._quoted(at)
-            elif char == "#" and self.script[at - 1] in " \t\n;(":
-                at = self._find("\n", at, "a parenthesis") - 1
-            elif self.script.startswith("<<", at) and not self.script.startswith("<<<", at):
-                operator = "<<-" if self.script.startswith("<<-", at) else "<<"
-                at = self._delimiter(at + len(operator), operator, [])
-            elif char == "\n":
-                at = self._heredocs(at + 1, [])
-            elif char == "(":
-                depth += 1
-                at += 1
-            elif char == ")":
-                depth -= 1
-                at += 1
-                if depth == 0:
-                    self.pending = outer
-                    return at
-            else:
-                at += 1
-        raise Unfinished(f"a parenthesis, in {self.script[start : start + 20]!r}")
+    def _ends_here(self, operator: str) -> bool:
+        """Whether the statement ends behind a separator; the rest of an empty line belongs to it."""
+        if self._opened or self._function or (operator == ";" and self.at >= len(self.script)):
+            return False
+        if self.lexer.pending:
+            return False  # with the line, behind its here-documents
+        rest = _REST_OF_LINE.match(self.script, self.at)
+        self.at = rest.end() if rest else self.at
+        return True
 
-    def _test(self, at: int) -> int:
-        """Where a `[[` ends."""
-        while at < len(self.script):
-            if self.script[at] in "'\"`$":
-                at = self._quoted(at)
-            elif self.script[at] == "\\":
-                at += 2
-            elif re.compile(r"\]\](?=[\s;&|)]|$)").match(self.script, at) and self.script[at - 1].isspace():
-                return at + 2
-            else:
-                at += 1
-        raise Unfinished("a [[")
+    def _word(self) -> None:
+        """Over a word, which may open something or close it."""
+        stop = self.lexer.word(self.at)
+        text = self.script[self.at : stop]
+        if text.isdecimal() and self.script[stop : stop + 1] in ("<", ">"):  # a descriptor
+            operator = next(one for one in (*_OPERATORS, "<", ">") if self.script.startswith(one, stop))
+            if operator not in ("<<", "<<-"):
+                self.tokens.append(Token("op", text + operator, self.at))
+                self.at = stop + len(operator)
+                return
+        if text == "[[" and self._command:
+            self._take(self.lexer.test(stop))
+            self._command = False
+            return
+        self._take(stop)
+        if not self._pattern or text == "esac":
+            self._keyword(text)
 
-    def _delimiter(self, at: int, operator: str, tokens: list[Token]) -> int:
-        while self.script[at : at + 1] in (" ", "\t"):
-            at += 1
-        stop = self.word(at) if at < len(self.script) and self.script[at] not in "\n;&|" else at
-        word = self.script[at:stop]
-        tokens.append(Token("word", word, at))
-        self.pending.append((re.sub(r"['\"\\]", "", word), operator == "<<-"))
-        return stop
-
-    def _heredocs(self, at: int, tokens: list[Token]) -> int:
-        """Over the here-documents that begin at this line."""
-        for delimiter, tabs in self.pending:
-            start = at
-            while True:
-                if at >= len(self.script):
-                    self.pending = []
-                    raise Unfinished(f"a here-document, which {delimiter or 'an empty line'} would end")
-                stop = self.script.find("\n", at)
-                stop = len(self.script) if stop < 0 else stop
-                line = self.script[at:stop].rstrip("\r")
-                at = stop + 1
-                if (line.lstrip("\t") if tabs else line) == delimiter:
-                    break
-            tokens.append(Token("heredoc", self.script[start : min(at, len(self.script))], start))
-        self.pending = []
-        return min(at, len(self.script))
-
-
-def words_of(text: str) -> list[str] | None:
-    """The words of a text over as many lines as it has, without comments; None: it holds more than words."""
-    scanner = Scanner(text)
-    found: list[str] = []
-    blank = re.compile(r"(?:[ \t\r\n]|\\\n|#[^\n]*)*")
-    at = 0
-    try:
-        while (at := blank.match(text, at).end()) < len(text):  # type: ignore[union-attr]
-            if text[at] in ";&|()" or (text[at] in "<>" and not text.startswith("(", at + 1)):
-                return None
-            stop = scanner.word(at)
-            found.append(text[at:stop])
-            at = stop
-    except Unfinished:
-        return None
-    return found
+    def _keyword(self, text: str) -> None:
+        if self._command:
+            if text in OPENING:
+                self._opened.append(OPENING[text])
+                self._function = False
+            elif text == self._innermost():
+                self._opened.pop()
+                self._pattern = False
+            self._command = text in BEFORE_A_COMMAND
+            if text == "function":
+                self._function, self._command = True, False
+        elif self._function and text in OPENING:
+            self._opened.append(OPENING[text])
+            self._function, self._command = False, True
+        if text == "in" and self._innermost() == "esac":
+            self._pattern = True
+        if text == "do" and self._innermost() == "done":
+            self._command = True
 
 
 def _last(tokens: list[Token]) -> str:
     """The last token that is neither a line break nor a comment."""
     real = (one for one in reversed(tokens) if one.kind != "comment" and one.text != "\n")
     return next((one.text for one in real), "")
-
-
-def _ends_pattern(tokens: list[Token]) -> bool:
-    return _last(tokens) in (";;", ";&", ";;&", "in")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from launcher.importing.scanner import BEFORE_A_COMMAND, OPENING, Scanner, Token, Unfinished
+from launcher.importing.lexing import Token, Unfinished
+from launcher.importing.scanner import BEFORE_A_COMMAND, OPENING, Scanner
 
 _SEPARATORS = {";", "&", "&&", "||", "|", "|&", ";;", ";&", ";;&", "\n", "(", ")"}
 

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from launcher.importing.scanner import words_of
+from launcher.importing.lexing import words_of
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNMENT = re.compile(rf"({NAME})(?:\[([^\]=]*)\])?(\+?)=(.*)", re.DOTALL)
@@ -38,7 +38,7 @@ def extends(word: str) -> bool:
 
 
 def without_single_quotes(text: str) -> str:
-    """Text without what stands in single quotes, where nothing is replaced, unless they are in double ones."""
+    """Text without what stands in single quotes, where nothing is replaced."""
     found: list[str] = []
     at, double = 0, False
     while at < len(text):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterator
 from typing import Any
+
+import yaml
 
 from launcher.errors import printable
 from launcher.importing.account import Entry
 from launcher.importing.imported import Imported, nested
-from launcher.quoting import yaml_word
 
 _WIDTH = 110
 
@@ -79,115 +81,44 @@ def _remark(name: str, fields: dict[str, Any]) -> str:
     return ""
 
 
+class _Dumper(yaml.SafeDumper):
+    """Text of several lines stands as it is; numbers and words like `on` are quoted, as all of it is text."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)  # lists stand further in than their names
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    looks_otherwise = re.fullmatch(r"[-+.]?[0-9][0-9_.:eE+-]*[a-zA-Z]?", text) or text.lower() in _WORDS
+    style = "|" if "\n" in text else '"' if looks_otherwise else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _text)
+
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"}
+
+
 def _field(name: str, value: Any, remark: str) -> list[str]:
-    behind = f"  # {remark}" if remark else ""
-    if isinstance(value, dict):
-        flow = _flow(value)
-        if len(flow) <= 80 and not remark and len(value) <= 2 and "\n" not in flow:
-            return [f"{name}: {flow}"]
-        return [f"{name}:{behind}", *_block(value, "  ")]
-    if isinstance(value, list):
-        flow = _flow(value)
-        if (
-            name not in ("setup", "teardown")
-            and len(flow) + len(name) <= _WIDTH - 4
-            and not _has_lines(value)
-        ):
-            return [f"{name}: {flow}{behind}"]
-        return [f"{name}:{behind}", *_items(value, "  ")]
-    text = scalar(value, flow=False)
-    return [f"{name}: {text}{behind}"]
+    """A field over one line where it fits, else over several; lines of shell stand below each other."""
+    whole = name in ("setup", "teardown") or any("\n" in text for text in _texts(value))
+    found = _dumped({name: value}, flow=False if whole or not isinstance(value, (dict, list)) else None)
+    if not whole and isinstance(value, (dict, list)):
+        short = _dumped({name: value}, flow=True)[0][1:-1]
+        found = [short] if len(short) <= _WIDTH else found
+    return [f"{found[0]}  # {remark}" if remark else found[0], *found[1:]]
 
 
-def _block(value: dict[str, Any], indent: str) -> list[str]:
-    found: list[str] = []
-    for name, held in value.items():
-        if isinstance(held, dict):
-            found += [f"{indent}{scalar(name, flow=False)}:", *_block(held, indent + "  ")]
-        elif isinstance(held, list):
-            flow = _flow(held)
-            short = len(flow) <= 90 and not _has_lines(held)
-            found += (
-                [f"{indent}{name}: {flow}"] if short else [f"{indent}{name}:", *_items(held, indent + "  ")]
-            )
-        else:
-            found.append(f"{indent}{scalar(name, flow=False)}: {scalar(held, flow=False)}")
-    return found
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
 
 
-def _has_lines(value: list[Any]) -> bool:
-    return any(isinstance(one, str) and "\n" in one for one in value)
-
-
-def _items(value: list[Any], indent: str) -> list[str]:
-    found: list[str] = []
-    for one in value:
-        if isinstance(one, str) and _fits_block(one):
-            found += [
-                f"{indent}- |-",
-                *(
-                    f"{indent}  {line}".rstrip() if not line else f"{indent}  {line}"
-                    for line in one.split("\n")
-                ),
-            ]
-        else:
-            found.append(f"{indent}- {scalar(one, flow=False)}")
-    return found
-
-
-def _fits_block(text: str) -> bool:
-    """Whether a text can stand as it is, line by line."""
-    lines = text.split("\n")
-    plain = all(line.isprintable() or not line or line.replace("\t", " ").isprintable() for line in lines)
-    return (
-        len(lines) > 1
-        and plain
-        and lines[0].strip() == lines[0] != ""
-        and lines[-1] != ""
-        and not text.startswith("\t")
+def _dumped(value: Any, *, flow: bool | None) -> list[str]:
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=flow, sort_keys=False, width=1_000_000, allow_unicode=True
     )
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{scalar(name)}: {_flow(held)}" for name, held in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(one) for one in value) + "]"
-    return scalar(value)
-
-
-_BARE = re.compile(r"[A-Za-z_./$](?:[A-Za-z0-9_.,/ =+$(){}\"'<>|;\[\]*^~@%&!?-]|:(?=\S))*")
-
-
-def scalar(value: Any, *, flow: bool = True) -> str:
-    """A value as YAML reads it back."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if not isinstance(value, str):
-        return str(value)
-    quoted = yaml_word(value)
-    if not quoted.startswith('"'):
-        return quoted
-    if (
-        not flow
-        and _BARE.fullmatch(value)
-        and value == value.strip()
-        and value.lower() not in _WORDS
-        and value[-1] != ":"
-    ):
-        return value
-    if (
-        re.fullmatch(r"[-/A-Za-z_.][A-Za-z0-9_./=+@-]*", value)
-        and value.lower() not in _WORDS
-        and not value.startswith("---")
-    ):
-        if value not in ("-", "=", ".", "..") and not re.fullmatch(
-            r"-?\.?[0-9].*|-?\.(?:inf|nan)", value, re.IGNORECASE
-        ):
-            return value
-    if ("\\" in value or '"' in value) and value.isprintable():
-        return "'" + value.replace("'", "''") + "'"
-    return quoted
-
-
-_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~", ""}
+    return str(text).rstrip("\n").split("\n")

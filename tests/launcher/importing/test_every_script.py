@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.importing.imported import nested
 from launcher.importing.script import NotAScript, job_of, read_script
 from launcher.importing.writing import job_file
+from launcher.typed.document import Document
 
 from .scripts_of_tests import NAMES, text_of
 
@@ -112,7 +112,7 @@ def accounted_for(script: str) -> None:
         is_directive = line.startswith(("#SBATCH", "#PBS"))
         assert number in known or not (is_code or is_directive), line
     text = job_file(result, "script", "slurm")
-    assert yaml.safe_load(text) == nested(result.fields)
+    assert Document.parse(text, "job.yaml").data == nested(result.fields)
     job_of(result)
 
 

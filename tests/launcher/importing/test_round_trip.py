@@ -6,7 +6,6 @@ import subprocess
 from typing import Any
 
 import pytest
-import yaml
 
 from launcher import JobSpec, Site
 from launcher.importing.account import Account
@@ -18,6 +17,7 @@ from launcher.importing.writing import job_file
 from launcher.planning.planner import decide
 from launcher.planning.render import rendered
 from launcher.schedulers.registry import readers
+from launcher.typed.document import Document
 
 from .scripts_of_tests import NAMES, text_of
 
@@ -67,8 +67,8 @@ def test_directives_ask_for_the_same(name: str) -> None:
 def test_the_job_file_is_what_was_read(name: str) -> None:
     result = read_script(text_of(name))
     text = job_file(result, name, "slurm")
-    assert yaml.safe_load(text) == nested(result.fields)
-    assert JobSpec.of(yaml.safe_load(text)) == job_of(result)
+    assert Document.parse(text, "job.yaml").data == nested(result.fields)
+    assert JobSpec.of(Document.parse(text, "job.yaml").data) == job_of(result)
 
 
 LAYOUTS = {

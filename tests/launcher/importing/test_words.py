@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.importing.scanner import words_of
+from launcher.importing.lexing import words_of
 from launcher.importing.words import array, value, variables
 
 KNOWN = {"N": "2", "PER": "4", "NAME": "a b", "#LIST": "3"}
