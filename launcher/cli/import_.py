@@ -75,6 +75,6 @@ def _text(script: Path) -> str:
             f"{shown}: is a folder; name the script in it that you give to sbatch, qsub or flux batch"
         )
     try:
-        return script.read_text(encoding="utf-8", errors="surrogateescape")
+        return script.read_bytes().decode("utf-8", errors="surrogateescape")  # line ends as they are
     except OSError as error:
         raise CastoffError(f"{shown}: cannot be read: {error.strerror}") from error

@@ -198,7 +198,7 @@ class Reading:
                 last,
                 "not expressed",
                 "",
-                "down to here no line starts a program: name yours in `command`",
+                "no line down to here starts a program that castoff knows of: name yours in `command`",
             )
             return Command(
                 PLACEHOLDER, [], set(), "the script starts no program that castoff sees: name yours"

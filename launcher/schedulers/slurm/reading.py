@@ -13,6 +13,7 @@ from launcher.launchers.foreign.srun import devices
 from launcher.schedulers.reading import ScriptReader, raw
 from launcher.schedulers.slurm import NAME
 from launcher.schedulers.slurm.directives import DIALECT
+from launcher.typed.suggestion import did_you_mean
 
 _TABLE = Table(
     values="""
@@ -132,12 +133,16 @@ def _option(option: Option, asked: Asked) -> None:
         )
     elif name in ("image", "volume", "module"):
         _shifter(name, text, asked)
+    elif not option.known and (hint := did_you_mean(name, _TABLE.takes)):
+        asked.refuse(f"sbatch has no option {spelled}{hint}")
     else:
         raw(name, True if value is None else text, DIALECT, asked, spelled)
 
 
 def _time(text: str, asked: Asked, _: str | None) -> None:
     total = minutes(text)
+    if re.fullmatch(r"\d+:\d+", text):
+        asked.note(f"--time={text} is minutes and seconds to Slurm; {text}:00 would be hours")
     if total is None:
         asked.refuse(f"--time is {text}, which is no duration that castoff knows")
     else:

@@ -71,6 +71,13 @@ def test_bytes_that_are_no_text_stay(castoff: Castoff, tmp_path: Path) -> None:
     assert yaml.safe_load(answer.stdout.encode(errors="replace").decode())["name"] == "demo"
 
 
+def test_line_ends_of_windows_are_said(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT.replace("\n", "\r\n"))
+    answer = castoff("import", "train.sbatch")
+    assert answer.returncode == 0
+    assert "end as on Windows" in answer.stdout and "\r" not in answer.stdout
+
+
 def test_mistakes(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     write(tmp_path, "", "empty.sh")

@@ -100,6 +100,7 @@ def test_directives_without_a_field(line: str) -> None:
 
 NOT_EXPRESSED = {
     "hetjob": "heterogeneous",
+    "--ntask-per-node=4": "ntasks-per-node",
     "--nodes=$N": "sbatch replaces no variable",
     "--time=soon": "no duration",
     "--mem=1.5G": "no whole number",
