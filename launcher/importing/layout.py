@@ -59,8 +59,9 @@ def fields_of_layout(
         per_rank = _of_launcher(ranks, per_node, count, found, one_per_node)
     if per_rank is not None:
         found.setdefault("ranks_per_node", per_rank)
-    if "ranks" in found:
+    if "ranks" in found or "launcher.driver" in found:
         found.pop("ranks_per_node", None)
+    if "ranks" in found:
         per_rank = -(-found["ranks"] // count)
     _cores(job, outer, torch, outer_per_node, per_rank, found, notes)
     _devices(job, outer, outer_per_node, per_rank, count, found, notes)
