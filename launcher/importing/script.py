@@ -34,6 +34,9 @@ def read_script(text: str) -> Imported:
     head = read_head(lines, body, readers(), account)
     result = Reading(head, body, account).imported()
     make_valid(result)
+    if result.fields.get("inherit") == "all" and re.match(r"#!\s*/(?:usr/)?bin/(?:ba)?sh\s*$", lines[0]):
+        why = "as in the script's first line: a login shell, as castoff's sites have it, may set PATH anew"
+        result.profile["shell: /bin/bash"] = why
     if "\r\n" in text:
         result.note("", "the script's lines end as on Windows (CRLF), which the scheduler would refuse")
     if shell:

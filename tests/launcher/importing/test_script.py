@@ -201,6 +201,11 @@ class TestDirectives:
             assert any(indices in one for one in why("python a.py\n", head=head))
 
 
+def test_a_shell_that_is_no_login_shell_is_for_the_profile() -> None:
+    assert "shell: /bin/bash" in read_script(HEAD + "srun python a.py\n").profile
+    assert read_script(HEAD.replace("bash\n", "bash -l\n", 1) + "srun python a.py\n").profile == {}
+
+
 def test_lines_from_windows() -> None:
     script = (HEAD + "module load x\nsrun python a.py\n").replace("\n", "\r\n")
     result = read_script(script)
