@@ -14,7 +14,7 @@ from launcher.importing.words import NAME, value, variables, without_single_quot
 from launcher.schedulers.reading import ScriptReader
 
 _RENDEZVOUS = re.compile(
-    r"hostname\s+(?:-[iIf]|--ip|--all-ip|--fqdn)|\bRANDOM\b|getent\s+hosts|\bshuf\b|free_port|\bss\s+-|netstat|"
+    r"hostname\s+(?:-[fIi]|--ip|--all-ip|--fqdn)|\bRANDOM\b|getent\s+hosts|\bshuf\b|free_port|\bss\s+-|netstat|"
     r"MASTER_ADDR|MASTER_PORT|OMPI_COMM_WORLD|\bWORLD_SIZE\b|\bNODE_RANK\b|uuidgen"
 )
 _HABITUAL = re.compile(

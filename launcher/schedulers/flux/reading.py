@@ -101,7 +101,7 @@ def seconds(text: str) -> int | None:
 
 
 def finish(asked: Asked) -> None:
-    """flux batch hands a job the submitter's environment unless it is told otherwise."""
+    """flux batch hands a job the submitter's environment unless a directive says otherwise."""
     if not {"env-remove", "env-file"} & {*asked.directives}:
         asked.fields.setdefault("inherit", "all")
 

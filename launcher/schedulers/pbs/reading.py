@@ -254,7 +254,7 @@ def seconds(text: str) -> int | None:
 
 
 def finish(asked: Asked) -> None:
-    """qsub hands a job nothing of the submitter's environment unless it is told to, as castoff does."""
+    """qsub hands a job nothing of the submitter's environment unless a directive says so, as castoff does."""
     if "mail.on" in asked.fields and "mail.to" not in asked.fields:
         kinds = {event: kind for kind, event in _EVENTS.items()}
         asked.directives["m"] = "".join(kinds[event] for event in asked.fields.pop("mail.on"))

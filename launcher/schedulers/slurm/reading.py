@@ -281,7 +281,7 @@ _SPECIAL = {
 
 
 def finish(asked: Asked) -> None:
-    """sbatch hands a job the submitter's environment unless it is told otherwise."""
+    """sbatch hands a job the submitter's environment unless a directive says otherwise."""
     if "mail.on" in asked.fields and "mail.to" not in asked.fields:
         asked.directives["mail-type"] = ",".join(asked.fields.pop("mail.on")).upper()
     if "mail.to" in asked.fields and "mail.on" not in asked.fields:
