@@ -41,11 +41,19 @@ def _array(result: Imported) -> None:
 
 
 def _select(result: Imported) -> None:
-    if "select" in result.fields and not has_field("select"):
-        rest = ":".join(f"{name}={text}" for name, text in result.fields["select"].items())
-        _cannot(
-            result, "select", "select", f"{rest} in select, and a job file has no field for other resources"
-        )
+    """A list of chunks of several kinds says itself how many nodes there are."""
+    select = result.fields.get("select")
+    if select is None:
+        return
+    if not has_field("select"):
+        kinds = select if isinstance(select, list) else [select]
+        rest = "+".join(":".join(f"{name}={text}" for name, text in one.items()) for one in kinds)
+        only = "; only the first kind of chunk is taken" if isinstance(select, list) else ""
+        why = f"{rest} in select, and a job file has no field for other resources{only}"
+        _cannot(result, "select", "select", why)
+    elif isinstance(select, list):
+        for name in ("nodes", "ranks"):
+            result.fields.pop(name, None)
 
 
 def _container(result: Imported) -> None:

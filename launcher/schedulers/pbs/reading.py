@@ -176,23 +176,36 @@ def _resource(name: str, value: str, asked: Asked) -> None:
 
 
 def _select(text: str, asked: Asked) -> None:
-    chunks = text.split("+")
-    others: list[dict[str, str]] = []
-    for chunk in chunks:
-        number, *parts = chunk.split(":")
-        if not number.isdecimal():
-            number, parts = "1", [number, *parts]
-        rest: dict[str, str] = {}
-        mine = asked if chunk == chunks[0] else Asked()
-        mine.count("nodes", number, "the number of chunks in select")
-        for part in parts:
-            name, _, value = part.partition("=")
-            _chunk(name, value, mine, rest)
-        others.append(rest)
-    if len(chunks) > 1:
-        asked.refuse(f"select={text} asks for chunks of several kinds: only the first is taken")
-    if others[0]:
-        asked.fields["select"] = others[0]
+    first, *others = text.split("+")
+    kinds = [_kind(first, asked), *(_kind(chunk, Asked()) for chunk in others)]
+    if others:
+        asked.fields["select"] = kinds
+    elif rest := {name: value for name, value in kinds[0].items() if name not in _OF_KINDS}:
+        asked.fields["select"] = rest
+
+
+_OF_KINDS = ("nodes", "ranks_per_node", "cores_per_rank", "devices_per_node", "memory")
+
+
+def _kind(chunk: str, asked: Asked) -> dict[str, str]:
+    """A chunk in the words of a job file, and its numbers and memory in `asked`, too."""
+    number, *parts = chunk.split(":")
+    if not number.isdecimal():
+        number, parts = "1", [number, *parts]
+    asked.count("nodes", number, "the number of chunks in select")
+    rest: dict[str, str] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        _chunk(name, value, asked, rest)
+    ranks, cores = asked.ranks_per_node, asked.node_cpus
+    said = (
+        asked.nodes,
+        ranks,
+        cores and cores // (ranks or 1),
+        asked.node_devices,
+        asked.fields.get("memory"),
+    )
+    return {**{name: str(value) for name, value in zip(_OF_KINDS, said, strict=True) if value}, **rest}
 
 
 def _chunk(name: str, value: str, asked: Asked, rest: dict[str, str]) -> None:

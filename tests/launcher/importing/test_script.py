@@ -192,6 +192,14 @@ class TestDirectives:
         else:
             assert any("model=mil_a100" in one for one in why("", head=body))
 
+    def test_chunks_of_several_kinds(self) -> None:
+        head = "#!/bin/bash\n#PBS -l select=1:ncpus=8+2:ncpus=4\nmpiexec -n 2 python a.py\n"
+        if has_field("select"):
+            found = fields("", head)
+            assert len(found["select"]) == 2 and "nodes" not in found
+        else:
+            assert any("only the first kind" in one for one in why("", head=head))
+
     @pytest.mark.parametrize("indices", ["1-10", "0-8:2", "1,4"])
     def test_arrays_with_indices(self, indices: str) -> None:
         head = f"#!/bin/bash\n#SBATCH --array={indices}\n"

@@ -74,7 +74,6 @@ def test_directives_without_a_field(line: str) -> None:
 
 
 NOT_EXPRESSED = {
-    "-l select=1:ncpus=4+2:ncpus=8": "several kinds",
     "-l nodes=host1+host2": "names hosts",
     "-l nodes=2:ppn=4:fat": "'fat'",
     "-l walltime=soon": "no duration",
@@ -98,6 +97,15 @@ def test_what_castoff_does_is_dropped(line: str) -> None:
     found = asked(line)
     assert [one.fate for one in found.remarks] == ["dropped"]
     assert found.fields == found.directives == {}
+
+
+def test_chunks_of_several_kinds() -> None:
+    found = asked("-l select=1:ncpus=8:mpiprocs=2:mem=8gb+2:ncpus=4:ngpus=1:model=a")
+    assert (found.nodes, found.node_cpus, found.ranks_per_node) == (1, 8, 2)
+    assert found.fields["select"] == [
+        {"nodes": "1", "ranks_per_node": "2", "cores_per_rank": "4", "memory": "8G"},
+        {"nodes": "2", "cores_per_rank": "4", "devices_per_node": "1", "model": "a"},
+    ]
 
 
 def test_variables_are_env() -> None:
