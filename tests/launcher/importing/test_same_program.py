@@ -116,7 +116,7 @@ def run(text: str, programs: Path, folder: Path, **more: str) -> list[Any]:
         check=False,
     )
     assert (folder / "written").exists(), done.stderr
-    last = json.loads((folder / "written").read_text().splitlines()[-1])
+    last: list[Any] = json.loads((folder / "written").read_text().splitlines()[-1])
     last[2] = os.path.relpath(last[2], folder)
     return last
 
