@@ -52,8 +52,10 @@ def _select(result: Imported) -> None:
         why = f"{rest} in select, and a job file has no field for other resources{only}"
         _cannot(result, "select", "select", why)
     elif isinstance(select, list):
-        for name in ("nodes", "ranks"):
-            result.fields.pop(name, None)
+        for name in (*("nodes", "ranks", "ranks_per_node", "cores_per_rank"), "devices_per_rank", "memory"):
+            result.fields.pop(name, None)  # of the first kind
+        for kind in select:
+            kind.setdefault("ranks_per_node", "1")  # as PBS counts
 
 
 def _container(result: Imported) -> None:
