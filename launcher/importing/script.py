@@ -10,7 +10,7 @@ from launcher.importing.account import Account
 from launcher.importing.head import read_head
 from launcher.importing.imported import Imported, nested
 from launcher.importing.reading import Reading
-from launcher.importing.shell import statements
+from launcher.importing.shell import Statement, statements
 from launcher.importing.validity import make_valid
 from launcher.schedulers.registry import readers
 
@@ -29,8 +29,8 @@ def read_script(text: str) -> Imported:
     """
     shell = _shell_of(text)
     account = Account()
-    body = statements(text.replace("\r\n", "\n"))
     lines = text.replace("\r\n", "\n").split("\n")
+    body = _without_groups(statements("\n".join(lines)), account)
     head = read_head(lines, body, readers(), account)
     result = Reading(head, body, account).imported()
     make_valid(result)
@@ -45,6 +45,25 @@ def read_script(text: str) -> Imported:
             account.add(one.first, one.last, "not expressed", one.text, why)
         result.fields.pop("setup", None)
     return result
+
+
+def _without_groups(body: list[Statement], account: Account) -> list[Statement]:
+    """Statements with those of a `{ …; }` in its place: it only sends to one file what all of them write."""
+    found: list[Statement] = []
+    for one in body:
+        group = re.fullmatch(r"\{(\s.*[\s;])\}((?:\s*[0-9]*>[>&]?\s*\S+)*)", one.text, re.DOTALL)
+        inner = statements(group[1]) if group and one.compound == "{" else []
+        if not inner or any(part.broken for part in inner):
+            found.append(one)
+            continue
+        for line in (one.first, one.last):
+            account.add(
+                line, line, "dropped", "{ … }", "its lines are taken one by one, and castoff keeps logs"
+            )
+        before = one.first - 1
+        moved = [part._replace(first=part.first + before, last=part.last + before) for part in inner]
+        found += _without_groups(moved, account)
+    return found
 
 
 def _shell_of(text: str) -> str:

@@ -106,6 +106,12 @@ class TestLaunch:
         assert fields(body)["command"] == ["python", "train.py"]
         assert any("castoff starts them once" in one for one in why(body))
 
+    def test_a_group_is_its_lines(self) -> None:
+        body = "{\n  module load x\n  N=4\n  srun -n $N --ntasks-per-node=2 python a.py; } > log 2>&1\n"
+        found = fields(body)
+        assert (found["command"], found["setup"]) == (["python", "a.py"], ["module load x"])
+        assert (found["nodes"], found["ranks_per_node"], why(body)) == (2, 2, [])
+
     def test_what_stands_around_it(self) -> None:
         body = "mkdir -p out && time srun python a.py > out/log 2>&1 || exit 1\n"
         found = fields(body)
