@@ -198,7 +198,7 @@ def _no_circle(graph: dict[str, set[str]]) -> None:
 FLOORS = {
     "launcher": (
         ("cli", "executors"),
-        ("api",),
+        ("api", "importing"),
         ("logs", "submission"),
         ("status", "planning"),
         ("schedulers",),

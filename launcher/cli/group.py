@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from launcher.cli.help import VERBS, help_text
+from launcher.cli.help import VERBS, help_text, module_of
 from launcher.errors import CastoffError
 
 _TAKE_A_PROGRAM = ("doctor", "launch", "render", "submit", "train")
@@ -27,7 +27,7 @@ class _Verbs(click.Group):
             ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(VERBS))}")
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may follow --")
-        return verb, import_module(f"launcher.cli.{verb}").command, args[1:]
+        return verb, import_module(module_of(verb)).command, args[1:]
 
     def get_help(self, ctx: click.Context) -> str:
         return help_text()

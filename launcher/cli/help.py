@@ -12,6 +12,7 @@ VERBS = {
     "completion": "Print the completion script for a shell.",
     "doctor": "Show who else could change what will run.",
     "explain": "Show this process's rank, and how it is known.",
+    "import": "Write a job file for a script that you have.",
     "init": "Write a commented job file to start from.",
     "launch": "Start ranks here and now.",
     "list": "List your runs.",
@@ -34,6 +35,12 @@ ABOUT = (
     "WORLD_SIZE in each, and knows afterwards how it ended. What comes after -- is the program with its "
     "own flags.",
 )
+
+
+def module_of(verb: str) -> str:
+    """The module in which a verb is: `import` is a word that Python keeps for itself."""
+    return f"launcher.cli.{verb}_" if verb == "import" else f"launcher.cli.{verb}"
+
 
 _OPTIONS = {
     "--version": "Show the version and exit.",

@@ -66,7 +66,7 @@ def _refuse_program(job: str) -> None:
     for one in map(queued_of, HAVE_DIRECTIVES if text else ()):
         if one.directive_mark in text:
             command = " ".join(one.submit_command)
-            says = f"is a script for {command}, not a job file; `castoff init` writes one to start from"
+            says = f"is a script for {command}, not a job file; `castoff import {job}` writes one for it"
     context.fail(f"{job} {says}")
 
 

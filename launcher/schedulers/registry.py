@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler, Scheduler
 from launcher.typed.suggestion import did_you_mean
+
+if TYPE_CHECKING:
+    from launcher.schedulers.reading import ScriptReader
 
 NAMES = ("flux", "slurm", "pbs", "local")
 """In the order in which they are looked for on a machine."""
@@ -50,6 +54,15 @@ def scheduler_of(name: str) -> Scheduler:
     raise CastoffError(
         f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"
     )
+
+
+def readers() -> list[ScriptReader]:
+    """How the scripts of those that have directives are read."""
+    from launcher.schedulers.flux import reading as flux
+    from launcher.schedulers.pbs import reading as pbs
+    from launcher.schedulers.slurm import reading as slurm
+
+    return [slurm.READER, pbs.READER, flux.READER]
 
 
 def in_allocation(environ: Mapping[str, str]) -> bool:

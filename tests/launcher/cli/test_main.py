@@ -16,7 +16,8 @@ from launcher.cli.help import ABOUT, help_text
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *("cancel", "clean", "completion", "doctor", "explain", "init", "launch", "list", "logs", "render"),
+    *("cancel", "clean", "completion", "doctor", "explain", "import", "init", "launch", "list", "logs"),
+    "render",
     *("resubmit", "schema", "sites", "status", "stop", "submit", "train", "trust", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
@@ -56,7 +57,7 @@ class TestHelp:
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
         # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
         assert ("--json" in answer.stdout) == (
-            verb not in ("completion", "init", "launch", "schema", "train")
+            verb not in ("completion", "import", "init", "launch", "schema", "train")
         )
 
     def test_version(self, castoff: Castoff) -> None:

@@ -1,0 +1,100 @@
+"""A script for a scheduler, read as a job. Pure: it is never run, and nothing else is read."""
+
+from __future__ import annotations
+
+import re
+
+from launcher.config.job import JobSpec
+from launcher.errors import CastoffError
+from launcher.importing.account import Account
+from launcher.importing.head import read_head
+from launcher.importing.imported import Imported, nested
+from launcher.importing.reading import Reading
+from launcher.importing.shell import Statement, statements
+from launcher.importing.validity import make_valid
+from launcher.schedulers.registry import readers
+
+
+class NotAScript(CastoffError):
+    """What was to be read is no script of a shell's."""
+
+    exit_code = 2
+
+
+def read_script(text: str) -> Imported:
+    """Read a script. It is never run, and nothing else is read.
+
+    Raises:
+        NotAScript: it holds no shell script.
+    """
+    shell = _shell_of(text)
+    account = Account()
+    lines = text.replace("\r\n", "\n").split("\n")
+    body = _without_groups(statements("\n".join(lines)), account)
+    head = read_head(lines, body, readers(), account)
+    result = Reading(head, body, account).imported()
+    make_valid(result)
+    if result.fields.get("inherit") == "all" and re.match(r"#!\s*/(?:usr/)?bin/(?:ba)?sh\s*$", lines[0]):
+        why = "as in the script's first line: a login shell, as castoff's sites have it, may set PATH anew"
+        result.profile["shell: /bin/bash"] = why
+    if "\r\n" in text:
+        result.note("", "the script's lines end as on Windows (CRLF), which the scheduler would refuse")
+    if shell:
+        why = f"the script is for {shell}, and a job file's setup lines are for bash"
+        for one in body:
+            account.add(one.first, one.last, "not expressed", one.text, why)
+        result.fields.pop("setup", None)
+    return result
+
+
+def _without_groups(body: list[Statement], account: Account) -> list[Statement]:
+    """Statements with those of a `{ …; }` in its place: it only sends to one file what all of them write."""
+    found: list[Statement] = []
+    for one in body:
+        group = re.fullmatch(r"\{(\s.*[\s;])\}((?:\s*[0-9]*>[>&]?\s*\S+)*)", one.text, re.DOTALL)
+        inner = statements(group[1]) if group and one.compound == "{" else []
+        if not inner or any(part.broken for part in inner):
+            found.append(one)
+            continue
+        for line in (one.first, one.last):
+            account.add(
+                line, line, "dropped", "{ … }", "its lines are taken one by one, and castoff keeps logs"
+            )
+        before = one.first - 1
+        moved = [part._replace(first=part.first + before, last=part.last + before) for part in inner]
+        found += _without_groups(moved, account)
+    return found
+
+
+def _shell_of(text: str) -> str:
+    """The shell of a script, if it is none that is read as bash is.
+
+    Raises:
+        NotAScript: it is a program of another language, or no text.
+    """
+    first = text.split("\n", 1)[0]
+    if not text.strip():
+        raise NotAScript("is empty: name the script that you give to sbatch, qsub or flux batch")
+    if "\x00" in text:
+        raise NotAScript("is no text: name the script that you give to sbatch, qsub or flux batch")
+    found = re.match(
+        r"#!\s*\S*?/?(?:env\s+(?:-S\s+)?)?([\w.+-]+)(?:\s|$)",
+        first.replace("/usr/bin/", "").replace("/bin/", ""),
+    )
+    name = found[1] if found else ""
+    if re.match(r"python|perl|ruby|julia|Rscript|node", name) or (not name and _reads_like_python(text)):
+        hint = "castoff submit --site SITE -- python FILE runs it as a job"
+        raise NotAScript(
+            f"is a program in {name or 'Python'}, no script for sbatch, qsub or flux batch; {hint}"
+        )
+    return name if name in ("csh", "tcsh", "fish") else ""
+
+
+def _reads_like_python(text: str) -> bool:
+    python = re.findall(r"^(?:import \w|from \w[\w.]* import |def \w+\(|class \w+)", text, re.MULTILINE)
+    return len(python) >= 2 and not re.search(r"^#(?:SBATCH|PBS| ?flux:)", text, re.MULTILINE)
+
+
+def job_of(result: Imported) -> JobSpec:
+    """The job that a script was read as."""
+    return JobSpec.of(nested(result.fields))

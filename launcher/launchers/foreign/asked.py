@@ -1,0 +1,61 @@
+"""What a script asks for, gathered from its directives and from the line that starts its ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+Fate: TypeAlias = "Literal['dropped', 'not expressed', 'note']"
+
+
+class Remark(NamedTuple):
+    """What became of something that no field of a job file holds, or a word about one that does."""
+
+    fate: Fate
+    text: str
+
+
+@dataclass
+class Asked:
+    """Numbers as the script has them, and fields of a job file. None: it says nothing."""
+
+    nodes: int | None = None
+    ranks: int | None = None
+    ranks_per_node: int | None = None
+    cpus_per_rank: int | None = None
+    node_cpus: int | None = None
+    devices: int | None = None
+    node_devices: int | None = None
+    rank_devices: int | None = None
+    device_cpus: int | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    """By their paths: `launcher.args`."""
+    env: dict[str, str] = field(default_factory=dict)
+    exports: dict[str, str] = field(default_factory=dict)
+    """Variables whose values only the shell knows, as they are written."""
+    directives: dict[str, str | bool] = field(default_factory=dict)
+    profile: dict[str, str] = field(default_factory=dict)
+    """Lines that belong into a site's profile, each with the reason."""
+    remarks: list[Remark] = field(default_factory=list)
+
+    def drop(self, why: str) -> None:
+        """castoff does the same itself, or it has no meaning there."""
+        self.remarks.append(Remark("dropped", why))
+
+    def refuse(self, why: str) -> None:
+        """No job file can say it."""
+        self.remarks.append(Remark("not expressed", why))
+
+    def note(self, words: str) -> None:
+        """It is expressed, and the reader should know this of it."""
+        self.remarks.append(Remark("note", words))
+
+    def count(self, name: str, text: str | None, what: str) -> None:
+        """Set a number; one that is not plain is not expressed."""
+        plain = (text or "").strip()
+        if plain.isascii() and plain.isdecimal() and 0 < int(plain) < 10_000_000:
+            setattr(self, name, int(plain))
+        else:
+            self.refuse(
+                f"{what} is {plain or 'empty'}, which is not a number that is known before the job runs"
+            )

@@ -1,0 +1,35 @@
+"""A launcher's command line, read; and why some of its options have no place in a job file."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from launcher.launchers.foreign.asked import Asked
+
+LOGS = "castoff keeps each rank's log itself; castoff logs shows them"
+OF_THE_JOB = "the job's own says it"
+ENDS = "castoff ends the job at the first rank that fails"
+HOSTS = "castoff starts ranks on all hosts of the job"
+LABELS = "castoff logs shows which rank a line is from"
+
+
+class Launch(NamedTuple):
+    """A command line of a launcher, read."""
+
+    launcher: str
+    """What it is called by."""
+    asked: Asked
+    program: list[str]
+    nodes_only: bool = False
+    """Whether it starts one process on each node where nothing says how many."""
+
+
+def variable(text: str, asked: Asked) -> None:
+    """A variable that the launcher sets for the ranks, as `NAME=value`."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        asked.drop(f"the variable {name}: ranks see all that setup exports")
+    elif "$" in value or "`" in value:
+        asked.exports[name] = value
+    else:
+        asked.env[name] = value

@@ -1,0 +1,138 @@
+"""The command line of an mpiexec: PALS, MPICH, Intel MPI and Open MPI share much of it."""
+
+from __future__ import annotations
+
+import re
+
+from launcher.config.job_fields import LauncherName
+from launcher.launchers.foreign.asked import Asked
+from launcher.launchers.foreign.line import HOSTS, LABELS, Launch, variable
+from launcher.launchers.foreign.options import Option, Table
+
+_MPIEXEC = Table(
+    values="""
+        n,np,c ppn,npernode,N,perhost depth,d cpu-bind,bind-to map-by rank-by
+        hostfile,f,machinefile,hosts,host,H env genv x mca wdir,wd host gpu-bind mem-bind
+        genvlist envlist configfile path prefix timeout report-child-jobs-separately tag app
+        oversubscribe-limit prepend-rank rmk bootstrap launcher iface hostlist j cc pmi
+        output-filename ranks-per-proc cpus-per-proc cpus-per-rank gpus-per-rank pernode-limit
+    """,
+    flags="""
+        line-buffer label,l no-vni genvall envall genvnone oversubscribe allow-run-as-root
+        bind-to-core report-bindings display-map tag-output quiet,q v,verbose nooversubscribe
+        pernode exclusive nolocal
+    """,
+    one_dash=True,
+)
+
+
+def read_mpiexec(words: list[str]) -> Launch:
+    """What it asks for."""
+    asked = Asked()
+    options, program = _MPIEXEC.read(_pairs(words[1:]))
+    signs: set[LauncherName] = set()
+    for option in options:
+        _mpiexec_option(option, asked, words, signs)
+    if ":" in program:
+        asked.refuse("several programs joined by :, and a job file has one program in all ranks")
+        program = program[: program.index(":")]
+    for name in _SIGNS:
+        if name in signs:
+            asked.fields["launcher.name"] = name
+            break
+    return Launch("", asked, program)
+
+
+def _pairs(words: list[str]) -> list[str]:
+    """Words where those options that take two values have one: `-mca NAME VALUE`, `-genv NAME VALUE`."""
+    found: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word.lstrip("-") in ("mca", "genv", "env") and word.startswith("-") and at + 1 < len(words):
+            two = "=" not in words[at + 1] and at + 2 < len(words)
+            joined = f"{words[at + 1]}={words[at + 2]}" if two else words[at + 1]
+            found.append(f"--{word.lstrip('-')}={joined}")
+            at += 3 if two else 2
+            continue
+        found.append(word)
+        at += 1
+        if not word.startswith("-") and not (found[-2:-1] and found[-2].startswith("-")):
+            return found + words[at:]
+    return found
+
+
+_SIGNS: tuple[LauncherName, ...] = ("pals", "openmpi", "hydra")
+"""In the order in which flags that only one of them has are believed."""
+
+
+def _mpiexec_option(option: Option, asked: Asked, words: list[str], signs: set[LauncherName]) -> None:
+    name, value = option.name, option.value or ""
+    if (
+        name in ("depth", "line-buffer", "no-vni", "mem-bind", "gpu-bind", "exclusive")
+        or "--cpu-bind" in words
+    ):
+        signs.add("pals")
+    elif name in (
+        "x",
+        "map-by",
+        "rank-by",
+        "mca",
+        "oversubscribe",
+        "report-bindings",
+        "allow-run-as-root",
+        "pernode",
+    ):
+        signs.add("openmpi")
+    elif name in ("genv", "genvall", "genvlist", "rmk", "bootstrap", "iface"):
+        signs.add("hydra")
+    if name == "n":
+        asked.count("ranks", value, "the number of ranks")
+    elif name == "ppn":
+        asked.count("ranks_per_node", value, "the number of ranks on a node")
+    elif name == "pernode":
+        asked.ranks_per_node = 1
+    elif name == "map-by" and (mapped := re.fullmatch(r"ppr:(\d+):(?:node|host)(?::PE=(\d+))?", value, re.I)):
+        asked.ranks_per_node = int(mapped[1])
+        if mapped[2]:
+            asked.cpus_per_rank = int(mapped[2])
+    elif name == "depth":
+        asked.fields.setdefault("launcher.args", []).append(f"--depth={value}")
+        asked.note(
+            "--depth counts what PALS binds each rank to; cores_per_rank would say it for every launcher"
+        )
+    elif name in ("env", "genv", "x"):
+        variable(value, asked)
+    elif name in ("hostfile", "wdir"):
+        asked.drop(f"--{name}: {HOSTS}" if name == "hostfile" else "--wdir: workdir says it")
+    elif name in (
+        "line-buffer",
+        "label",
+        "tag",
+        "tag-output",
+        "quiet",
+        "v",
+        "output-filename",
+        "prepend-rank",
+    ):
+        asked.drop(f"--{name}: {LABELS}")
+    elif name in ("genvall", "envall", "genvlist", "envlist", "genvnone"):
+        asked.drop(f"--{name}: ranks see all that setup exports")
+    elif name in ("configfile", "app"):
+        asked.refuse(f"--{name} reads the ranks' programs from a file, and a job file has one program")
+    else:
+        asked.fields.setdefault("launcher.args", []).extend(_as_given(name, value, option, words))
+
+
+def _as_given(name: str, value: str, option: Option, words: list[str]) -> list[str]:
+    """An option in the words in which it was given, as an mpiexec minds how many dashes it has."""
+    spelled = {word.partition("=")[0]: word for word in words if word.lstrip("-").partition("=")[0] == name}
+    spelling = next(iter(spelled), None)
+    if spelling is None:  # by another of its names
+        others = [word for word in words if _MPIEXEC.meant.get(word.lstrip("-").partition("=")[0]) == name]
+        spelling = others[0].partition("=")[0] if others else f"--{name}"
+    if option.value is None:
+        return [spelling]
+    if name == "mca":
+        return [spelling, *value.partition("=")[::2]]
+    return [f"{spelling}={value}"] if f"{spelling}={value}" in words else [spelling, value]

@@ -1,0 +1,166 @@
+"""srun's command line, as srun(1) reads it."""
+
+from __future__ import annotations
+
+import re
+
+from launcher.launchers.foreign.asked import Asked
+from launcher.launchers.foreign.line import ENDS, HOSTS, LABELS, LOGS, OF_THE_JOB, Launch
+from launcher.launchers.foreign.options import Option, Table
+
+_SRUN = Table(
+    values="""
+        nodes,N ntasks,n ntasks-per-node,tasks-per-node ntasks-per-socket ntasks-per-core
+        ntasks-per-gpu cpus-per-task,c cpu-bind,cpu_bind mem-bind,mem_bind mem mem-per-cpu
+        mem-per-gpu gpus,G gpus-per-node gpus-per-task gpus-per-socket gpu-bind gpu-freq
+        cpus-per-gpu gres distribution,m hint mpi export output,o error,e input,i time,t
+        partition,p account,A qos,q constraint,C reservation nodelist,w exclude,x job-name,J
+        chdir,D jobid threads-per-core wait,W relative,r het-group,pack-group tres-per-task
+        network licenses,L priority signal task-prolog task-epilog prolog epilog container-image
+        container-mounts container-name container-workdir container-env container core-spec,S
+        sockets-per-node cores-per-socket comment tmp mail-type mail-user open-mode clusters,M
+        acctg-freq cpu-freq profile extra-node-info,B dependency,d immediate,I switches time-min
+        bb bbf cluster-constraint deadline delay-boot export-file gres-flags image volume module
+        threads,T slurmd-debug
+    """,
+    flags="""
+        label,l unbuffered,u overlap exact overcommit,O quiet,Q verbose,v multi-prog no-kill,k
+        preserve-env,E pty contiguous disable-status,X whole no-allocate,Z container-remap-root
+        container-mount-home spread-job no-container-remap-root no-container-mount-home
+        container-writable no-container-entrypoint hold,H container-entrypoint debugger-test
+        use-min-nodes oversubscribe,s reboot
+    """,
+    optional="kill-on-bad-exit,K exclusive bcast nice propagate mcs-label",
+)
+
+_SRUN_COUNTS = {
+    "nodes": "nodes",
+    "ntasks": "ranks",
+    "ntasks-per-node": "ranks_per_node",
+    "cpus-per-task": "cpus_per_rank",
+    "cpus-per-gpu": "device_cpus",
+}
+_SRUN_KEPT = {
+    *("cpu-bind", "mem-bind", "gpu-bind", "hint", "distribution", "mpi", "ntasks-per-socket", "gpu-freq"),
+    *("ntasks-per-core", "threads-per-core", "network", "core-spec", "cpu-freq", "propagate", "gres-flags"),
+    *(
+        "exact",
+        "overcommit",
+        "acctg-freq",
+        "profile",
+        "task-prolog",
+        "task-epilog",
+        "prolog",
+        "epilog",
+        "bcast",
+    ),
+    *("extra-node-info", "sockets-per-node", "cores-per-socket", "tres-per-task", "overlap", "spread-job"),
+}
+_SRUN_DROPPED = {
+    **dict.fromkeys(("kill-on-bad-exit", "wait", "no-kill"), ENDS),
+    **dict.fromkeys(("output", "error", "open-mode"), LOGS),
+    **dict.fromkeys(("label", "unbuffered", "quiet", "verbose"), LABELS),
+    **dict.fromkeys(("nodelist", "relative", "exclude"), HOSTS),
+    **dict.fromkeys(("time", "partition", "account", "qos", "constraint", "reservation", "mem"), OF_THE_JOB),
+    **dict.fromkeys(("mem-per-cpu", "mem-per-gpu", "job-name", "jobid", "exclusive", "licenses"), OF_THE_JOB),
+    **dict.fromkeys(("comment", "mail-type", "mail-user", "tmp", "signal", "nice", "priority"), OF_THE_JOB),
+    "pty": "ranks have no terminal",
+}
+
+
+def read_srun(words: list[str]) -> Launch:
+    """What it asks for."""
+    options, program = _SRUN.read(words[1:])
+    asked = Asked()
+    for one in options:
+        _srun_option(one, asked)
+    return Launch("", asked, program, nodes_only=True)
+
+
+def _srun_option(option: Option, asked: Asked) -> None:
+    name, value = option.name, option.value or ""
+    if name in _SRUN_COUNTS:
+        # nodes may be a range: -N 2-4
+        text = value.partition("-")[0] if name == "nodes" and re.fullmatch(r"\d+-\d+", value) else value
+        asked.count(_SRUN_COUNTS[name], text, f"--{name}")
+    elif name in ("gpus-per-node", "gpus-per-task", "gpus", "gres"):
+        devices(name, value, asked)
+    elif name in _SRUN_KEPT or not option.known:
+        asked.fields.setdefault("launcher.args", []).append(_written(option))
+    elif name == "export":
+        _exported(value, asked)
+    elif name.startswith("container-") or name.startswith("no-container-"):
+        _pyxis(option, asked)
+    elif name == "chdir":
+        asked.fields["workdir"] = value
+    elif name in ("multi-prog", "het-group"):
+        why = "starts different programs" if name == "multi-prog" else "is of a heterogeneous job"
+        asked.refuse(f"--{name} {why}, and a job file has one program in all ranks")
+    else:
+        asked.drop(f"--{name}: {_SRUN_DROPPED.get(name, OF_THE_JOB)}")
+
+
+def _written(option: Option) -> str:
+    dashes = "-" if len(option.name) == 1 else "--"
+    return f"{dashes}{option.name}" + ("" if option.value is None else f"={option.value}")
+
+
+def devices(name: str, value: str, asked: Asked) -> None:
+    """A request for GPUs, as in `gpu:a100:4`, `a100:2` or `4`; of --gres other things may be asked, too."""
+    for part in value.split(","):
+        one = part.removeprefix("gres/").removeprefix("gres:")
+        kind, *rest = one.split(":")
+        if name == "gres":
+            if kind not in ("gpu", "gpu_mem") or kind == "gpu_mem":
+                asked.directives["gres"] = (
+                    one if "gres" not in asked.directives else f"{asked.directives['gres']},{one}"
+                )
+                continue
+            rest = rest or ["1"]
+        else:
+            rest = [kind, *rest]
+        number = re.sub(r"\(.*\)$", "", rest[-1])
+        gpu_type = rest[0] if len(rest) > 1 else "" if number.isdecimal() else number
+        number = (
+            number
+            if number.isdecimal()
+            else "1"
+            if name == "gres" and gpu_type and "$" not in number
+            else number
+        )
+        if gpu_type and gpu_type != number and "$" not in gpu_type:
+            asked.profile[f"gpu_type: {gpu_type}"] = f"from --{name}={value}"
+        field = {"gpus": "devices", "gpus-per-task": "rank_devices"}.get(name, "node_devices")
+        if number == "0":
+            asked.note(f"--{name}={value} asks for no GPU")
+            continue
+        asked.count(field, number, f"the number of GPUs in --{name}")
+
+
+def _exported(value: str, asked: Asked) -> None:
+    for part in value.split(","):
+        name, equals, text = part.partition("=")
+        if equals and "$" not in text:
+            asked.env[name] = text
+        elif equals:
+            asked.exports[name] = text
+        elif name not in ("ALL", "NONE", "NIL"):
+            asked.drop(f"--export={name}: ranks see all that setup exports")
+    if "NONE" in value or "NIL" in value:
+        asked.note("--export=NONE: ranks see what setup exports, all the same")
+
+
+def _pyxis(option: Option, asked: Asked) -> None:
+    value = option.value or ""
+    if option.name == "container-image" and "$" not in value:
+        asked.fields |= {"container.runtime": "pyxis", "container.image": value}
+    elif option.name == "container-mounts" and "$" not in value:
+        binds = [re.sub(r":rw$", "", one) for one in value.split(",")]
+        asked.fields["container.binds"] = [one.partition(":")[0] if _same(one) else one for one in binds]
+    else:
+        asked.fields.setdefault("container.args", []).append(_written(option))
+
+
+def _same(bind: str) -> bool:
+    parts = bind.split(":")
+    return len(parts) == 2 and parts[0] == parts[1]

@@ -1,0 +1,133 @@
+"""flux batch's directives in scripts that castoff has not written, as flux-batch(1) reads them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from launcher.config.quantities import clock
+from launcher.launchers.foreign.asked import Asked
+from launcher.launchers.foreign.line import LOGS
+from launcher.launchers.foreign.options import Option, Table
+from launcher.schedulers.flux import NAME
+from launcher.schedulers.flux.directives import DIALECT
+from launcher.schedulers.reading import ScriptReader, raw
+
+_TABLE = Table(
+    values="""
+        nodes,N nslots,n cores-per-slot,c gpus-per-slot,g setopt,o setattr,S env env-remove
+        env-file time-limit,t queue,q bank,B job-name output error cwd requires dependency
+        begin-time urgency rlimit signal conf broker-opts dump priority
+    """,
+    flags="exclusive,x verbose,v quiet unbuffered,u label-io,l wait",
+)
+_FIELDS = {
+    "queue": "queue",
+    "bank": "account",
+    "job-name": "name",
+    "requires": "constraint",
+    "cwd": "workdir",
+}
+
+
+def read(rest: str, asked: Asked) -> None:
+    """What stands behind `# flux:`."""
+    try:
+        words = shlex.split(rest, comments=True)
+    except ValueError:
+        words = rest.split()
+    options, left = _TABLE.read(words)
+    for option in options:
+        _option(option, asked)
+    if left:
+        asked.refuse(f"{left[0]!r} is no option of flux batch")
+
+
+def _option(option: Option, asked: Asked) -> None:
+    name, text = option.name, option.value or ""
+    counts = {
+        "nodes": "nodes",
+        "nslots": "ranks",
+        "cores-per-slot": "cpus_per_rank",
+        "gpus-per-slot": "rank_devices",
+    }
+    if name in counts:
+        asked.count(counts[name], text.removeprefix("="), f"--{name}")
+    elif name in _FIELDS:
+        asked.fields[_FIELDS[name]] = text
+    elif name == "time-limit":
+        total = seconds(text)
+        if total:
+            asked.fields["walltime"] = clock(total)
+        else:
+            asked.refuse(f"--time-limit is {text}, which is no duration")
+    elif name == "exclusive":
+        asked.fields["exclusive"] = True
+    elif name in ("output", "error", "label-io", "unbuffered"):
+        asked.drop(f"--{name}: {LOGS}")
+    elif name in ("verbose", "quiet", "wait", "dump"):
+        asked.drop(f"--{name}: it is for the command that submits")
+    elif name == "env" and "=" in text and "$" not in text:
+        variable, _, value = text.partition("=")
+        asked.env[variable] = value
+    elif name == "dependency" and (
+        found := re.fullmatch(r"(after|afterstart|afterok|afterany|afternotok):(\S+)", text)
+    ):
+        condition = "after" if found[1] == "afterstart" else "afterany" if found[1] == "after" else found[1]
+        asked.fields.setdefault("after", {}).setdefault(condition, []).append(found[2])
+    elif name == "signal" and (found := re.fullmatch(r"\w*@(\d+[smh]?)", text)):
+        asked.fields["grace"] = found[1] if found[1][-1].isalpha() else f"{found[1]}s"
+        asked.note(
+            f"--signal={text}: castoff asks for a stop that long before the walltime, by CASTOFF_STOP_FILE"
+        )
+    elif name in ("setopt", "setattr") and isinstance(before := asked.directives.get(name), str):
+        asked.directives[name] = f"{before} {text}"
+    else:
+        raw(name, True if option.value is None else text, DIALECT, asked, f"--{name}")
+
+
+def seconds(text: str) -> int | None:
+    """Seconds of a duration in Flux's form: minutes, or with a unit as in 1.5h; None: it is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        clocked = re.fullmatch(r"(\d+):(\d+):(\d+)", text)
+        return (
+            sum(int(part) * unit for part, unit in zip(clocked.groups(), (3600, 60, 1), strict=True))
+            if clocked
+            else None
+        )
+    return int(float(found[1]) * {"s": 1, "": 60, "m": 60, "h": 3600, "d": 86400}[found[2]]) or None
+
+
+def finish(asked: Asked) -> None:
+    """flux batch hands a job the submitter's environment unless a directive says otherwise."""
+    if not {"env-remove", "env-file"} & {*asked.directives}:
+        asked.fields.setdefault("inherit", "all")
+
+
+def variables(asked: Asked) -> Mapping[str, str]:
+    """Flux sets no variable that says how much a batch job has."""
+    return {}
+
+
+def output_of(command: str, asked: Asked) -> str | None:
+    """The number of nodes, as flux itself says it."""
+    counted = re.fullmatch(r"flux\s+resource\s+list\s.*nnodes.*|flux\s+getattr\s+size", command)
+    return str(asked.nodes or 1) if counted else None
+
+
+READER = ScriptReader(
+    name=NAME,
+    directive=re.compile(r"[^\w\n]*[ \t]*(?:flux|FLUX):[ \t]*(.*)"),
+    mistaken=re.compile(r"(?!x)x"),
+    ends_at_command=False,
+    read=read,
+    finish=finish,
+    variables=variables,
+    output_of=output_of,
+    places=re.compile(r"flux\s+(?:resource|hostlist|getattr)|FLUX_(?:TASK|JOB_NNODES|JOB_SIZE)"),
+    submit_dir=(),
+    title="flux batch",
+)
+"""How flux batch's scripts are read."""

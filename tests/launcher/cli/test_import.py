@@ -1,0 +1,108 @@
+"""castoff import, through the real command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from launcher import JobSpec
+
+from ..conftest import Castoff
+
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=demo
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --time=30
+module load pytorch
+srun python train.py --lr 0.1
+"""
+
+
+def write(folder: Path, text: str = SCRIPT, name: str = "train.sbatch") -> None:
+    (folder / name).write_bytes(text.encode(errors="surrogateescape"))
+
+
+def test_the_job_file_is_printed(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path)
+    answer = castoff("import", "train.sbatch")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    found = yaml.safe_load(answer.stdout)
+    assert found["command"] == ["python", "train.py", "--lr", "0.1"]
+    assert (found["nodes"], found["ranks_per_node"], found["walltime"]) == (2, 4, "00:30:00")
+
+
+def test_it_is_rendered_as_it_was_written(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path)
+    answer = castoff("import", "train.sbatch", "-o", "job.yaml")
+    assert answer.returncode == 0
+    assert answer.stdout == "wrote job.yaml; next: castoff render job.yaml --site slurm\n"
+    assert JobSpec.load(tmp_path / "job.yaml").name == "demo"
+    script = castoff("render", "job.yaml", "--site", "slurm").stdout
+    assert "#SBATCH --ntasks-per-node=4\n" in script and "module load pytorch\n" in script
+
+
+def test_a_file_that_is_there_is_kept(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "job.yaml").write_text("mine")
+    answer = castoff("import", "train.sbatch", "-o", "job.yaml")
+    assert answer.returncode == 1
+    assert answer.stderr == "castoff: job.yaml: is there already; name another file, or remove it\n"
+    assert (tmp_path / "job.yaml").read_text() == "mine"
+
+
+def test_what_is_not_expressed_is_said(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT.replace("--time=30", "--time=soon") + "srun python train.py --again\n")
+    answer = castoff("import", "train.sbatch", "-o", "job.yaml")
+    assert answer.returncode == 3
+    first, second, last = answer.stderr.splitlines()
+    assert first.startswith("castoff: train.sbatch:5: not expressed: #SBATCH --time=soon: ")
+    assert second.startswith("castoff: train.sbatch:7: not expressed: srun python train.py --lr 0.1: ")
+    assert last.startswith("castoff: 2 things are not expressed")
+    comments = " ".join(line.strip("# ") for line in (tmp_path / "job.yaml").read_text().splitlines())
+    assert "line 5: #SBATCH --time=soon" in comments
+
+
+def test_bytes_that_are_no_text_stay(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT + "echo caf\udce9\n# \udcff\n")
+    answer = castoff("import", "train.sbatch")
+    assert answer.returncode in (0, 3)
+    assert yaml.safe_load(answer.stdout.encode(errors="replace").decode())["name"] == "demo"
+
+
+def test_line_ends_of_windows_are_said(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT.replace("\n", "\r\n"))
+    answer = castoff("import", "train.sbatch")
+    assert answer.returncode == 0
+    assert "end as on Windows" in answer.stdout and "\r" not in answer.stdout
+
+
+def test_mistakes(castoff: Castoff, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write(tmp_path, "", "empty.sh")
+    write(tmp_path, "#!/usr/bin/env python\nimport torch\n", "train.py")
+    write(tmp_path, "\x00\x01", "binary")
+    for name, code, words in (
+        ("missing", 1, "missing: cannot be read: No such file or directory"),
+        ("folder", 1, "folder: is a folder"),
+        ("empty.sh", 2, "empty.sh: is empty"),
+        ("train.py", 2, "train.py: is a program in python"),
+        ("binary", 2, "binary: is no text"),
+    ):
+        answer = castoff("import", name)
+        assert (answer.returncode, answer.stdout) == (code, "")
+        assert answer.stderr.startswith(f"castoff: {words}") and answer.stderr.count("\n") == 1
+
+
+def test_nothing_is_run(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT + "touch touched $(touch touched) `touch touched`\n")
+    castoff("import", "train.sbatch")
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_script_in_the_place_of_a_job_file(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, name="train.sh")
+    answer = castoff("render", "train.sh", "--site", "slurm")
+    assert answer.returncode == 2
+    assert "castoff import train.sh" in answer.stderr

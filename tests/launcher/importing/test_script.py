@@ -1,0 +1,248 @@
+"""What becomes of the lines of a script, one kind after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from launcher.importing.available import has_field
+from launcher.importing.imported import nested
+from launcher.importing.script import NotAScript, read_script
+
+HEAD = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n#SBATCH -t 10\n"
+
+
+def fields(body: str, head: str = HEAD) -> dict[str, Any]:
+    return nested(read_script(head + body).fields)
+
+
+def why(body: str, fate: str = "not expressed", head: str = HEAD) -> list[str]:
+    return [f"{one.what}: {one.why}" for one in read_script(head + body).account.of(fate)]  # type: ignore[arg-type]
+
+
+class TestSetup:
+    def test_lines_stay_as_they_are_and_in_order(self) -> None:
+        body = "module load a\nif [ -e x ]; then\n  . x\nfi\nexport A=$(date)\nsrun python a.py\n"
+        assert fields(body)["setup"] == ["module load a", "if [ -e x ]; then\n  . x\nfi", "export A=$(date)"]
+
+    def test_plain_exports_are_env(self) -> None:
+        found = fields("export A=1 B='x y'\nmodule load a\nexport C=\"$A/z\"\nsrun python a.py\n")
+        assert found["env"] == {"B": "x y", "C": "1/z"} | ({"A": "1"} if "A" in found["env"] else {})
+        assert "export A=1" not in found.get("setup", [])
+
+    @pytest.mark.parametrize("line", ["./prepare.sh", "make data", "export PATH=$A/bin:$PATH", "A=$A:2"])
+    def test_what_setup_may_read_is_set_there(self, line: str) -> None:
+        found = fields(f"export A=1\n{line}\nexport A2=$A\nsrun python a.py\n")
+        assert found["setup"][0] == "export A=1"
+        assert "A" not in found.get("env", {})
+
+    def test_rendezvous_is_castoffs(self) -> None:
+        body = """
+nodes=( $(scontrol show hostnames $SLURM_JOB_NODELIST) )
+head=${nodes[0]}
+export MASTER_ADDR=$head MASTER_PORT=29500
+export WORLD_SIZE=$((SLURM_NNODES * 4))
+echo "world $WORLD_SIZE at $MASTER_ADDR"
+srun python a.py
+"""
+        assert "setup" not in fields(body) and "env" not in fields(body)
+        assert len(why(body, "dropped")) == 5
+
+    def test_but_not_where_the_program_needs_it(self) -> None:
+        found = fields("hosts=$(scontrol show hostnames | tr '\\n' ,)\nsrun python a.py --hosts $hosts\n")
+        assert found["setup"] == ["export hosts=$(scontrol show hostnames | tr '\\n' ,)"]
+        assert found["command"] == ["bash", "-c", "exec python a.py --hosts $hosts"]
+
+    def test_nor_where_setup_needs_it(self) -> None:
+        found = fields("MASTER_ADDR=$(hostname)\nURL=tcp://$MASTER_ADDR:1\nsrun python a.py --url $URL\n")
+        assert found["setup"] == ["MASTER_ADDR=$(hostname)", "export URL=tcp://$MASTER_ADDR:1"]
+
+    def test_variables_of_ranks_stay_variables(self) -> None:
+        found = fields("export WORLD_SIZE=8\nsrun python a.py --world $WORLD_SIZE --at $MASTER_ADDR\n")
+        assert found["command"] == ["bash", "-c", "exec python a.py --world $WORLD_SIZE --at $MASTER_ADDR"]
+
+    def test_threads_follow_from_the_cores(self) -> None:
+        assert fields("export OMP_NUM_THREADS=8\nsrun python a.py\n")["env"] == {"OMP_NUM_THREADS": "8"}
+        assert "setup" not in fields("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun python a.py\n")
+
+    def test_options_of_the_shell_are_castoffs(self) -> None:
+        assert "setup" not in fields("set -euxo pipefail\nset -x\nset +e\nclear\nsrun python a.py\n")
+
+    @pytest.mark.parametrize(
+        ("line", "folder"), [("cd /x", "/x"), ("cd $SLURM_SUBMIT_DIR/y", "y"), ("cd z", "z")]
+    )
+    def test_a_folder_is_the_workdir(self, line: str, folder: str) -> None:
+        found = fields(f"cd $SLURM_SUBMIT_DIR\n{line}\nsrun python a.py\n")
+        assert found["workdir"] == folder and found["command"] == ["python", "a.py"]
+
+    def test_a_folder_that_only_the_job_knows(self) -> None:
+        found = fields("cd $HOME/x\nsrun python a.py 'b c'\n")
+        assert found["setup"] == ["cd $HOME/x", "export IMPORTED_DIR=$PWD"]
+        assert found["command"] == [
+            "bash",
+            "-c",
+            'cd "$IMPORTED_DIR" && exec "$@"',
+            "bash",
+            "python",
+            "a.py",
+            "b c",
+        ]
+
+
+class TestLaunch:
+    def test_one_of_several(self) -> None:
+        body = "srun hostname\npython prepare.py\nsrun python train.py\nsrun python evaluate.py\n"
+        found = fields(body)
+        assert found["command"] == ["python", "train.py"]
+        assert found["setup"] == ["srun hostname", "python prepare.py"]
+        assert any("line 8" in one and "after.afterok" in one for one in why(body))
+
+    @pytest.mark.parametrize(
+        "around", ["for x in 1 2; do\n{}\ndone", "if [ $A ]; then\n{}\nfi", "run() {{\n{}\n}}\nrun"]
+    )
+    def test_one_in_a_compound_is_said(self, around: str) -> None:
+        body = around.format("srun python train.py") + "\n"
+        assert fields(body)["command"] == ["python", "train.py"]
+        assert any("castoff starts them once" in one for one in why(body))
+
+    def test_a_group_is_its_lines(self) -> None:
+        body = "{\n  module load x\n  N=4\n  srun -n $N --ntasks-per-node=2 python a.py; } > log 2>&1\n"
+        found = fields(body)
+        assert (found["command"], found["setup"]) == (["python", "a.py"], ["module load x"])
+        assert (found["nodes"], found["ranks_per_node"], why(body)) == (2, 2, [])
+
+    def test_what_stands_around_it(self) -> None:
+        body = "mkdir -p out && time srun python a.py > out/log 2>&1 || exit 1\n"
+        found = fields(body)
+        assert (found["command"], found["setup"]) == (["python", "a.py"], ["mkdir -p out"])
+        assert why(body) == []
+
+    def test_no_program(self) -> None:
+        assert fields("module load x\n")["command"] == ["name-your-program"]
+        assert len(why("module load x\n")) == 1
+        assert len(why("")) == 1
+
+    def test_a_program_for_the_first_node(self) -> None:
+        head = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=4\n"
+        found = fields("python train.py\n", head)
+        assert found["devices_per_rank"] == 4
+        if has_field("launcher.driver"):
+            assert found["launcher"] == {"driver": True} and "ranks_per_node" not in found
+        else:
+            assert found["ranks_per_node"] == 1
+            assert any("first of 2 nodes" in one for one in why("python train.py\n", head=head))
+
+    def test_fewer_nodes_than_the_job_has(self) -> None:
+        assert fields("srun -n 4 --ntasks-per-node=4 python a.py\n")["nodes"] == 1
+
+    def test_an_uneven_number(self) -> None:
+        found = fields("srun -n 5 python a.py\n")
+        assert (found["nodes"], found["ranks"]) == (2, 5) and "ranks_per_node" not in found
+
+    def test_a_number_of_nodes_that_slurm_chooses(self) -> None:
+        assert any(
+            "number of nodes" in one for one in why("srun python a.py\n", head="#!/bin/bash\n#SBATCH -n 8\n")
+        )
+
+    def test_arguments_of_the_script(self) -> None:
+        assert any("own arguments" in one for one in why("srun python a.py $1\n"))
+        assert why("X=${1:-a}\nsrun python a.py $X\n") == []
+
+    def test_what_a_launcher_of_torch_hands_the_program(self) -> None:
+        found = fields("deepspeed --num_gpus 4 a.py --x 1\n")
+        assert found["command"] == ["bash", "-c", 'exec python a.py --local_rank="$LOCAL_RANK" --x 1']
+        assert found["ranks_per_node"] == 4
+
+    def test_settings_of_torchrun_are_variables(self) -> None:
+        found = fields("srun torchrun --nproc-per-node=4 --max-restarts=2 -m a.b --c\n")
+        assert found["command"] == ["python", "-m", "a.b", "--c"]
+        assert (found["env"], found["launcher"]) == ({"PET_MAX_RESTARTS": "2"}, {"torchrun": True})
+
+    def test_a_container_that_is_not_known_stays_in_the_command(self) -> None:
+        body = "srun apptainer exec --nv image.sif python a.py\n"
+        assert fields(body)["command"] == ["apptainer", "exec", "--nv", "image.sif", "python", "a.py"]
+
+    def test_what_runs_after_the_ranks(self) -> None:
+        body = "srun python a.py\necho $?\ncp -r out $HOME\nwait\nexit 0\n"
+        if has_field("teardown"):
+            assert fields(body)["teardown"] == ["echo $CASTOFF_EXIT_CODE", "cp -r out $HOME"]
+        else:
+            assert len(why(body)) == 2
+        assert len(why(body, "dropped")) == 2
+
+    def test_a_job_that_submits_itself(self) -> None:
+        assert any("requeue.max" in one for one in why("srun python a.py\nsbatch next.sh\n"))
+        assert why("trap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun python a.py\n") == []
+
+
+class TestDirectives:
+    def test_below_the_first_command_they_are_comments(self) -> None:
+        body = "cd /x\n#SBATCH --qos=high\nsrun python a.py\n"
+        assert "qos" not in fields(body)
+        assert any("line 6" in one and "first command" in one for one in why(body, "dropped"))
+
+    def test_with_a_space_they_are_comments(self) -> None:
+        body = "# SBATCH --qos=high\nsrun python a.py\n"
+        assert any("takes it for a comment" in one for one in why(body, "dropped"))
+
+    def test_of_two_schedulers(self) -> None:
+        body = "#PBS -q other\nsrun python a.py\n"
+        assert "queue" not in fields(body)
+        assert any("is for qsub" in one for one in why(body))
+
+    def test_resources_of_chunks(self) -> None:
+        body = "#!/bin/bash\n#PBS -l select=2:ncpus=8:model=mil_a100\nmpiexec -n 2 python a.py\n"
+        if has_field("select"):
+            assert fields("", body)["select"] == {"model": "mil_a100"}
+        else:
+            assert any("model=mil_a100" in one for one in why("", head=body))
+
+    def test_chunks_of_several_kinds(self) -> None:
+        head = "#!/bin/bash\n#PBS -l select=1:ncpus=8+2:ncpus=4\nmpiexec -n 2 python a.py\n"
+        if has_field("select"):
+            found = fields("", head)
+            assert len(found["select"]) == 2 and "nodes" not in found
+        else:
+            assert any("only the first kind" in one for one in why("", head=head))
+
+    @pytest.mark.parametrize("indices", ["1-10", "0-8:2", "1,4"])
+    def test_arrays_with_indices(self, indices: str) -> None:
+        head = f"#!/bin/bash\n#SBATCH --array={indices}\n"
+        if has_field("array.indices"):
+            assert fields("python a.py\n", head)["array"] == {"indices": indices}
+        else:
+            assert any(indices in one for one in why("python a.py\n", head=head))
+
+
+def test_a_shell_that_is_no_login_shell_is_for_the_profile() -> None:
+    assert "shell: /bin/bash" in read_script(HEAD + "srun python a.py\n").profile
+    assert read_script(HEAD.replace("bash\n", "bash -l\n", 1) + "srun python a.py\n").profile == {}
+
+
+def test_lines_from_windows() -> None:
+    script = (HEAD + "module load x\nsrun python a.py\n").replace("\n", "\r\n")
+    result = read_script(script)
+    assert nested(result.fields)["setup"] == ["module load x"]
+    assert any("CRLF" in text for text in result.notes[""])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("\n \n", "is empty"),
+        ("a\x00b", "is no text"),
+        ("#!/usr/bin/env python3\nprint(1)\n", "python3"),
+        ("import os\nimport sys\nprint(1)\n", "Python"),
+    ],
+)
+def test_no_script(text: str, words: str) -> None:
+    with pytest.raises(NotAScript, match=words):
+        read_script(text)
+
+
+def test_a_script_for_another_shell() -> None:
+    body = "setenv A 1\nsrun python a.py\n"
+    head = HEAD.replace("bash", "tcsh")
+    assert len(why(body, head=head)) == 2 and all("tcsh" in one for one in why(body, head=head))

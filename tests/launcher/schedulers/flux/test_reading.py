@@ -1,0 +1,59 @@
+"""flux batch's directives as flux-batch(1) reads them, in the fields of a job file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from launcher.launchers.foreign.asked import Asked
+from launcher.schedulers.flux.reading import READER, read, seconds
+
+
+def asked(*lines: str) -> Asked:
+    found = Asked()
+    for line in lines:
+        read(line, found)
+    return found
+
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "--job-name=a -q pbatch -B guests": {"name": "a", "queue": "pbatch", "account": "guests"},
+    "-t 1h": {"walltime": "01:00:00"},
+    "-t 90 # minutes": {"walltime": "01:30:00"},
+    "-x": {"exclusive": True},
+    "--requires='host:a'": {"constraint": "host:a"},
+    "--dependency=afterok:f123": {"after": {"afterok": ["f123"]}},
+    "--signal=USR2@5m": {"grace": "5m"},
+}
+
+
+@pytest.mark.parametrize("line", FIELDS)
+def test_fields(line: str) -> None:
+    assert asked(line).fields == FIELDS[line]
+
+
+def test_numbers() -> None:
+    found = asked("-N2 -n 8", "-c=4 --gpus-per-slot=1")
+    assert (found.nodes, found.ranks, found.rank_devices) == (2, 8, 1)
+
+
+def test_attributes_add_up() -> None:
+    assert asked("--setattr=a=1", "-S b=2").directives == {"setattr": "a=1 b=2"}
+
+
+def test_logs_are_castoffs() -> None:
+    assert [one.fate for one in asked("--output=x --error=y").remarks] == ["dropped", "dropped"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("30m", 1800), ("1.5h", 5400), ("10", 600), ("45s", 45), ("1d", 86400)]
+)
+def test_durations(text: str, expected: int) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("line", ["# flux: -N2", "#flux: -N2", "# FLUX: -N2", "#FLUX:-N2"])
+def test_marks(line: str) -> None:
+    found = READER.directive.match(line)
+    assert found is not None and found[1] == "-N2"
