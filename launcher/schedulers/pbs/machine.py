@@ -7,9 +7,10 @@ src/cmds/pbsnodes.c, and pbs_queue_attributes(7B).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from launcher.schedulers.machine_info import MachineInfo, Question, QueueInfo, outermost
+from launcher.schedulers.machine_info import MachineInfo, NodeKind, Question, QueueInfo, kinds, outermost
 from launcher.schedulers.pbs.jobs import blocks
 
 QUESTIONS = [
@@ -18,34 +19,117 @@ QUESTIONS = [
     Question("nodes", ["pbsnodes", "-a"], optional=True),
 ]
 
+_SOURCES = {
+    "queues": "qstat -Qf",
+    "nodes": "pbsnodes -a",
+    "array": "qstat -Bf, max_array_size",
+    "directive_values": "qstat -Bf, valid_filesystems",
+}
+
 _LIMIT = re.compile(r"\[[up]:PBS_GENERIC=(\d+)\]")
 """A limit for each user (u) or for each project (p), in attributes such as max_queued."""
+
+_HERE = "resources_available."
+
+_TYPES = tuple(
+    f"{_HERE}{name}" for name in ("accelerator_model", "gpu_type", "gputype", "gpu_model", "gpu_name")
+)
+"""Where sites say which GPUs a node has; PBS itself knows the first alone."""
+
+_ACCESS = {"acl_users": "users", "acl_groups": "Unix groups", "acl_hosts": "submitting hosts"}
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     asked = {name: dict(blocks(answer)) for name, answer in answers.items()}
-    (server,) = asked["server"].values()
-    nodes = [
-        (int(held["resources_available.ncpus"]), int(held.get("resources_available.ngpus", 0)))
-        for held in asked.get("nodes", {}).values()
-        if "resources_available.ncpus" in held
-    ]
+    ((name, server),) = asked["server"].items()
     members = server.get("max_array_size")
     return MachineInfo(
-        queues={name: _queue(held, asked["queues"]) for name, held in asked["queues"].items()},
+        queues={queue: _queue(held, asked["queues"]) for queue, held in asked["queues"].items()},
         default_queue=server.get("default_queue"),
         array_count=None if members is None else int(members),
-        nodes=list(dict.fromkeys(nodes)),
+        nodes=kinds(_nodes(asked.get("nodes", {}), asked["queues"])),
         counts_threads=True,
+        name=name,
+        version=server.get("pbs_version"),
+        sources=_SOURCES,
+        fields=_fields(server),
+        questions=tuple(_questions(server)),
+    )
+
+
+def _nodes(
+    nodes: Mapping[str, Mapping[str, str]], queues: Mapping[str, Mapping[str, str]]
+) -> Iterator[NodeKind]:
+    for held in nodes.values():
+        if f"{_HERE}ncpus" not in held:
+            continue
+        memory = re.fullmatch(r"(\d+)kb", held.get(f"{_HERE}mem", ""))
+        yield NodeKind(
+            cores=int(held[f"{_HERE}ncpus"]),
+            devices=int(held.get(f"{_HERE}ngpus", 0)),
+            device_type=next((held[one] for one in _TYPES if one in held), None),
+            memory=int(memory[1]) // 1024 or None if memory else None,
+            queues=tuple(_queues_of(held, queues)),
+            whole=held.get("sharing", "")
+            in ("default_excl", "default_exclhost", "force_excl", "force_exclhost"),
+        )
+
+
+def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """The queues whose jobs alone a node takes: by its own attribute, or as PBS's guide ties them, by "
+    "Qlist."""
+    if "queue" in held:
+        yield held["queue"]
+    lists = held.get(f"{_HERE}Qlist", "").split(",")
+    for name, queue in queues.items():
+        if queue.get("default_chunk.Qlist", "") in lists[: None if lists != [""] else 0]:
+            yield name
+
+
+def _fields(server: Mapping[str, str]) -> dict[str, Any]:
+    """The file systems that a job may name, where the server lists them: pages about machines get old."""
+    listed = server.get(f"{_HERE}valid_filesystems")
+    if not listed:
+        return {}
+    among = [one.strip() for one in listed.split(",")]
+    return {"directive_values": {"filesystems": {"among": among, "separator": ":"}}}
+
+
+def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if listed := server.get(f"{_HERE}valid_filesystems"):
+        example = ":".join(listed.split(",")[:2])
+        yield (
+            "Does PBS refuse jobs that name no file systems? qstat -Bf lists some. If so",
+            (
+                "required:",
+                "  - field: directives.filesystems",
+                '    because: "what qsub says"',
+                f"    example: 'directives: {{pbs: {{filesystems: \"{example}\"}}}}'",
+                "    source: qsub",
+                "    date: DATE",
+            ),
+        )
+    if "default_queue" not in server:
+        yield "Which queue do jobs take that name none? PBS has no default.", ("default_queue: NAME",)
+    yield (
+        "Which account are jobs charged to (qsub -A), and does PBS refuse those without one? It does not "
+        "say.",
+        ("defaults: {account: NAME}",),
+    )
+    yield (
+        "Which mpiexec do jobs have? `mpiexec --version` in a job names it: hydra (MPICH), intelmpi, "
+        "openmpi or "
+        "pals (HPE).",
+        ("launcher: hydra",),
     )
 
 
 def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
     """A queue; a routing one takes what those take that it hands its jobs to, within limits of its own."""
-    reached = [held]
+    reached, names = [held], []
     if routes := held.get("route_destinations"):
-        names = [each.strip().partition("@")[0] for each in routes.split(",")]
+        names += [each.strip().partition("@")[0] for each in routes.split(",")]
         reached = [queues[name] for name in names if name in queues]
 
     def bound(outer: Callable[..., int], inner: Callable[..., int], name: str) -> int | None:
@@ -61,7 +145,20 @@ def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> 
         bound(max, min, "resources_max.walltime"),
         max_jobs=_jobs(held),
         offered=held.get("enabled") != "False" and held.get("from_route_only") != "True",
+        routes_to=tuple(names),
+        notes=tuple(_notes(held)),
     )
+
+
+def _notes(held: Mapping[str, str]) -> Iterator[str]:
+    for name, whom in _ACCESS.items():
+        # acl_users counts where acl_user_enable is set.
+        if held.get(f"{name[:-1]}_enable") == "True":
+            yield f"for the {whom} {held.get(name, 'that it names').replace(',', ', ')} alone"
+    if held.get("started") == "False":
+        yield "it starts no jobs now"
+    if usual := held.get("resources_default.walltime"):
+        yield f"a job that says no walltime gets {usual}"
 
 
 def _jobs(held: Mapping[str, str]) -> int | None:

@@ -116,7 +116,7 @@ class TestCheck:
 def test_too_many_words(words: tuple[str, ...], castoff: Castoff) -> None:
     answer = castoff("sites", *words)
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert "takes a name, or check and a name" in answer.stderr
+    assert "(see castoff sites" in answer.stderr
 
 
 def test_a_site_that_is_not_there(castoff: Castoff) -> None:

@@ -28,8 +28,8 @@ def test_slurm(answering: Answers) -> None:
 def test_slurm_without_accounting(answering: Answers) -> None:
     info = ask(at("slurm"), answering("slurm-plain"))
     assert info.qos is None
-    ((about, why),) = info.unanswered
-    assert about == "qos"
+    (about, why), (also, _) = info.unanswered
+    assert (about, also) == ("qos", "user")
     assert "failed with exit code 1: You are not running a supported accounting_storage plugin Only" in why
 
 
@@ -92,9 +92,11 @@ def test_what_cannot_be_read(answering: Answers) -> None:
 
 
 def test_variables_that_would_change_what_is_shown_stay_behind(answering: Answers) -> None:
-    environ = answering("slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|2|64|gpu:4"')
+    environ = answering(
+        "slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|2|64|128|1|gpu:4|(null)|long"'
+    )
     info = ask(at("slurm"), {**environ, "SINFO_PARTITION": "long"})
-    assert info.nodes == [(128, 4)]
+    assert [(one.cores, one.devices) for one in info.nodes] == [(128, 4)]
 
 
 def test_a_site_without_a_scheduler() -> None:

@@ -1,0 +1,185 @@
+"""A profile for the machine that this is, from what its scheduler says: where it goes, and that it is "
+"sound."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.config.site import Search, Site
+from launcher.errors import CastoffError, printable
+from launcher.runs.records import write_file
+from launcher.schedulers.choice import check_profile
+from launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
+from launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
+from launcher.schedulers.site_check import Comparison
+from launcher.schedulers.site_draft import Draft, profile_text
+from launcher.schedulers.site_update import updated
+from launcher.trust.decision import check
+from launcher.typed.suggestion import did_you_mean
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Proposal(NamedTuple):
+    """A profile that could be written."""
+
+    path: Path
+    text: str
+    site: Site
+    """What it says once it is resolved."""
+    asked: str
+    """Which scheduler was asked, and why that."""
+
+
+def destination(name: str, search: Search, *, project: bool) -> Path:
+    """Where a new profile of that name goes: to the user's, or to the project's.
+
+    Raises:
+        CastoffError: there is one already, here or built in; or no project; or no file can have that name.
+    """
+    if not _NAME.fullmatch(name):
+        raise CastoffError(
+            f"{printable(name)}: is no name for a site: it takes letters, digits, - _ and ., as in "
+            "cluster-a100"
+        )
+    if project and search.project is None:
+        raise CastoffError("--project: there is no project here; to make this folder one: mkdir .castoff")
+    folders = dict(search.folders())
+    path = folders["project" if project else "user"] / f"{name}.yaml"
+    known = search.profiles().get(name, [])
+    if known or os.path.lexists(path):
+        kind, there = known[0] if known else ("", path)
+        where = "comes with castoff" if kind == "built-in" else f"is there already, {printable(str(there))}"
+        raise CastoffError(
+            f"site {name}: {where}; `castoff sites check {name}` says what has changed since, and writes "
+            "it with "
+            "--update; or choose another name"
+        )
+    return path
+
+
+def proposal(
+    path: Path, search: Search, *, queue: str | None, scheduler: str | None, project: bool
+) -> Proposal:
+    """The profile of this machine, which `path` would hold.
+
+    `queue`: the one whose nodes it is for; None: the default one. `scheduler`: None: the first that is here.
+
+    Raises:
+        QueryFailed: there is no scheduler, or it does not answer.
+        CastoffError: it has no such queue.
+    """
+    name, why, *others = _scheduler(search, scheduler)
+    try:
+        info = ask_scheduler(name, search.environ, about=f"site {path.stem}")
+    except QueryFailed as failure:
+        if others:
+            raise QueryFailed(
+                f"{failure}\nhere is also: {others[0]}; to ask that: --scheduler {others[0]}"
+            ) from None
+        raise
+    if queue is not None and queue not in info.queues:
+        raise CastoffError(
+            f"--queue: is {printable(queue)}, but {title_of(name)} has no such queue"
+            f"{did_you_mean(queue, info.queues)}; there are: {', '.join(info.queues)}"
+        )
+    draft = Draft(
+        name=path.stem,
+        scheduler=name,
+        title=title_of(name),
+        date=time.strftime("%Y-%m-%d"),
+        host=socket.gethostname(),
+        queue=queue,
+        shared=project,
+        login_shell=_login_shell(),
+    )
+    text = profile_text(draft, info)
+    return Proposal(path, text, sound(path, text, search), f"{draft.title}: {why}")
+
+
+class Change(NamedTuple):
+    """A profile that has been changed."""
+
+    path: Path
+    left: list[str]
+    """What differs still, and why it could not be written."""
+
+
+def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Search) -> Change:
+    """Write what differs into the nearest profile of that name; where that came with castoff, into one that
+    extends it.
+
+    Raises:
+        InvalidInput: with what the scheduler says, the profile would contradict itself; it is as it was.
+        CastoffError: it cannot be read or written.
+    """
+    kind, path = search.profiles()[site.name][0]
+    text = f"extends: {site.name}\n"
+    if kind == "built-in":
+        path = dict(search.folders())["user"] / f"{site.name}.yaml"
+    else:
+        text = path.read_text(encoding="utf-8")
+    draft = Draft(
+        name=site.name,
+        scheduler=site.scheduler,
+        title=title_of(site.scheduler),
+        date=time.strftime("%Y-%m-%d"),
+        host=socket.gethostname(),
+        queue=site.default_queue,
+    )
+    new = updated(text, site, info, found, draft, lambda text: sound(path, text, search))
+    sound(path, new.text, search)
+    write_profile(path, new.text)
+    return Change(path, new.left)
+
+
+def sound(path: Path, text: str, search: Search) -> Site:
+    """What a profile says that has not been written yet.
+
+    Raises:
+        InvalidInput: with every problem that it has.
+    """
+    site = Site.load(path.stem, search=search._replace(draft=(path, text)))
+    check_profile(site)
+    return site
+
+
+def write_profile(path: Path, text: str) -> None:
+    """Write a profile, whole.
+
+    Raises:
+        CastoffError: it cannot be written there, or somebody else could change it there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check(path.parent)
+        write_file(path, text, 0o644)
+    except OSError as error:
+        raise CastoffError(f"{printable(str(path))}: cannot be written: {error.strerror}") from error
+
+
+def _scheduler(search: Search, named: str | None) -> list[str]:
+    """The scheduler to ask, why it, and the names of others that are here."""
+    if named is not None:
+        return [named, "--scheduler names it"]
+    found = [(name, why) for name in HAVE_DIRECTIVES if (why := scheduler_of(name).found_on(search.environ))]
+    if not found:
+        raise QueryFailed(
+            "no scheduler is here: no Flux instance answers, and neither sbatch nor PBS's qsub is on "
+            "PATH; run "
+            "this on a login node of the machine"
+        )
+    return [*found[0], *(name for name, _ in found[1:])]
+
+
+def _login_shell() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return os.environ.get("SHELL", "/bin/bash")
