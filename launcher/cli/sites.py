@@ -11,7 +11,7 @@ import yaml
 from launcher.cli.job_options import load_site
 from launcher.cli.offers import complete_sites
 from launcher.cli.output import json_option, print_json, several
-from launcher.cli.sites_new import new
+from launcher.cli.sites_new import new, probe
 from launcher.config.site import Search, Site
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
@@ -47,7 +47,7 @@ class _Sites(click.Group):
 
 
 @click.group(
-    "sites", cls=_Sites, invoke_without_command=True, subcommand_metavar="[NAME | new | check | show]"
+    "sites", cls=_Sites, invoke_without_command=True, subcommand_metavar="[NAME | new | probe | check | show]"
 )
 @json_option
 @click.pass_context
@@ -94,6 +94,7 @@ def _check_one(name: str | None, update: bool, as_json: bool) -> int:
 
 
 command.add_command(new)
+command.add_command(probe)
 
 
 def _list(as_json: bool) -> None:

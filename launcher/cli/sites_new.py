@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from launcher.cli.output import report, several
-from launcher.config.site import Search
+from launcher.cli.offers import F, complete_runs, complete_sites, set_option
+from launcher.cli.output import duration, ending_words, report, several
+from launcher.config.quantities import units
+from launcher.config.site import Search, Site
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
+from launcher.schedulers.choice import site_named
 from launcher.schedulers.registry import HAVE_DIRECTIVES
+
+
+def _probe_options(function: F) -> F:
+    function = click.option(
+        "--timeout",
+        default="10m",
+        callback=duration,
+        show_default=True,
+        help="How long to wait for the probe's job.",
+    )(function)
+    return set_option(function)
 
 
 @click.command("new")
@@ -23,7 +39,18 @@ from launcher.schedulers.registry import HAVE_DIRECTIVES
     type=click.Choice(HAVE_DIRECTIVES),
     help="The one to ask.  [default: the first that is here]",
 )
-def new(name: str, output: str | None, project: bool, queue: str | None, scheduler: str | None) -> None:
+@click.option("--probe", "also_probe", is_flag=True, help="Then ask a node, as `castoff sites probe` does.")
+@_probe_options
+def new(
+    name: str,
+    output: str | None,
+    project: bool,
+    queue: str | None,
+    scheduler: str | None,
+    also_probe: bool,
+    timeout: int,
+    overrides: tuple[str, ...],
+) -> None:
     """Make a profile of this machine from what its scheduler says: queues, limits, nodes, accounts.
 
     What the scheduler does not say stands in it as a question, a line with `# ?`. It goes to your profiles,
@@ -46,11 +73,67 @@ def new(name: str, output: str | None, project: bool, queue: str | None, schedul
             raise CastoffError(f"-o: {printable(output)} is there already; name another file, or remove it")
     write_profile(path, found.text)
     click.echo(f"wrote      {printable(str(path))}")
+    click.echo(f"node       {found.node}")
     if questions := questions_of(found.text):
         click.echo(f"open       {several(questions, 'question')} in it, the lines with `# ?`")
-    if output is None:
-        word = visible_word(name)
-        click.echo(f"next       castoff render --site {word} --nodes 2 --walltime 30m -- python train.py")
-        click.echo(
-            f"           castoff sites probe {word}   asks a node for what the scheduler does not know"
+    if output is not None:
+        return
+    word = visible_word(name)
+    if also_probe:
+        _probe(site_named(name, search=search), timeout, overrides)
+    click.echo(f"next       castoff render --site {word} --nodes 2 --walltime 30m -- python train.py")
+    if not also_probe:
+        click.echo(f"           castoff sites probe {word}   asks a node what {found.title} does not know")
+
+
+@click.command("probe")
+@click.argument("name", shell_complete=complete_sites)
+@click.option(
+    "--run",
+    "reference",
+    help="Read what this run of it found, and submit none.",
+    shell_complete=complete_runs,
+)
+@_probe_options
+def probe(name: str, reference: str | None, timeout: int, overrides: tuple[str, ...]) -> None:
+    """Ask a node what its scheduler does not know, by a job of two minutes, and write it into the profile.
+
+    It learns the sockets and the numbers of their cores, the devices and which cores are beside each, disks
+    of the node's own, modules, the mpiexec, and whether ssh leads from one node to another. --set gives the
+    job what it needs, such as an account.
+    """
+    _probe(site_named(name), timeout, overrides, reference)
+
+
+def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | None = None) -> None:
+    from launcher.runs.index import Index
+    from launcher.schedulers.machine_info import ask
+    from launcher.schedulers.site_new import probe_profile
+    from launcher.schedulers.site_probe import parse
+    from launcher.submission.probe import collect, remote_shell, start_probe
+
+    word = visible_word(site.name)
+    if reference is None:
+        run = start_probe(site, ask(site), overrides)
+        report(f"site {site.name}: run {run.id} asks a node; waits for it up to {units(timeout)}")
+    else:
+        run = Index.of(os.environ).find(reference)
+    text, now = collect(run, timeout)
+    if text is None or not now.over:
+        why = f": {now.reason}" if now.reason else ""
+        if now.over:
+            raise CastoffError(
+                f"run {run.id} asked no node, {ending_words(now)}{why}; see castoff logs {run.id}"
+            )
+        raise CastoffError(
+            f"run {run.id} is still {now.state}{why}; the profile is without its answer. When it is over: "
+            f"castoff sites probe {word} --run {run.id}; to do without: castoff cancel {run.id}"
         )
+    facts = parse(text)
+    change = probe_profile(site, facts, remote_shell(site)[1], Search.here())
+    click.echo(f"asked      {printable(facts.host)}: {facts.words()}")
+    if now.ending != "done":
+        click.echo(f"but        its ranks did not all start: {ending_words(now)}; see castoff logs {run.id}")
+    click.echo(f"{'wrote' if change.changed else 'as it was':10} {printable(str(change.path))}")
+    for what in change.left:
+        click.echo(f"not written: {what}")

@@ -140,7 +140,7 @@ def memory_words(mebibytes: int) -> str:
 
 
 def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
-    """Those that are alike together, the most frequent first.
+    """Those that are alike together, the most frequent first, and of two the one with more devices.
 
     A kind is in all queues that have some of it, and has the features that all of it have.
     """
@@ -158,7 +158,7 @@ def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
                 break
         else:
             found.append(node)
-    return sorted(found, key=lambda one: -one.count)
+    return sorted(found, key=lambda one: (-one.count, -one.devices))
 
 
 def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int | None:

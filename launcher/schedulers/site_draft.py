@@ -99,7 +99,7 @@ def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[st
         "with --update."
     )
     what = f"the {draft.title} cluster" + (f" {info.name}" if info.name and info.name != draft.name else "")
-    nodes = f", nodes with {kind.words(_counted(info))}" if kind else ""
+    nodes = f", nodes with {kind._replace(memory=None).words(_counted(info))}" if kind else ""
     yield f"description: {_value(what + nodes)}"
     yield f"extends: {draft.scheduler}"
     if "bash" not in draft.login_shell:
@@ -289,8 +289,12 @@ def queue_lines(draft: Draft, info: MachineInfo, field: str, name: str, queue: Q
     if field == "queues" and routed and not queue.offered:
         yield f"  submit_to: {_value(routed[0])}"
     else:
-        if ranges := ranges_of(queue, info):
+        ranges = ranges_of(queue, info)
+        if len(ranges) == 1:
             yield f"  ranges: {ranges_text(ranges)}"
+        elif ranges:
+            yield "  ranges:  # of the queues behind it"
+            yield from (f"    - {ranges_text([one])[1:-1]}" for one in ranges)
         if queue.max_jobs:
             yield f"  max_jobs: {queue.max_jobs}"
         if queue.max_devices:

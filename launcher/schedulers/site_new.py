@@ -8,6 +8,7 @@ import pwd
 import re
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,8 @@ from launcher.schedulers.choice import check_profile
 from launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
 from launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
 from launcher.schedulers.site_check import Comparison
-from launcher.schedulers.site_draft import Draft, profile_text
+from launcher.schedulers.site_draft import Draft, chosen_kind, profile_text
+from launcher.schedulers.site_probe import NodeFacts, merged
 from launcher.schedulers.site_update import updated
 from launcher.trust.decision import check
 from launcher.typed.suggestion import did_you_mean
@@ -33,6 +35,10 @@ class Proposal(NamedTuple):
     text: str
     site: Site
     """What it says once it is resolved."""
+    node: str
+    """The nodes that it is for, in words, and whether there are others."""
+    title: str
+    """Of the scheduler, as people call it."""
     asked: str
     """Which scheduler was asked, and why that."""
 
@@ -100,7 +106,9 @@ def proposal(
         login_shell=_login_shell(),
     )
     text = profile_text(draft, info)
-    return Proposal(path, text, sound(path, text, search), f"{draft.title}: {why}")
+    return Proposal(
+        path, text, sound(path, text, search), _node_words(draft, info), draft.title, f"{draft.title}: {why}"
+    )
 
 
 class Change(NamedTuple):
@@ -108,7 +116,9 @@ class Change(NamedTuple):
 
     path: Path
     left: list[str]
-    """What differs still, and why it could not be written."""
+    """What could not be written, and why."""
+    changed: bool = True
+    """Whether its text is another one now."""
 
 
 def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Search) -> Change:
@@ -119,12 +129,7 @@ def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Sea
         InvalidInput: with what the scheduler says, the profile would contradict itself; it is as it was.
         CastoffError: it cannot be read or written.
     """
-    kind, path = search.profiles()[site.name][0]
-    text = f"extends: {site.name}\n"
-    if kind == "built-in":
-        path = dict(search.folders())["user"] / f"{site.name}.yaml"
-    else:
-        text = path.read_text(encoding="utf-8")
+    path, text = _own(site, search)
     draft = Draft(
         name=site.name,
         scheduler=site.scheduler,
@@ -137,6 +142,30 @@ def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Sea
     sound(path, new.text, search)
     write_profile(path, new.text)
     return Change(path, new.left)
+
+
+def probe_profile(site: Site, facts: NodeFacts, remote_setup: Sequence[str], search: Search) -> Change:
+    """Write what a node said into the profile that `update_profile` would change.
+
+    Raises:
+        InvalidInput: with that, the profile would contradict itself; it is as it was.
+        CastoffError: it cannot be read or written.
+    """
+    path, text = _own(site, search)
+    new = merged(text, site, facts, time.strftime("%Y-%m-%d"), remote_setup)
+    if changed := new.text != text:
+        sound(path, new.text, search)
+        write_profile(path, new.text)
+    return Change(path, new.left, changed)
+
+
+def _own(site: Site, search: Search) -> tuple[Path, str]:
+    """The nearest profile of a site's name and its text; instead of one that came with castoff, one to "
+    "be made."""
+    kind, path = search.profiles()[site.name][0]
+    if kind != "built-in":
+        return path, path.read_text(encoding="utf-8")
+    return dict(search.folders())["user"] / f"{site.name}.yaml", f"extends: {site.name}\n"
 
 
 def sound(path: Path, text: str, search: Search) -> Site:
@@ -176,6 +205,19 @@ def _scheduler(search: Search, named: str | None) -> list[str]:
             "this on a login node of the machine"
         )
     return [*found[0], *(name for name, _ in found[1:])]
+
+
+def _node_words(draft: Draft, info: MachineInfo) -> str:
+    queue = draft.queue or info.default_queue
+    kind = chosen_kind(info, queue)
+    if kind is None:
+        return f"{draft.title} does not say what a node has"
+    words = f"{kind.words('CPUs' if info.counts_threads else 'cores')}, the most frequent"
+    words += f" of queue {queue}" if queue else ""
+    others = len(info.nodes) - 1
+    if others:
+        words += f"; {others} other kind{'s' * (others > 1)}: castoff sites new OTHER-NAME --queue QUEUE"
+    return words
 
 
 def _login_shell() -> str:

@@ -155,7 +155,8 @@ def _insert(text: str, found: _Found, rest: Path, lines: Sequence[str], value: s
         after = empty[0].start_mark.line
         old = [*old[:after], *old[after + 1 :]]
     block = [" " * indent + line if line else line for line in lines]
-    return _joined([*old[:after], *block, *old[after:]])
+    apart = [""] if indent == 0 and len(block) > 1 and "" in old[:-1] else []
+    return _joined([*old[:after], *apart, *block, *old[after:]])
 
 
 def _end(lines: list[str], key: yaml.Node, value: yaml.Node) -> _Place:

@@ -19,6 +19,19 @@ QUESTIONS = [
     Question("nodes", ["pbsnodes", "-a"], optional=True),
 ]
 
+REMOTE_SHELL = "pbs_tmrsh"
+"""What runs a command on another host of a job."""
+
+REMOTE_SETUP = (
+    "castoff_reach=$CASTOFF_ATTEMPT_DIR/reach  # what ssh would do, by PBS",
+    "printf '%s\\n' '#!/bin/bash' 'while [[ $1 == -* ]]; do shift; done' 'host=$1' shift \\",
+    """  'exec REMOTE_SHELL "$host" /bin/bash -c "$*"' >"$castoff_reach\"""",
+    'chmod 700 "$castoff_reach"',
+    "export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$castoff_reach OMPI_MCA_plm_rsh_agent=$castoff_reach",
+    "export I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=$castoff_reach",
+)
+"""Lines of a job's setup that have mpiexec reach other hosts by that."""
+
 _SOURCES = {
     "queues": "qstat -Qf",
     "nodes": "pbsnodes -a",

@@ -1,0 +1,317 @@
+"""What a node said of itself when `castoff sites probe` asked it, and a profile with that in it. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from launcher.config.quantities import cpulist, cpus
+from launcher.config.site import Site
+from launcher.schedulers.machine_info import memory_words
+from launcher.schedulers.site_draft import QUESTION
+from launcher.schedulers.site_update import Updated
+from launcher.typed.editing import has, put, put_block
+
+_SOURCE = "castoff sites probe"
+
+_VENDORS = {
+    "0x10de": "CUDA_VISIBLE_DEVICES",
+    "0x1002": "ROCR_VISIBLE_DEVICES",
+    "0x8086": "ZE_AFFINITY_MASK",
+}
+"""What limits a process to some devices, by who makes them as PCI numbers makers."""
+
+_FLAVOURS = (
+    ("intelmpi", r"Intel\(R\) MPI"),
+    ("openmpi", r"OpenRTE|Open MPI|PRRTE"),
+    ("pals", r"\bpals\b|\bcray\b"),
+    ("hydra", r"HYDRA|MPICH"),
+)
+"""What an mpiexec says of itself, by how profiles call it."""
+
+_NOT_DISKS = (
+    "tmpfs",
+    "devtmpfs",
+    "overlay",
+    "nfs",
+    "nfs4",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "fuse",
+    "ceph",
+    "autofs",
+)
+
+_OF_INTEREST = re.compile(r"torch|conda|python|frameworks|cuda|rocm|nccl|rccl|oneapi|mpi", re.IGNORECASE)
+_MODULES_SHOWN = 40
+
+
+class Device(NamedTuple):
+    """A device as PCI has it."""
+
+    address: str
+    vendor: str
+    parts: int
+    """Devices of ours that it is: tiles."""
+    near: tuple[int, ...]
+    """The CPUs beside it."""
+
+
+class NodeFacts(NamedTuple):
+    """What a node has."""
+
+    host: str
+    sockets: list[list[int]]
+    """The first CPU of each core."""
+    memory: int | None
+    """MiB."""
+    devices: list[Device]
+    """By their numbers."""
+    disk: str | None
+    """A folder on a disk of its own that is not /tmp."""
+    mpiexec: str | None
+    """The flavour of the one on PATH."""
+    modules: list[str]
+    reached: Mapping[str, list[str]]
+    """The other hosts of the job, and how each was reached: by ssh, by the scheduler's own means."""
+    remote_shell: str | None
+    """The program that is the scheduler's own means."""
+    whole: bool
+    """Whether it came to its end."""
+
+    @property
+    def cores(self) -> int:
+        """Physical ones."""
+        return sum(map(len, self.sockets))
+
+    def words(self) -> str:
+        """What it has, in a line."""
+        said = [
+            f"{len(self.sockets)} sockets" if len(self.sockets) != 1 else "1 socket",
+            f"{self.cores} cores",
+        ]
+        said += [f"{len(self.devices) or 'no'} devices on its PCI bus"]
+        said += [f"disk {self.disk}"] if self.disk else []
+        said += [f"mpiexec of {self.mpiexec}"] if self.mpiexec else []
+        if self.reached:
+            said.append("ssh to another host is " + ("closed" if self.closed else "open"))
+        return ", ".join(said)
+
+    @property
+    def closed(self) -> bool:
+        """Whether a host was not reached by ssh."""
+        return any("ssh" not in ways for ways in self.reached.values())
+
+    @property
+    def opens(self) -> bool:
+        """Whether the scheduler's own means reaches every host."""
+        return bool(self.remote_shell) and all("remote" in ways for ways in self.reached.values())
+
+
+def parse(text: str) -> NodeFacts:
+    """What `probe.sh` has written; whatever is missing or odd is not known."""
+    parts: dict[str, list[str]] = {}
+    held: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("== "):
+            held = parts.setdefault(line[3:].strip(), [])
+        else:
+            held.append(line.strip())
+    memory = re.search(r"MemTotal:\s*(\d+) kB", "\n".join(parts.get("memory", [])))
+    says = " ".join(parts.get("mpiexec", []))
+    return NodeFacts(
+        host=next(iter(parts.get("host", [])), "a node"),
+        sockets=_sockets(parts.get("cpus", [])),
+        memory=int(memory[1]) // 1024 if memory else None,
+        devices=_devices(parts),
+        disk=_disk(parts.get("disks", [])),
+        mpiexec=next((name for name, words in _FLAVOURS if re.search(words, says)), None),
+        modules=[line for line in parts.get("modules", []) if line and not line.endswith(":")],
+        reached={name[6:]: ways for name, ways in parts.items() if name.startswith("reach ")},
+        remote_shell=next(iter(parts.get("remote", [])), None) or None,
+        whole="end" in parts,
+    )
+
+
+def _sockets(lines: Sequence[str]) -> list[list[int]]:
+    """Of each socket the first CPU of every core: `CPU,core,socket,node` a line."""
+    firsts: dict[tuple[str, str], int] = {}
+    for line in lines:
+        if found := re.match(r"(\d+),(\d+),(\d*)", line):
+            core = (found[3] or "0", found[2])
+            firsts[core] = min(int(found[1]), firsts.get(core, 1 << 30))
+    found_sockets: dict[str, list[int]] = {}
+    for (socket, _), cpu in firsts.items():
+        found_sockets.setdefault(socket, []).append(cpu)
+    return sorted(sorted(one) for one in found_sockets.values())
+
+
+def _devices(parts: Mapping[str, list[str]]) -> list[Device]:
+    """In the order of the vendor's own numbers, where that is known of all; else of their addresses."""
+    found: dict[str, Device] = {}
+    for line in parts.get("devices", []):
+        words = line.split()
+        if len(words) >= 3 and words[1] in _VENDORS and words[2].isdecimal():
+            near = tuple(cpus(words[3])) if len(words) > 3 and re.fullmatch(r"[\d,-]+", words[3]) else ()
+            found[words[0].lower()] = Device(words[0].lower(), words[1], int(words[2]), near)
+    vendors = {one.vendor for one in found.values()}
+    if len(vendors) > 1:  # a small one for a screen beside those that compute
+        most = max(vendors, key=lambda vendor: sum(one.vendor == vendor for one in found.values()))
+        found = {address: one for address, one in found.items() if one.vendor == most}
+    for order in (_of_nvidia(parts.get("nvidia", [])), _of_kfd(parts.get("kfd", []))):
+        if sorted(order) == sorted(found):
+            return [found[address] for address in order]
+    return [found[address] for address in sorted(found)]
+
+
+def _of_nvidia(lines: Sequence[str]) -> list[str]:
+    return [line.split(",")[0].strip().lower()[-12:] for line in lines if ":" in line]
+
+
+def _of_kfd(lines: Sequence[str]) -> list[str]:
+    numbers = [line.split() for line in lines]
+    return [
+        f"{int(domain):04x}:{int(at) >> 8:02x}:{int(at) >> 3 & 31:02x}.{int(at) & 7}"
+        for _, domain, at in (one for one in numbers if len(one) == 3)
+    ]
+
+
+def _disk(lines: Sequence[str]) -> str | None:
+    """The largest of the folders on a disk of the node's that is not where /tmp is."""
+    found = [line.split(maxsplit=3) for line in lines]
+    rows = [one for one in found if len(one) == 4 and one[1] not in _NOT_DISKS and ":" not in one[0]]
+    usual = {device for device, *_, at in rows if at in ("/tmp", "/var/tmp")}
+    own = [(int(free), at) for device, _, free, at in rows if free.isdecimal() and device not in usual]
+    return max(own)[1] if own else None
+
+
+def merged(text: str, site: Site, facts: NodeFacts, date: str, remote_setup: Sequence[str]) -> Updated:
+    """The text of a site's own profile with what a node said.
+
+    `remote_setup`: the lines that have mpiexec reach other hosts by the scheduler's means, whose program they
+    call REMOTE_SHELL.
+    """
+    left: list[str] = []
+    expected = sum(len(cpus(one)) for one in site.node.sockets) if site.node else 0
+    node = site.node
+    if facts.sockets and expected not in (0, facts.cores):
+        left.append(
+            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {expected}: it is "
+            "one of "
+            "another kind; name a queue or a constraint that leads to the right ones"
+        )
+        node = None
+    elif facts.sockets:
+        for field, value in _node(facts):
+            text = put(text, ("node", field), value)
+            text = answered(text, "device") if field == "devices" else text
+        text = answered(text, "cores", but="devices")
+        source = node.source if node else ""
+        if not has(text, ("node", "memory")) and (node is None or node.memory is None) and facts.memory:
+            text = put(text, ("node", "memory"), memory_words(facts.memory))
+        cited = source if _SOURCE in source else f"{source}; {_SOURCE}" if source else _SOURCE
+        text = put(text, ("node", "source"), json.dumps(cited, ensure_ascii=False))
+        text = put(text, ("node", "date"), date)
+    else:
+        left.append(f"node: lscpu on {facts.host} says nothing")
+    if facts.disk and site.local_storage is None:
+        text = put(text, ("local_storage",), json.dumps(facts.disk, ensure_ascii=False))
+    text = _starting(text, site, facts, remote_setup, left)
+    return Updated(_with_modules(text, facts, date), left)
+
+
+def _node(facts: NodeFacts) -> Iterator[tuple[str, str]]:
+    """The fields of `node`."""
+    yield "sockets", _list(map(cpulist, facts.sockets))
+    if not facts.devices:
+        return
+    homes = [_home(facts.sockets, one) for one in facts.devices]
+    numbers = [0] * len(facts.sockets)
+    for home, one in zip(homes, facts.devices, strict=True):
+        if home is None:
+            return  # beside several sockets, or none that is known
+        numbers[home] += one.parts
+    yield "devices", json.dumps(numbers)
+    yield "device_variable", _VENDORS[facts.devices[0].vendor]
+    near = [
+        [core for core in facts.sockets[home] if core in one.near]
+        for home, one in zip(homes, facts.devices, strict=True)
+        if home is not None
+        for _ in range(one.parts)
+    ]
+    if any(len(cores) < max(map(len, facts.sockets)) for cores in near):
+        yield "device_cores", _list(map(cpulist, near))
+
+
+def _home(sockets: list[list[int]], device: Device) -> int | None:
+    at = [number for number, cores in enumerate(sockets) if not set(cores).isdisjoint(device.near)]
+    return at[0] if len(at) == 1 else None
+
+
+def _list(values: Iterator[str] | Sequence[str] | map[str]) -> str:
+    return f"[{', '.join(map(json.dumps, values))}]"
+
+
+def _starting(text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[str], left: list[str]) -> str:
+    """How mpiexec reaches other hosts, where the site has one."""
+    if site.launcher not in dict(_FLAVOURS):
+        return text
+    if facts.mpiexec:
+        text = answered(text, "mpiexec")
+    if facts.mpiexec and facts.mpiexec != site.launcher:
+        text = put(text, ("launcher",), facts.mpiexec)
+    if not facts.closed or (facts.mpiexec or site.launcher) == "pals":
+        return text
+    if not facts.opens:
+        left.append(
+            f"ssh from {facts.host} does not reach {', '.join(facts.reached)}: mpiexec may not start "
+            "ranks there"
+        )
+    elif has(text, ("setup",)) or site.setup:
+        left.append(
+            f"ssh from {facts.host} does not reach {', '.join(facts.reached)}: mpiexec needs lines in "
+            "`setup`, "
+            "which the profile has already (docs/pbs.md, When mpiexec does not reach a host)"
+        )
+    else:
+        lines = [line.replace("REMOTE_SHELL", str(facts.remote_shell)) for line in remote_setup]
+        comment = f"  # mpiexec reaches hosts by the scheduler: ssh to them is closed ({_SOURCE})"
+        text = put_block(text, ("setup",), [f"setup:{comment}", "  - |-", *(f"    {line}" for line in lines)])
+    return text
+
+
+def answered(text: str, about: str, but: str = "(?!)") -> str:
+    """The text without the questions that hold a pattern `about` and none that they are not to hold."""
+    lines = text.split("\n")
+    kept: list[str] = []
+    at = 0
+    while at < len(lines):
+        end = at + 1
+        if lines[at].lstrip().startswith(QUESTION):
+            while end < len(lines) and lines[end].lstrip().startswith("#   "):
+                end += 1
+            question = " ".join(lines[at:end])
+            if re.search(about, question) and not re.search(but, question):
+                at = end
+                continue
+        kept += lines[at:end]
+        at = end
+    return "\n".join(kept)
+
+
+def _with_modules(text: str, facts: NodeFacts, date: str) -> str:
+    """The modules that a training may want, as a comment at the end."""
+    head = "# Modules of interest on "
+    lines = text.rstrip("\n").split("\n")
+    if any(line.startswith(head) for line in lines):  # of an earlier time
+        at = next(number for number, line in enumerate(lines) if line.startswith(head))
+        end = next((n for n in range(at, len(lines)) if not lines[n].startswith("#")), len(lines))
+        lines = [*lines[:at], *lines[end:]]
+    chosen = [one for one in facts.modules if _OF_INTEREST.search(one)][:_MODULES_SHOWN]
+    if chosen:
+        lines += ["", f"{head}{facts.host} ({_SOURCE}, {date}); name what jobs load under example_setup:"]
+        lines += [f"#   {one}" for one in chosen]
+    return "\n".join(lines).rstrip("\n") + "\n"
