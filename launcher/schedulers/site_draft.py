@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from launcher.config.quantities import units
+from launcher.errors import printable
 from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
 
 QUESTION = "# ?"
@@ -84,7 +85,12 @@ def profile_text(draft: Draft, info: MachineInfo) -> str:
         _defaults(draft, info),
         _questions(draft, info),
     ]
-    return "\n".join("\n".join(part) + "\n" for part in map(list, parts) if part)
+    return "\n".join("\n".join(part) + "\n" for part in map(clean, parts) if part)
+
+
+def clean(lines: Iterable[str]) -> list[str]:
+    """Lines in which what a scheduler said can be no more than one line of text each."""
+    return [printable(line) for line in lines]
 
 
 def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[str]:

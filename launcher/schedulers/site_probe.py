@@ -121,7 +121,7 @@ def parse(text: str) -> NodeFacts:
         else:
             held.append(line.strip())
     memory = re.search(r"MemTotal:\s*(\d+) kB", "\n".join(parts.get("memory", [])))
-    says = " ".join(parts.get("mpiexec", []))
+    says = " ".join(line for line in parts.get("mpiexec", []) if not line.startswith("/"))  # but its path
     return NodeFacts(
         host=next(iter(parts.get("host", [])), "a node"),
         sockets=_sockets(parts.get("cpus", [])),
@@ -309,7 +309,7 @@ def _with_modules(text: str, facts: NodeFacts, date: str) -> str:
     if any(line.startswith(head) for line in lines):  # of an earlier time
         at = next(number for number, line in enumerate(lines) if line.startswith(head))
         end = next((n for n in range(at, len(lines)) if not lines[n].startswith("#")), len(lines))
-        lines = [*lines[:at], *lines[end:]]
+        lines = "\n".join([*lines[:at], *lines[end:]]).rstrip("\n").split("\n")
     chosen = [one for one in facts.modules if _OF_INTEREST.search(one)][:_MODULES_SHOWN]
     if chosen:
         lines += ["", f"{head}{facts.host} ({_SOURCE}, {date}); name what jobs load under example_setup:"]

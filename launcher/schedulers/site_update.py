@@ -16,6 +16,7 @@ from launcher.schedulers.site_check import Comparison, is_node
 from launcher.schedulers.site_draft import (
     Draft,
     chosen_kind,
+    clean,
     node_lines,
     other_nodes_lines,
     queue_lines,
@@ -26,6 +27,7 @@ from launcher.typed.document import Document
 from launcher.typed.editing import CannotEdit, has, put, put_block, remove
 
 _BOUNDS = ("min_nodes", "max_nodes", "min_walltime", "max_walltime")
+_UNBOUND = {"min_nodes": 1}
 _LIMITS = (*_BOUNDS, "max_jobs", "max_devices")
 
 
@@ -76,7 +78,7 @@ class _Update:
         known: dict[str, Queue] = getattr(self.site, field)
         listed: dict[str, QueueInfo] = dict((self.info.queues if field == "queues" else self.info.qos) or {})
         if name not in known:
-            lines = list(queue_lines(self.draft, self.info, field, name, listed[name]))
+            lines = clean(queue_lines(self.draft, self.info, field, name, listed[name]))
             self.text = put_block(self.text, (field, name), lines)
         elif part is None:
             self.text = remove(self.text, (field, name))
@@ -101,7 +103,7 @@ class _Update:
             held = self._bounds.setdefault((field, name), _bounds(queue))
             bound = getattr(theirs, part)
             held[part] = units(bound) if part.endswith("walltime") else bound
-            ordered = {one: held[one] for one in _BOUNDS if held.get(one)}
+            ordered = {one: held[one] for one in _BOUNDS if held.get(one) not in (None, _UNBOUND.get(one))}
             self.text = put(self.text, (field, name, "ranges"), ranges_text([ordered]))
         source = self.info.sources.get(field, "")
         self._cite((field, name), queue.source, f"{source} {name}" if field == "queues" else source)
@@ -133,7 +135,7 @@ class _Update:
             self._cite(("node",), node.source, self.info.sources.get("nodes", ""))
             return
         before = self.text
-        self.text = put_block(self.text, ("node",), list(node_lines(self.draft, self.info, kind)))
+        self.text = put_block(self.text, ("node",), clean(node_lines(self.draft, self.info, kind)))
         for field, value in _kept(node, before, self.text):
             self.text = put(self.text, ("node", field), value)
 
@@ -142,7 +144,7 @@ class _Update:
         kind = chosen_kind(self.info, self.site.default_queue or self.info.default_queue)
         node = self.site.node
         own = [one for one in self.info.nodes if node and is_node(node, one, self.info.counts_threads)]
-        lines = list(other_nodes_lines(self.draft, self.info, own or [one for one in (kind,) if one]))
+        lines = clean(other_nodes_lines(self.draft, self.info, own or [one for one in (kind,) if one]))
         self.text = put_block(
             self.text, ("other_nodes",), [line for line in lines if not line.startswith("#")]
         )

@@ -131,7 +131,7 @@ def _insert(text: str, found: _Found, rest: Path, lines: Sequence[str], value: s
         lines = [f"{_key(name)}:", *(_INDENT + line if line else line for line in lines)]
     old = text.split("\n")
     if found.parent is None:
-        return _joined([*old, *lines])
+        return _joined([*text.rstrip("\n").split("\n"), *lines] if text.strip() else lines)
     if found.parent.flow_style:
         if value is None:
             raise _cannot(rest)
@@ -204,7 +204,7 @@ def _verified(before: str, after: str, path: Path, meant: Any) -> str:
     else:
         inner[path[-1]] = meant
     try:
-        held = _data(after)
+        held = _data(after) or {}
     except CastoffError as error:
         raise _cannot(path) from error
     if held != wanted:
