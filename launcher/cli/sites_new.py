@@ -58,12 +58,13 @@ def new(
     """
     # Late, like what it runs.
     from launcher.schedulers.site_draft import questions_of
-    from launcher.schedulers.site_new import destination, proposal, write_profile
+    from launcher.schedulers.site_new import destination, proposal, refuse_existing, write_profile
 
     search = Search.here()
     path = destination(name, search, project=project)
+    if output is None:
+        refuse_existing(path, search)
     found = proposal(path, search, queue=queue, scheduler=scheduler, project=project)
-    report(f"site {name}: {found.asked}")
     if output == "-":
         click.echo(found.text, nl=False)
         return
@@ -82,6 +83,9 @@ def new(
     if also_probe:
         _probe(site_named(name, search=search), timeout, overrides)
     click.echo(f"next       castoff render --site {word} --nodes 2 --walltime 30m -- python train.py")
+    click.echo(
+        f"           export CASTOFF_SITE={word}   or `site: {word}` in .castoff/config.yaml: for every job"
+    )
     if not also_probe:
         click.echo(f"           castoff sites probe {word}   asks a node what {found.title} does not know")
 

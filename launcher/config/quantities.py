@@ -54,9 +54,9 @@ def clock(total: int) -> str:
 
 def units(total: int) -> str:
     """A duration as people write it in a profile: `45m`, `24h`, `90s`."""
-    if total % 3600 == 0:
+    if total and total % 3600 == 0:
         return f"{total // 3600}h"
-    return f"{total // 60}m" if total % 60 == 0 else f"{total}s"
+    return f"{total // 60}m" if total and total % 60 == 0 else f"{total}s"
 
 
 def cpus(cpulist: str) -> list[int]:

@@ -44,11 +44,21 @@ def not_described(site: Site, search: Search | None = None) -> str | None:
     )
     if named or site.name not in HAVE_DIRECTIVES or kinds != {"built-in"}:
         return None
-    return (
-        f"site {site.name}: knows nothing of this machine's queues and nodes; `castoff sites new NAME` "
-        "makes a "
-        "profile that does, from what its scheduler says"
-    )
+    about = f"site {site.name}: knows nothing of this machine's queues and nodes"
+    if mine := [name for name in search.profiles() if _describes(name, site.scheduler, search)]:
+        use = f"--site {mine[0]}, or for every job: export CASTOFF_SITE={mine[0]}"
+        return f"{about}; of yours, {', '.join(mine)} may: {use}"
+    return f"{about}; `castoff sites new NAME` makes a profile that does, from what its scheduler says"
+
+
+def _describes(name: str, scheduler: str, search: Search) -> bool:
+    """Whether a profile is the user's or the project's, and of that scheduler."""
+    if search.profiles()[name][0][0] == "built-in":
+        return False
+    try:
+        return Site.load(name, search=search).scheduler == scheduler
+    except CastoffError:
+        return False
 
 
 def site_named(name: str, *, search: Search | None = None) -> Site:

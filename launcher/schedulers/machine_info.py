@@ -66,7 +66,7 @@ class NodeKind(NamedTuple):
     device_type: str | None = None
     memory: int | None = None
     """MiB; of the node that has the least."""
-    count: int = 1
+    nodes: int = 1
     """How many there are."""
     sockets: int | None = None
     cpus_per_core: int = 1
@@ -121,6 +121,8 @@ class MachineInfo(NamedTuple):
     questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What it leaves open about these fields or other ones: each question, and lines of a profile that would
     be its answer."""
+    lacks: tuple[str, ...] = ()
+    """What was asked about and is known not to be there, so that no answer is an answer."""
     unanswered: tuple[tuple[str, str], ...] = ()
     """What was asked about and not answered, each with why."""
 
@@ -144,21 +146,21 @@ def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
 
     A kind is in all queues that have some of it, and has the features that all of it have.
     """
-    apart: dict[str, Any] = {"memory": None, "count": 0, "queues": (), "features": ()}
+    apart: dict[str, Any] = {"memory": None, "nodes": 0, "queues": (), "features": ()}
     found: list[NodeKind] = []
     for node in sorted(nodes, key=lambda one: one.memory or 0):  # so that near sizes meet
         for at, kind in enumerate(found):
             alike = kind._replace(**apart) == node._replace(**apart)
             if alike and same_memory(kind.memory, node.memory):
                 found[at] = kind._replace(
-                    count=kind.count + node.count,
+                    nodes=kind.nodes + node.nodes,
                     queues=tuple(dict.fromkeys((*kind.queues, *node.queues))),
                     features=tuple(one for one in kind.features if one in node.features),
                 )
                 break
         else:
             found.append(node)
-    return sorted(found, key=lambda one: (-one.count, -one.devices))
+    return sorted(found, key=lambda one: (-one.nodes, -one.devices))
 
 
 def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int | None:

@@ -104,7 +104,7 @@ class Comparison:
             unknown = [one for one in unknown if site.other_nodes is not None] if len(unknown) > 1 else []
         near = {queue for kind in own for queue in kind.queues}
         for kind in unknown:
-            count = "1 node" if kind.count == 1 else f"{kind.count} nodes"
+            count = "1 node" if kind.nodes == 1 else f"{kind.nodes} nodes"
             words = f"{count} with {kind.words(plain)}" + (
                 f" ({', '.join(kind.queues)})" if kind.queues else ""
             )

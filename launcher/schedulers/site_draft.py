@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from launcher.config.quantities import units
@@ -135,7 +135,7 @@ def node_lines(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterat
         )
         return
     where = f" of {', '.join(kind.queues)}" if kind.queues else ""
-    yield f"node:  # {kind.count} like this{where}" + (
+    yield f"node:  # {kind.nodes} like this{where}" + (
         f"; features: {', '.join(kind.features)}" if kind.features else ""
     )
     sockets = yield from _sockets(draft, info, kind)
@@ -147,7 +147,7 @@ def node_lines(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterat
     yield from _fact(info.sources.get("nodes", draft.title), draft.date, 2)
 
 
-def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Iterator[str]:
+def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, None, int]:
     """The cores; returns how many sockets the profile has then."""
     probe = f"`castoff sites probe {draft.name}` asks a node; so does `lscpu --extended` there"
     if info.counts_threads:
@@ -236,7 +236,7 @@ def other_nodes_lines(draft: Draft, info: MachineInfo, own: Container[NodeKind])
     yield "other_nodes:"
     for kind in others:
         features = f"; features: {', '.join(kind.features)}" if kind.features else ""
-        yield f"  - cores: {kind.cores}  # {kind.count} like this{features}"
+        yield f"  - cores: {kind.cores}  # {kind.nodes} like this{features}"
         if kind.devices:
             yield f"    devices: {kind.devices}"
         if kind.device_type:
@@ -382,6 +382,8 @@ def _defaults(draft: Draft, info: MachineInfo) -> Iterator[str]:
 
 def _questions(draft: Draft, info: MachineInfo) -> Iterator[str]:
     for about, why in info.unanswered:
+        if about in info.lacks:
+            continue
         yield from _ask(f"Nothing is known of what was asked about {about}: {why}", [])
     for question, answer in info.questions:
         yield from _ask(question, [line.replace("DATE", draft.date) for line in answer])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.config.site import Search, Site
-from launcher.errors import CastoffError, printable
+from launcher.errors import CastoffError, printable, report
 from launcher.runs.records import write_file
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
@@ -39,15 +39,13 @@ class Proposal(NamedTuple):
     """The nodes that it is for, in words, and whether there are others."""
     title: str
     """Of the scheduler, as people call it."""
-    asked: str
-    """Which scheduler was asked, and why that."""
 
 
 def destination(name: str, search: Search, *, project: bool) -> Path:
     """Where a new profile of that name goes: to the user's, or to the project's.
 
     Raises:
-        CastoffError: there is one already, here or built in; or no project; or no file can have that name.
+        CastoffError: there is no project, or no file can have that name.
     """
     if not _NAME.fullmatch(name):
         raise CastoffError(
@@ -56,18 +54,24 @@ def destination(name: str, search: Search, *, project: bool) -> Path:
         )
     if project and search.project is None:
         raise CastoffError("--project: there is no project here; to make this folder one: mkdir .castoff")
-    folders = dict(search.folders())
-    path = folders["project" if project else "user"] / f"{name}.yaml"
+    return dict(search.folders())["project" if project else "user"] / f"{name}.yaml"
+
+
+def refuse_existing(path: Path, search: Search) -> None:
+    """See that there is no profile of a new one's name, which would hide it or be lost.
+
+    Raises:
+        CastoffError: there is one, here or built in.
+    """
+    name = path.stem
     known = search.profiles().get(name, [])
     if known or os.path.lexists(path):
         kind, there = known[0] if known else ("", path)
         where = "comes with castoff" if kind == "built-in" else f"is there already, {printable(str(there))}"
         raise CastoffError(
-            f"site {name}: {where}; `castoff sites check {name}` says what has changed since, and writes "
-            "it with "
-            "--update; or choose another name"
+            f"site {name}: {where}; `castoff sites check {name}` says what has changed since, and writes it "
+            f"with --update; or choose another name, or print it: castoff sites new {name} -o -"
         )
-    return path
 
 
 def proposal(
@@ -82,6 +86,7 @@ def proposal(
         CastoffError: it has no such queue.
     """
     name, why, *others = _scheduler(search, scheduler)
+    report(f"site {path.stem}: asks {title_of(name)}: {why}")
     try:
         info = ask_scheduler(name, search.environ, about=f"site {path.stem}")
     except QueryFailed as failure:
@@ -106,9 +111,7 @@ def proposal(
         login_shell=_login_shell(),
     )
     text = profile_text(draft, info)
-    return Proposal(
-        path, text, sound(path, text, search), _node_words(draft, info), draft.title, f"{draft.title}: {why}"
-    )
+    return Proposal(path, text, sound(path, text, search), _node_words(draft, info), draft.title)
 
 
 class Change(NamedTuple):

@@ -46,7 +46,7 @@ def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> J
     queue = site.queues.get(site.default_queue or "")
     ranges = (queue.ranges if queue else None) or [Range()]
     count = sum(
-        one.count for one in info.nodes if site.node is None or is_node(site.node, one, info.counts_threads)
+        one.nodes for one in info.nodes if site.node is None or is_node(site.node, one, info.counts_threads)
     )
     wanted = 2 if count != 1 else 1
     best = min(ranges, key=lambda one: (one.min_nodes > wanted, one.min_nodes))

@@ -118,7 +118,7 @@ def _find(text: str, path: Path) -> _Found:
         if pair is None or (depth < len(path) - 1 and _is_empty(pair[1])):
             return _Found(node, None, None, depth)
         if depth == len(path) - 1:
-            return _Found(node, *pair, depth)
+            return _Found(node, pair[0], pair[1], depth)
         if _is_alias(*pair):
             raise _cannot(path)
         node = pair[1]

@@ -34,7 +34,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         default_queue=next((name.removesuffix("*") for name, *_ in lines if name.endswith("*")), None),
         # Flux reports nodes of the same properties together; where they differ, no node's own are known.
         nodes=kinds(
-            NodeKind(cores // number, devices // number, count=number)
+            NodeKind(cores // number, devices // number, nodes=number)
             for number, cores, devices in nodes
             if number and cores % number == 0
         ),

@@ -79,6 +79,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         version=config.get("SLURM_VERSION"),
         user=user,
         sources=_SOURCES,
+        lacks=() if "slurmdbd" in config.get("AccountingStorageType", "slurmdbd") else ("qos", "user"),
         fields=_fields(config, found),
         questions=tuple(_questions(config, default, user)),
     )
@@ -95,7 +96,7 @@ def _kinds(lines: str) -> Iterator[NodeKind]:
             devices=sum(number for _, number, _ in devices),
             device_type=types.pop() if len(types) == 1 else None,
             memory=_least(memory) if _least(memory) > 1 else None,  # 1 is what slurm.conf says that says none
-            count=int(count),
+            nodes=int(count),
             # Where slurm.conf says CPUs alone, Slurm takes each for a socket.
             sockets=None if each == "1" and sockets != "1" else int(sockets),
             cpus_per_core=max(_least(cpus) // cores, 1) if cores else 1,

@@ -108,7 +108,7 @@ class TestSlurm:
             "qos.debug.max_jobs": ("nothing", "5"),
             "default_queue": ("gone", "debug"),
             "array.max_count": ("1001", "65000"),
-            "node": ("32 cores, 4 devices", "128 cores, no devices, 20000M or 64 cores, 4 a100, 20000M"),
+            "node": ("32 cores, 4 devices", "64 cores, 4 a100, 20000M or 128 cores, no devices, 20000M"),
         }
         assert comparison.differences[0].source == "a wiki"
 
@@ -150,7 +150,7 @@ class TestSlurm:
 class TestNodes:
     """Every kind that there is beside those that the profile lists."""
 
-    WHOLE = NodeKind(12, 4, "a100", 24000, count=3, queues=("main",))
+    WHOLE = NodeKind(12, 4, "a100", 24000, nodes=3, queues=("main",))
     SHRUNKEN = NodeKind(4, 2, "a100", 24000, queues=("main",))
 
     @staticmethod
@@ -173,8 +173,8 @@ class TestNodes:
     @pytest.mark.parametrize(
         "change", [{"cores": 6}, {"devices": 3}, {"memory": 16000}, {"cores": 24, "memory": 48000}]
     )
-    def test_each_thing_that_may_shrink(self, change: dict[str, int]) -> None:
-        info = NOTHING._replace(nodes=[self.WHOLE, self.WHOLE._replace(count=1, **change)])
+    def test_each_thing_that_may_shrink(self, change: dict[str, Any]) -> None:
+        info = NOTHING._replace(nodes=[self.WHOLE, self.WHOLE._replace(nodes=1, **change)])
         assert fields(Comparison(self.at(), info)) == ["other_nodes"]
         alone = NOTHING._replace(nodes=[self.WHOLE._replace(**change)])
         assert fields(Comparison(self.at(), alone)) == ["node"]

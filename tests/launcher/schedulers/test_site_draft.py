@@ -111,6 +111,7 @@ class TestSlurm:
         text = text_of(LAB._replace(qos=None, user=None, unanswered=(("qos", why),)))
         assert f"# ? Nothing is known of what was asked about qos: {why}"[:90] in text
         assert "qos:\n" not in text and "account:" not in text
+        assert "# ? Nothing" not in text_of(PLAIN._replace(unanswered=(("qos", why),))), "it has none"
 
     def test_devices_of_several_types(self) -> None:
         info = LAB._replace(nodes=[GPUS, GPUS._replace(device_type="v100")])

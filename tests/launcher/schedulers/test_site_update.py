@@ -17,7 +17,7 @@ from launcher.schedulers.site_update import Updated, updated
 ANSWERS = Path(__file__).parents[1] / "answers"
 PATH = Path("/nowhere/castoff/sites/here.yaml")
 
-KIND = NodeKind(12, 4, "a100", 24000, count=3, sockets=2, queues=("main",))
+KIND = NodeKind(12, 4, "a100", 24000, nodes=3, sockets=2, queues=("main",))
 INFO = MachineInfo(
     queues={"main": QueueInfo(max_nodes=8, max_walltime=86400), "slow": QueueInfo(min_nodes=2)},
     qos={"normal": QueueInfo(max_jobs=5)},
@@ -128,7 +128,7 @@ def test_other_cores_and_devices() -> None:
 
 
 def test_a_host_that_shrank() -> None:
-    info = INFO._replace(nodes=[KIND, KIND._replace(cores=4, devices=2, count=1)])
+    info = INFO._replace(nodes=[KIND, KIND._replace(cores=4, devices=2, nodes=1)])
     new = update(OWN, info)
     (other,) = load(new.text).other_nodes or []
     assert (other.cores, other.devices, other.device_type) == (4, 2, "a100")
@@ -202,7 +202,7 @@ def test_a_new_profile_has_nothing_to_update() -> None:
 
 
 @pytest.mark.parametrize("change", [{"memory": 8000}, {"devices": 2}, {"cores": 6}])
-def test_a_new_profile_follows_its_machine(change: dict[str, int]) -> None:
+def test_a_new_profile_follows_its_machine(change: dict[str, Any]) -> None:
     text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), INFO)
     info = INFO._replace(nodes=[KIND._replace(**change)])
     assert Comparison(load(update(text, info).text), info).differences == []

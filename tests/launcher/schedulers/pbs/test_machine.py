@@ -77,7 +77,7 @@ def test_a_limit_of_several_parts_is_read_from_several_lines() -> None:
 def test_server_and_nodes() -> None:
     found = info()
     assert (found.default_queue, found.array_count) == ("prod", 10000)
-    assert found.nodes == [NodeKind(64, 4, memory=515_305, count=2)], "one that tells nothing is left out"
+    assert found.nodes == [NodeKind(64, 4, memory=515_305, nodes=2)], "one that tells nothing is left out"
     assert found.qos is None
     assert (found.name, found.version) == ("polaris-pbs-01", "2025.2.1")
     filesystems = {"among": ["home", "eagle"], "separator": ":"}
@@ -99,7 +99,7 @@ def test_kinds_of_nodes() -> None:
         queues="Queue: debug\n    default_chunk.Qlist = debug\n\nQueue: prod\n    enabled = True\n\n",
     ).nodes
     assert nodes == [
-        NodeKind(64, 4, "A100", 515_305, count=2, whole=True),
+        NodeKind(64, 4, "A100", 515_305, nodes=2, whole=True),
         NodeKind(64, 4, "A100", 257_652, whole=True),
         NodeKind(64, memory=515_305, queues=("debug",), whole=True),
     ]

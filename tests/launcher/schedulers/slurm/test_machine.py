@@ -45,10 +45,10 @@ class TestWithAccounting:
         found = info("slurm-accounting")
         assert (found.default_queue, found.array_count) == ("debug", 65000)
         assert found.nodes == [
+            NodeKind(*(64, 4, "a100", 20000), nodes=2, sockets=1, cpus_per_core=2, queues=("debug", "gpu")),
             NodeKind(
-                *(128, 0, None, 20000), count=2, sockets=2, cpus_per_core=2, queues=("debug", "long", "quiet")
+                *(128, 0, None, 20000), nodes=2, sockets=2, cpus_per_core=2, queues=("debug", "long", "quiet")
             ),
-            NodeKind(*(64, 4, "a100", 20000), count=2, sockets=1, cpus_per_core=2, queues=("debug", "gpu")),
         ]
         assert found.user == User(
             ("phys", "chem"), "phys", ("gpu_debug", "gpu_regular", "normal"), default_qos="normal"
@@ -64,8 +64,8 @@ class TestWithoutAccounting:
         assert found.queues == {"main": QueueInfo(), "urgent": QueueInfo()}
         assert (found.default_queue, found.array_count) == ("main", 1001)
         # Of 12 sockets of one core nobody has told Slurm, nor of 1 MB.
-        assert found.nodes == [NodeKind(12, count=4, queues=("main", "urgent"))]
-        assert found.user is None
+        assert found.nodes == [NodeKind(12, nodes=4, queues=("main", "urgent"))]
+        assert found.user is None and found.lacks == ("qos", "user")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_nodes_that_are_alike_are_one_kind() -> None:
         "1|2|64|128|32000|gpu:4|fast",
     ]
     nodes = info("slurm-plain", nodes="\n".join(lines), places="").nodes
-    assert [(one.count, one.memory, one.features) for one in nodes] == [
+    assert [(one.nodes, one.memory, one.features) for one in nodes] == [
         (5, 63900, ("fast",)),
         (1, 32000, ("fast",)),
     ]
