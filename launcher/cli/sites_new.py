@@ -34,6 +34,7 @@ def _probe_options(function: F) -> F:
 @click.option("-o", "output", type=click.Path(), help="Another file for it; - prints it.")
 @click.option("--project", is_flag=True, help="Put it into the project's .castoff/sites, for all who use it.")
 @click.option("--queue", help="The queue whose nodes it is for.  [default: the scheduler's default]")
+@click.option("--gpu-type", help="The type of GPU that these nodes have, as the scheduler calls it.")
 @click.option(
     "--scheduler",
     type=click.Choice(HAVE_DIRECTIVES),
@@ -46,6 +47,7 @@ def new(
     output: str | None,
     project: bool,
     queue: str | None,
+    gpu_type: str | None,
     scheduler: str | None,
     also_probe: bool,
     timeout: int,
@@ -64,7 +66,7 @@ def new(
     path = destination(name, search, project=project)
     if output is None:
         refuse_existing(path, search)
-    found = proposal(path, search, queue=queue, scheduler=scheduler, project=project)
+    found = proposal(path, search, queue=queue, gpu_type=gpu_type, scheduler=scheduler, project=project)
     if output == "-":
         click.echo(found.text, nl=False)
         return

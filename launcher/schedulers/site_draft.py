@@ -45,7 +45,9 @@ class Draft(NamedTuple):
     host: str
     """Where it was asked."""
     queue: str | None = None
-    """The queue whose nodes it is for; None: the default one's."""
+    """The queue whose nodes it is for, and that jobs get; None: the default one's."""
+    gpu_type: str | None = None
+    """The type of devices that these nodes have; None: any, or none."""
     shared: bool = False
     """Whether others will use it: then it holds nothing of whoever asks."""
     login_shell: str = "/bin/bash"
@@ -60,10 +62,11 @@ def device_variable(kind: str | None) -> str | None:
     return None
 
 
-def chosen_kind(info: MachineInfo, queue: str | None) -> NodeKind | None:
-    """The most frequent kind of nodes of a queue; None: there is none, or nobody says."""
+def chosen_kind(info: MachineInfo, queue: str | None, gpu_type: str | None = None) -> NodeKind | None:
+    """The most frequent kind of nodes of a queue, with devices of a type; None: there is none, or "
+    "nobody says."""
     fitting = [one for one in info.nodes if queue is None or not one.queues or queue in one.queues]
-    return fitting[0] if fitting else None
+    return next((one for one in fitting if gpu_type in (None, one.device_type)), None)
 
 
 def questions_of(text: str) -> int:
@@ -73,7 +76,7 @@ def questions_of(text: str) -> int:
 
 def profile_text(draft: Draft, info: MachineInfo) -> str:
     """The whole profile."""
-    kind = chosen_kind(info, draft.queue or info.default_queue)
+    kind = chosen_kind(info, draft.queue or info.default_queue, draft.gpu_type)
     parts = [
         _head(draft, info, kind),
         node_lines(draft, info, kind),
@@ -231,7 +234,9 @@ def other_nodes_lines(draft: Draft, info: MachineInfo, own: Container[NodeKind])
     yield from _comment(
         "The other kinds of nodes, which `castoff sites check` compares. This profile plans no jobs for "
         "them: "
-        "`castoff sites new OTHER-NAME --queue QUEUE` makes a profile for those of a queue."
+        "`castoff sites new OTHER-NAME --queue QUEUE` makes a profile for those of a queue, and "
+        "--gpu-type for those "
+        "with such devices."
     )
     yield "other_nodes:"
     for kind in others:
@@ -258,12 +263,8 @@ def _queues(draft: Draft, info: MachineInfo) -> Iterator[str]:
     hidden = sorted(name for name in info.queues if name not in listed)
     if hidden:
         yield from _comment(f"Left out, as hidden, shut or a reservation's: {', '.join(hidden)}.")
-    if draft.queue or info.default_queue:
-        yield f"default_queue: {_value(draft.queue or info.default_queue)}" + (
-            f"  # {draft.title}'s own is {info.default_queue}"
-            if draft.queue not in (None, info.default_queue)
-            else ""
-        )
+    if info.default_queue:
+        yield f"default_queue: {_value(info.default_queue)}"
     if listed:
         yield "queues:"
     for name, queue in listed.items():
@@ -364,20 +365,22 @@ def _further(draft: Draft, info: MachineInfo) -> Iterator[str]:
 
 def _defaults(draft: Draft, info: MachineInfo) -> Iterator[str]:
     user = info.user
-    if user is None or not user.accounts:
-        return
-    account = user.default_account or user.accounts[0]
-    listed = f"yours are {', '.join(user.accounts)}" if len(user.accounts) > 1 else "your only one"
-    if draft.shared:
+    account = user and (user.default_account or next(iter(user.accounts), None))
+    if account and draft.shared:
         yield from _comment(
-            "Jobs without `account` are charged to the default account of whoever submits them. To name "
-            "one for "
-            "all who use this project:"
+            "Jobs without `account` are charged to the default account of whoever submits them. To name one "
+            "for all who use this project:"
         )
         yield f"# defaults: {{account: {_value(account)}}}"
-    else:
+    mine = bool(account) and not draft.shared
+    queue = draft.queue not in (None, info.default_queue)
+    if mine or queue:
         yield "defaults:"
-        yield f"  account: {_value(account)}  # {listed}"
+    if mine and user:
+        several = f"yours are {', '.join(user.accounts)}" if len(user.accounts) > 1 else "your only one"
+        yield f"  account: {_value(account)}  # {several}"
+    if queue:
+        yield f"  queue: {_value(draft.queue)}"
 
 
 def _questions(draft: Draft, info: MachineInfo) -> Iterator[str]:

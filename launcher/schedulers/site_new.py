@@ -75,15 +75,22 @@ def refuse_existing(path: Path, search: Search) -> None:
 
 
 def proposal(
-    path: Path, search: Search, *, queue: str | None, scheduler: str | None, project: bool
+    path: Path,
+    search: Search,
+    *,
+    queue: str | None,
+    gpu_type: str | None,
+    scheduler: str | None,
+    project: bool,
 ) -> Proposal:
     """The profile of this machine, which `path` would hold.
 
-    `queue`: the one whose nodes it is for; None: the default one. `scheduler`: None: the first that is here.
+    `queue`: the one whose nodes it is for; None: the default one, or one with devices of `gpu_type`.
+    `scheduler`: None: the first that is here.
 
     Raises:
         QueryFailed: there is no scheduler, or it does not answer.
-        CastoffError: it has no such queue.
+        CastoffError: it has no such queue, or no such devices there.
     """
     name, why, *others = _scheduler(search, scheduler)
     report(f"site {path.stem}: asks {title_of(name)}: {why}")
@@ -95,11 +102,7 @@ def proposal(
                 f"{failure}\nhere is also: {others[0]}; to ask that: --scheduler {others[0]}"
             ) from None
         raise
-    if queue is not None and queue not in info.queues:
-        raise CastoffError(
-            f"--queue: is {printable(queue)}, but {title_of(name)} has no such queue"
-            f"{did_you_mean(queue, info.queues)}; there are: {', '.join(info.queues)}"
-        )
+    queue = _queue(queue, gpu_type, info, title_of(name))
     draft = Draft(
         name=path.stem,
         scheduler=name,
@@ -107,6 +110,7 @@ def proposal(
         date=time.strftime("%Y-%m-%d"),
         host=socket.gethostname(),
         queue=queue,
+        gpu_type=gpu_type,
         shared=project,
         login_shell=_login_shell(),
     )
@@ -210,16 +214,41 @@ def _scheduler(search: Search, named: str | None) -> list[str]:
     return [*found[0], *(name for name, _ in found[1:])]
 
 
+def _queue(queue: str | None, gpu_type: str | None, info: MachineInfo, title: str) -> str | None:
+    """The queue that a profile is for; None: the scheduler's default."""
+    if queue is not None and queue not in info.queues:
+        raise CastoffError(
+            f"--queue: is {printable(queue)}, but {title} has no such queue"
+            f"{did_you_mean(queue, info.queues)}; there are: {', '.join(info.queues)}"
+        )
+    if gpu_type is None or chosen_kind(info, queue or info.default_queue, gpu_type):
+        return queue
+    found = chosen_kind(info, queue, gpu_type)
+    if found and found.queues:
+        return found.queues[0]
+    types = {one.device_type: one for one in info.nodes if one.device_type}
+    there = ", ".join(
+        f"{name} (in {', '.join(one.queues)})" if one.queues else name for name, one in types.items()
+    )
+    where = f" in queue {queue}" if queue else ""
+    hint = "" if gpu_type in types else did_you_mean(gpu_type, types)
+    raise CastoffError(
+        f"--gpu-type: is {printable(gpu_type)}, and no nodes{where} have such{hint}; "
+        + (f"there are: {there}" if there else f"{title} names no types of GPUs")
+    )
+
+
 def _node_words(draft: Draft, info: MachineInfo) -> str:
     queue = draft.queue or info.default_queue
-    kind = chosen_kind(info, queue)
+    kind = chosen_kind(info, queue, draft.gpu_type)
     if kind is None:
         return f"{draft.title} does not say what a node has"
     words = f"{kind.words('CPUs' if info.counts_threads else 'cores')}, the most frequent"
     words += f" of queue {queue}" if queue else ""
     others = len(info.nodes) - 1
     if others:
-        words += f"; {others} other kind{'s' * (others > 1)}: castoff sites new OTHER-NAME --queue QUEUE"
+        words += f"; {others} other kind{'s' * (others > 1)}: castoff sites new OTHER-NAME with --queue QUEUE"
+        words += " or --gpu-type TYPE"
     return words
 
 

@@ -11,7 +11,7 @@ import msgspec
 from launcher.config.quantities import cpus, units
 from launcher.config.site import Site
 from launcher.config.site_fields import Node, Queue
-from launcher.schedulers.machine_info import MachineInfo, QueueInfo, memory_words
+from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
 from launcher.schedulers.site_check import Comparison, is_node
 from launcher.schedulers.site_draft import (
     Draft,
@@ -124,8 +124,13 @@ class _Update:
         self.text = put(self.text, ("array", "source"), json.dumps(self.info.sources.get("array", "")))
         self.text = put(self.text, ("array", "date"), self.draft.date)
 
+    def _kind(self) -> NodeKind | None:
+        """The kind of nodes that the profile's jobs get."""
+        queue = self.site.defaults.queue or self.site.default_queue or self.info.default_queue
+        return chosen_kind(self.info, queue, self.site.gpu_type) or chosen_kind(self.info, queue)
+
     def _node(self) -> None:
-        kind = chosen_kind(self.info, self.site.default_queue or self.info.default_queue)
+        kind = self._kind()
         node = self.site.node
         if kind is None or node is None:
             return
@@ -141,7 +146,7 @@ class _Update:
 
     def _other_nodes(self) -> None:
         """All of them anew, beside the node that the profile has by now."""
-        kind = chosen_kind(self.info, self.site.default_queue or self.info.default_queue)
+        kind = self._kind()
         node = self.site.node
         own = [one for one in self.info.nodes if node and is_node(node, one, self.info.counts_threads)]
         lines = clean(other_nodes_lines(self.draft, self.info, own or [one for one in (kind,) if one]))

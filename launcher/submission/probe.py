@@ -43,7 +43,7 @@ def probe_job(site: Site, info: MachineInfo, overrides: Sequence[str] = ()) -> J
     Raises:
         InvalidInput: an override is wrong.
     """
-    queue = site.queues.get(site.default_queue or "")
+    queue = site.queues.get(site.defaults.queue or site.default_queue or "")
     ranges = (queue.ranges if queue else None) or [Range()]
     count = sum(
         one.nodes for one in info.nodes if site.node is None or is_node(site.node, one, info.counts_threads)

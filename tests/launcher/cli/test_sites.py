@@ -173,7 +173,7 @@ class TestNew:
         assert answer.stdout.splitlines() == [
             f"wrote      {path}",
             "node       64 cores, 4 a100, 20000M, the most frequent of queue debug; "
-            "1 other kind: castoff sites new OTHER-NAME --queue QUEUE",
+            "1 other kind: castoff sites new OTHER-NAME with --queue QUEUE or --gpu-type TYPE",
             "open       1 question in it, the lines with `# ?`",
             "next       castoff render --site lab --nodes 2 --walltime 30m -- python train.py",
             "           export CASTOFF_SITE=lab   or `site: lab` in .castoff/config.yaml: for every job",
@@ -217,10 +217,25 @@ class TestNew:
     def test_another_queue(self, castoff: Castoff, lab: dict[str, str], users: Path) -> None:
         assert castoff("sites", "new", "cpus", "--queue", "long", env=lab).returncode == 0
         assert 'sockets: ["0-63", "64-127"]' in (users / "cpus.yaml").read_text()
+        assert castoff("sites", "check", "cpus", env=lab).returncode == 0
+        words = ("render", "--site", "cpus", "--nodes", "2", "--", "true")
+        assert "#SBATCH --partition=long\n" in castoff(*words, env=lab).stdout
         answer = castoff("sites", "new", "other", "--queue", "lnog", env=lab)
         assert answer.returncode == 1
         assert "--queue: is lnog, but Slurm has no such queue; did you mean long?" in answer.stderr
         assert not (users / "other.yaml").exists()
+
+    def test_a_type_of_gpu(self, castoff: Castoff, lab: dict[str, str], users: Path) -> None:
+        words = ("sites", "new", "other", "--queue", "long", "--gpu-type")
+        answer = castoff(*words, "a100", env=lab)
+        assert answer.returncode == 1
+        assert (
+            "--gpu-type: is a100, and no nodes in queue long have such; there are: a100 (in debug, gpu)"
+            in answer.stderr
+        )
+        answer = castoff("sites", "new", "other", "--gpu-type", "a10", env=lab)
+        assert answer.returncode == 1 and "did you mean a100?" in answer.stderr and not users.exists()
+        assert castoff("sites", "new", "other", "--gpu-type", "a100", env=lab).returncode == 0
 
     @pytest.mark.parametrize("name", ["my lab", "../lab", "-x", ""])
     def test_what_is_no_name(self, name: str, castoff: Castoff, lab: dict[str, str], users: Path) -> None:

@@ -94,8 +94,10 @@ class TestSlurm:
     def test_nodes_of_a_queue(self) -> None:
         site = site_of(LAB, queue="long")
         assert site.node is not None and site.node.sockets == ["0-63", "64-127"]
-        assert site.default_queue == "long"
-        assert "default_queue: long  # Slurm's own is debug" in text_of(LAB, queue="long")
+        assert (site.default_queue, site.defaults.queue) == ("debug", "long"), (
+            "what jobs get that say nothing"
+        )
+        assert Comparison(site, LAB).differences == []
 
     def test_what_others_use_names_no_account(self) -> None:
         assert site_of(LAB, shared=True).defaults.account is None
@@ -117,6 +119,7 @@ class TestSlurm:
         info = LAB._replace(nodes=[GPUS, GPUS._replace(device_type="v100")])
         site = site_of(info)
         assert (site.gpu_request, site.gpu_type) == ("gpus-per-node", "a100")
+        assert site_of(info, gpu_type="v100").gpu_type == "v100"
         assert "# ? How many of its 4 devices belong to each socket?" in text_of(info)
 
     def test_devices_of_one_socket(self) -> None:
