@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from launcher.config.quantities import cpulist, cpus
+from launcher.config.job_fields import LauncherName
+from launcher.config.quantities import CPULIST_PATTERN, cpulist, cpus
 from launcher.config.site import Site
+from launcher.errors import printable
+from launcher.launchers.commands import LAUNCHERS, named_by
 from launcher.schedulers.machine_info import memory_words
 from launcher.schedulers.site_draft import QUESTION
 from launcher.schedulers.site_update import Updated
@@ -22,14 +25,6 @@ _VENDORS = {
     "0x8086": "ZE_AFFINITY_MASK",
 }
 """What limits a process to some devices, by who makes them as PCI numbers makers."""
-
-_FLAVOURS = (
-    ("intelmpi", r"Intel\(R\) MPI"),
-    ("openmpi", r"OpenRTE|Open MPI|PRRTE"),
-    ("pals", r"\bpals\b|\bcray\b"),
-    ("hydra", r"HYDRA|MPICH"),
-)
-"""What an mpiexec says of itself, by how profiles call it."""
 
 _NOT_DISKS = (
     "tmpfs",
@@ -72,7 +67,7 @@ class NodeFacts(NamedTuple):
     """By their numbers."""
     disk: str | None
     """A folder on a disk of its own that is not /tmp."""
-    mpiexec: str | None
+    mpiexec: LauncherName | None
     """The flavour of the one on PATH."""
     modules: list[str]
     reached: Mapping[str, list[str]]
@@ -123,15 +118,15 @@ def parse(text: str) -> NodeFacts:
     memory = re.search(r"MemTotal:\s*(\d+) kB", "\n".join(parts.get("memory", [])))
     says = " ".join(line for line in parts.get("mpiexec", []) if not line.startswith("/"))  # but its path
     return NodeFacts(
-        host=next(iter(parts.get("host", [])), "a node"),
+        host=printable(next(iter(parts.get("host", [])), "a node")),
         sockets=_sockets(parts.get("cpus", [])),
         memory=int(memory[1]) // 1024 if memory else None,
         devices=_devices(parts),
         disk=_disk(parts.get("disks", [])),
-        mpiexec=next((name for name, words in _FLAVOURS if re.search(words, says)), None),
-        modules=[line for line in parts.get("modules", []) if line and not line.endswith(":")],
+        mpiexec=named_by(says),
+        modules=[printable(line) for line in parts.get("modules", []) if line and not line.endswith(":")],
         reached={name[6:]: ways for name, ways in parts.items() if name.startswith("reach ")},
-        remote_shell=next(iter(parts.get("remote", [])), None) or None,
+        remote_shell=next((one for one in parts.get("remote", []) if re.fullmatch(r"/[\w./+-]+", one)), None),
         whole="end" in parts,
     )
 
@@ -140,7 +135,7 @@ def _sockets(lines: Sequence[str]) -> list[list[int]]:
     """Of each socket the first CPU of every core: `CPU,core,socket,node` a line."""
     firsts: dict[tuple[str, str], int] = {}
     for line in lines:
-        if found := re.match(r"(\d+),(\d+),(\d*)", line):
+        if found := re.match(r"([0-9]{1,4}),([0-9]{1,4}),([0-9]{0,4})(?:,|$)", line):
             core = (found[3] or "0", found[2])
             firsts[core] = min(int(found[1]), firsts.get(core, 1 << 30))
     found_sockets: dict[str, list[int]] = {}
@@ -154,8 +149,8 @@ def _devices(parts: Mapping[str, list[str]]) -> list[Device]:
     found: dict[str, Device] = {}
     for line in parts.get("devices", []):
         words = line.split()
-        if len(words) >= 3 and words[1] in _VENDORS and words[2].isdecimal():
-            near = tuple(cpus(words[3])) if len(words) > 3 and re.fullmatch(r"[\d,-]+", words[3]) else ()
+        if len(words) >= 3 and words[1] in _VENDORS and re.fullmatch("[1-9][0-9]?", words[2]):
+            near = tuple(cpus(words[3])) if len(words) > 3 and re.search(CPULIST_PATTERN, words[3]) else ()
             found[words[0].lower()] = Device(words[0].lower(), words[1], int(words[2]), near)
     vendors = {one.vendor for one in found.values()}
     if len(vendors) > 1:  # a small one for a screen beside those that compute
@@ -172,11 +167,9 @@ def _of_nvidia(lines: Sequence[str]) -> list[str]:
 
 
 def _of_kfd(lines: Sequence[str]) -> list[str]:
-    numbers = [line.split() for line in lines]
-    return [
-        f"{int(domain):04x}:{int(at) >> 8:02x}:{int(at) >> 3 & 31:02x}.{int(at) & 7}"
-        for _, domain, at in (one for one in numbers if len(one) == 3)
-    ]
+    found = (re.fullmatch(r"\S+ ([0-9]{1,5}) ([0-9]{1,5})", line) for line in lines)
+    numbers = [(int(one[1]), int(one[2])) for one in found if one]
+    return [f"{domain:04x}:{at >> 8:02x}:{at >> 3 & 31:02x}.{at & 7}" for domain, at in numbers]
 
 
 def _disk(lines: Sequence[str]) -> str | None:
@@ -257,13 +250,13 @@ def _list(values: Iterator[str] | Sequence[str] | map[str]) -> str:
 
 def _starting(text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[str], left: list[str]) -> str:
     """How mpiexec reaches other hosts, where the site has one."""
-    if site.launcher not in dict(_FLAVOURS):
+    if not LAUNCHERS[site.launcher].is_mpiexec:
         return text
     if facts.mpiexec:
         text = answered(text, "mpiexec")
     if facts.mpiexec and facts.mpiexec != site.launcher:
         text = put(text, ("launcher",), facts.mpiexec)
-    if not facts.closed or (facts.mpiexec or site.launcher) == "pals":
+    if not facts.closed or not LAUNCHERS[facts.mpiexec or site.launcher].reaches_by_ssh:
         return text
     if not facts.opens:
         left.append(
