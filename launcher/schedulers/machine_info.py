@@ -77,6 +77,8 @@ class NodeKind(NamedTuple):
     """Those whose jobs may get such a node; none: any queue's."""
     whole: bool = False
     """Whether a job always gets all of such a node."""
+    reserved: int = 0
+    """Cores of each that no job gets."""
 
     def words(self, plain: str = "cores") -> str:
         """What one of them has; `plain`: what its cores are called."""
@@ -146,7 +148,7 @@ def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
 
     A kind is in all queues that have some of it, and has the features that all of it have.
     """
-    apart: dict[str, Any] = {"memory": None, "nodes": 0, "queues": (), "features": ()}
+    apart: dict[str, Any] = {"memory": None, "nodes": 0, "queues": (), "features": (), "reserved": 0}
     found: list[NodeKind] = []
     for node in sorted(nodes, key=lambda one: one.memory or 0):  # so that near sizes meet
         for at, kind in enumerate(found):
@@ -156,6 +158,7 @@ def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
                     nodes=kind.nodes + node.nodes,
                     queues=tuple(dict.fromkeys((*kind.queues, *node.queues))),
                     features=tuple(one for one in kind.features if one in node.features),
+                    reserved=max(kind.reserved, node.reserved),
                 )
                 break
         else:

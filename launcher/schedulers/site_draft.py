@@ -181,6 +181,14 @@ def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, 
             2,
         )
     yield f"  sockets: [{', '.join(map(json.dumps, listed))}]"
+    if kind.reserved:
+        yield from _ask(
+            f"Which {kind.reserved} of its cores are kept for the system? {draft.title} gives them to no "
+            "job, "
+            "and refuses one that asks for all.",
+            [f'reserved_cores: "0-{kind.reserved - 1}"'],
+            2,
+        )
     if kind.cpus_per_core > 1:
         yield f"  cpus_per_core: {kind.cpus_per_core}"
     return len(listed)

@@ -90,14 +90,37 @@ def _nodes(
 
 
 def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """The queues whose jobs alone a node takes: by its own attribute, or as PBS's guide ties them, by "
-    "Qlist."""
+    """The queues whose jobs a node takes; none where it takes any queue's.
+
+    Its own attribute ties it to one; else what a queue gives each chunk by default, as a `Qlist` that the
+    node has to have (PBS's guide for administrators, "Associating Vnodes with Multiple Queues").
+    """
     if "queue" in held:
         yield held["queue"]
-    lists = held.get(f"{_HERE}Qlist", "").split(",")
+        return
+    wanted = {name: dict(_demands(queue)) for name, queue in queues.items()}
+    if not any(wanted.values()):
+        return
     for name, queue in queues.items():
-        if queue.get("default_chunk.Qlist", "") in lists[: None if lists != [""] else 0]:
+        if any(
+            all(value in held.get(f"{_HERE}{one}", "False").split(",") for one, value in wanted[each].items())
+            for each in _routes(queue) or [name]
+            if each in wanted
+        ):
             yield name
+
+
+def _routes(queue: Mapping[str, str]) -> list[str]:
+    """The queues that one hands its jobs to."""
+    routes = queue.get("route_destinations")
+    return [each.strip().partition("@")[0] for each in routes.split(",")] if routes else []
+
+
+def _demands(queue: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Resources of a queue's default chunk that a node has or has not, and does not share out."""
+    for name, value in queue.items():
+        if name.startswith("default_chunk.") and not re.match(r"[0-9]", value):
+            yield name.removeprefix("default_chunk."), value
 
 
 def _fields(server: Mapping[str, str]) -> dict[str, Any]:
@@ -140,10 +163,8 @@ def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]
 
 def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
     """A queue; a routing one takes what those take that it hands its jobs to, within limits of its own."""
-    reached, names = [held], []
-    if routes := held.get("route_destinations"):
-        names += [each.strip().partition("@")[0] for each in routes.split(",")]
-        reached = [queues[name] for name in names if name in queues]
+    names = _routes(held)
+    reached = [queues[name] for name in names if name in queues] if names else [held]
 
     def bound(outer: Callable[..., int], inner: Callable[..., int], name: str) -> int | None:
         least = "1" if name == "resources_min.nodect" else None

@@ -13,14 +13,12 @@ from launcher.config.quantities import cpus, seconds
 from launcher.schedulers.machine_info import USER, MachineInfo, NodeKind, Question, QueueInfo, User, kinds
 from launcher.schedulers.slurm.queue import SlurmQueue
 
-# One line for each kind of node, where `scontrol show nodes` has one for each node.
-_KINDS = ["sinfo", "--noheader", "--exact", "--all"]
-
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),
     Question("config", SlurmQueue.config_command),
-    Question("nodes", [*_KINDS, "--format=%D|%X|%Y|%c|%m|%G|%f"]),
-    Question("places", [*_KINDS, "--format=0|%X|%Y|%c|%m|%G|%f|%R"], optional=True),
+    # A line for each kind of node; of each node scontrol says its partitions, and cores kept for the system.
+    Question("nodes", ["sinfo", "--noheader", "--exact", "--all", "--format=%D|%X|%Y|%c|%m|%G|%f"]),
+    Question("hosts", ["scontrol", "--all", "show", "node", "--oneliner"], optional=True),
     Question(
         "qos",
         [
@@ -48,6 +46,8 @@ _SOURCES = {
 
 _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
 
+_OF_KINDS = ("Sockets", "CoresPerSocket", "CPUTot", "RealMemory", "Gres", "AvailableFeatures")
+
 _ACCESS = {
     "AllowAccounts": "for the accounts {}",
     "DenyAccounts": "not for the accounts {}",
@@ -65,8 +65,12 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
     of_partitions = {one["QoS"] for one in partitions if one.get("QoS", "N/A") != "N/A"}
     qos = _qos(answers["qos"], of_partitions) if "qos" in answers else None
     exclusive = {one["PartitionName"] for one in partitions if one.get("OverSubscribe") == "EXCLUSIVE"}
-    found = kinds(_kinds(answers["nodes"] + answers.get("places", "")))
-    found = [one._replace(whole=bool(one.queues) and exclusive.issuperset(one.queues)) for one in found]
+    found = kinds([*_kinds(answers["nodes"]), *_hosts(answers.get("hosts", ""))])
+    found = [
+        one._replace(whole=bool(one.queues) and exclusive.issuperset(one.queues))
+        for one in found
+        if one.nodes
+    ]
     user = _user(answers["user"]) if "user" in answers else None
     default = next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None)
     return MachineInfo(
@@ -87,23 +91,38 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
 
 def _kinds(lines: str) -> Iterator[NodeKind]:
     for line in lines.splitlines():
-        count, sockets, each, cpus, memory, gres, features, *queue = line.split("|")
-        cores = int(sockets) * int(each)
-        devices = _devices(gres)
-        types = {kind for kind, _, _ in devices if kind}
-        yield NodeKind(
-            cores=cores,
-            devices=sum(number for _, number, _ in devices),
-            device_type=types.pop() if len(types) == 1 else None,
-            memory=_least(memory) if _least(memory) > 1 else None,  # 1 is what slurm.conf says that says none
-            nodes=int(count),
-            # Where slurm.conf says CPUs alone, Slurm takes each for a socket.
-            sockets=None if each == "1" and sockets != "1" else int(sockets),
-            cpus_per_core=max(_least(cpus) // cores, 1) if cores else 1,
-            device_sockets=tuple(sorted({at for _, _, those in devices for at in those})),
-            features=() if features == "(null)" else tuple(features.split(",")),
-            queues=tuple(queue),
+        count, sockets, cores, cpus_, memory, gres, features = line.split("|")
+        yield _kind(sockets, cores, cpus_, memory, gres, features)._replace(nodes=int(count))
+
+
+def _hosts(lines: str) -> Iterator[NodeKind]:
+    """What of each node is not known of its kind; how many there are the kinds say."""
+    for line in lines.splitlines():
+        held = dict(re.findall(r"(\w+)=(\S*)", line))
+        if not held.keys() >= {*_OF_KINDS}:
+            continue
+        yield _kind(*(held[name] for name in _OF_KINDS))._replace(
+            nodes=0,
+            reserved=int(held.get("CoreSpecCount", 0)),
+            queues=tuple(one for one in held.get("Partitions", "").split(",") if one),
         )
+
+
+def _kind(sockets: str, each: str, cpus_: str, memory: str, gres: str, features: str) -> NodeKind:
+    cores = int(sockets) * int(each)
+    devices = _devices(gres)
+    types = {kind for kind, _, _ in devices if kind}
+    return NodeKind(
+        cores=cores,
+        devices=sum(number for _, number, _ in devices),
+        device_type=types.pop() if len(types) == 1 else None,
+        memory=_least(memory) if _least(memory) > 1 else None,  # 1 is what slurm.conf says that says none
+        # Where slurm.conf says CPUs alone, Slurm takes each for a socket.
+        sockets=None if each == "1" and sockets != "1" else int(sockets),
+        cpus_per_core=max(_least(cpus_) // cores, 1) if cores else 1,
+        device_sockets=tuple(sorted({at for _, _, those in devices for at in those})),
+        features=() if features == "(null)" else tuple(features.split(",")),
+    )
 
 
 def _least(number: str) -> int:

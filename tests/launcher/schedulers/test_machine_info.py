@@ -93,7 +93,7 @@ def test_what_cannot_be_read(answering: Answers) -> None:
 
 def test_variables_that_would_change_what_is_shown_stay_behind(answering: Answers) -> None:
     environ = answering(
-        "slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|2|64|128|1|gpu:4|(null)|long"'
+        "slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|2|64|128|1|gpu:4|(null)"'
     )
     info = ask(at("slurm"), {**environ, "SINFO_PARTITION": "long"})
     assert [(one.cores, one.devices) for one in info.nodes] == [(128, 4)]

@@ -135,6 +135,10 @@ class TestSlurm:
         assert node is not None and node.devices == []
         assert "#     device_variable: CUDA_VISIBLE_DEVICES" in text_of(info)
 
+    def test_cores_that_no_job_gets(self) -> None:
+        text = text_of(LAB._replace(nodes=[GPUS._replace(reserved=8)]))
+        assert "# ? Which 8 of its cores are kept for the system?" in text
+
     def test_nodes_that_are_whole(self) -> None:
         node = site_of(LAB._replace(nodes=[GPUS._replace(whole=True)])).node
         assert node is not None and node.exclusive

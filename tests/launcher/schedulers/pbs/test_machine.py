@@ -95,14 +95,28 @@ def test_kinds_of_nodes() -> None:
         nodes=node("a", ncpus=64, ngpus=4, mem="527672488kb", accelerator_model="A100")
         + node("b", ncpus=64, ngpus=4, mem="527672400kb", accelerator_model="A100")
         + node("c", ncpus=64, ngpus=4, mem="263836244kb", accelerator_model="A100")
-        + node("d", ncpus=64, mem="527672488kb", Qlist="debug,demand"),
-        queues="Queue: debug\n    default_chunk.Qlist = debug\n\nQueue: prod\n    enabled = True\n\n",
+        + node("d", ncpus=64, mem="527672488kb")
     ).nodes
     assert nodes == [
         NodeKind(64, 4, "A100", 515_305, nodes=2, whole=True),
         NodeKind(64, 4, "A100", 257_652, whole=True),
-        NodeKind(64, memory=515_305, queues=("debug",), whole=True),
+        NodeKind(64, memory=515_305, whole=True),
     ]
+
+
+def test_queues_of_nodes() -> None:
+    """By what a queue gives each chunk; a resource that a node has not is False."""
+    queues = "Queue: debug\n    default_chunk.Qlist = debug\n    default_chunk.ncpus = 64\n\n"
+    queues += "Queue: prod\n    default_chunk.broken = False\n\nQueue: any\n    enabled = True\n\n"
+    queues += "Queue: route\n    route_destinations = debug@head\n\n"
+    nodes = node("a", ncpus=1, Qlist="debug,demand") + node("b", ncpus=2) + node("c", ncpus=3, broken="True")
+    nodes += "d\n     queue = prod\n     resources_available.ncpus = 4\n\n"
+    assert {one.cores: one.queues for one in info(queues=queues, nodes=nodes).nodes} == {
+        1: ("debug", "prod", "any", "route"),
+        2: ("prod", "any"),
+        3: ("any",),
+        4: ("prod",),
+    }
 
 
 def test_who_may_use_a_queue() -> None:

@@ -79,7 +79,7 @@ class TestWithoutAccounting:
     ],
 )
 def test_devices_of_a_node(gres: str, devices: int) -> None:
-    (kind,) = info("slurm-plain", nodes=f"3|2|64|128|64000|{gres}|(null)\n", places="").nodes
+    (kind,) = info("slurm-plain", nodes=f"3|2|64|128|64000|{gres}|(null)\n", hosts="").nodes
     assert (kind.cores, kind.devices) == (128, devices)
 
 
@@ -89,11 +89,22 @@ def test_nodes_that_are_alike_are_one_kind() -> None:
         "2|2|64|128|63900|gpu:4|fast,old",
         "1|2|64|128|32000|gpu:4|fast",
     ]
-    nodes = info("slurm-plain", nodes="\n".join(lines), places="").nodes
+    nodes = info("slurm-plain", nodes="\n".join(lines), hosts="").nodes
     assert [(one.nodes, one.memory, one.features) for one in nodes] == [
         (5, 63900, ("fast",)),
         (1, 32000, ("fast",)),
     ]
+
+
+def test_cores_that_no_job_gets() -> None:
+    """As a real Slurm showed a node of such a kind; the number of nodes is the kinds' alone."""
+    hosts = (
+        (ANSWERS / "slurm-accounting" / "hosts.txt")
+        .read_text()
+        .replace("Boards=1 ", "Boards=1 CoreSpecCount=8 ")
+    )
+    nodes = info("slurm-accounting", hosts=hosts).nodes
+    assert [(one.nodes, one.cores, one.reserved) for one in nodes] == [(2, 64, 8), (2, 128, 8)]
 
 
 def test_who_may_use_a_partition() -> None:
