@@ -63,7 +63,7 @@ def _either(as_json: bool) -> bool:
     return as_json or bool(parent and parent.params.get("as_json"))
 
 
-@command.command("show")
+@command.command("show", short_help="Show a site.")
 @click.argument("name", shell_complete=complete_sites)
 @json_option
 def _show(name: str, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def _show(name: str, as_json: bool) -> None:
         click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@command.command("check")
+@command.command("check", short_help="Compare a profile with its machine.")
 @click.argument("name", required=False, shell_complete=complete_sites)
 @click.option("--update", is_flag=True, help="Write the differences into the profile, or into one of yours.")
 @json_option

@@ -29,7 +29,7 @@ def _probe_options(function: F) -> F:
     return set_option(function)
 
 
-@click.command("new")
+@click.command("new", short_help="Make a profile of this machine.")
 @click.argument("name")
 @click.option("-o", "output", type=click.Path(), help="Another file for it; - prints it.")
 @click.option("--project", is_flag=True, help="Put it into the project's .castoff/sites, for all who use it.")
@@ -59,7 +59,7 @@ def new(
     or with --project to the project's, and never over one that is there.
     """
     # Late, like what it runs.
-    from launcher.schedulers.site_draft import questions_of
+    from launcher.schedulers.site_lines import questions_of
     from launcher.schedulers.site_new import destination, proposal, refuse_existing, write_profile
 
     search = Search.here()
@@ -77,13 +77,13 @@ def new(
     write_profile(path, found.text)
     click.echo(f"wrote      {printable(str(path))}")
     click.echo(f"node       {found.node}")
-    if questions := questions_of(found.text):
+    if also_probe and output is None:
+        _probe(site_named(name, search=search), timeout, overrides)
+    if questions := questions_of(path.read_text(encoding="utf-8")):
         click.echo(f"open       {several(questions, 'question')} in it, the lines with `# ?`")
     if output is not None:
         return
     word = visible_word(name)
-    if also_probe:
-        _probe(site_named(name, search=search), timeout, overrides)
     click.echo(f"next       castoff render --site {word} --nodes 2 --walltime 30m -- python train.py")
     click.echo(
         f"           export CASTOFF_SITE={word}   or `site: {word}` in .castoff/config.yaml: for every job"
@@ -92,7 +92,7 @@ def new(
         click.echo(f"           castoff sites probe {word}   asks a node what {found.title} does not know")
 
 
-@click.command("probe")
+@click.command("probe", short_help="Ask a node what its scheduler does not know.")
 @click.argument("name", shell_complete=complete_sites)
 @click.option(
     "--run",

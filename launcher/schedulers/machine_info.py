@@ -53,6 +53,8 @@ class QueueInfo(NamedTuple):
     """Whether users are meant to name it: not where it is hidden, shut or filled by a routing queue."""
     routes_to: tuple[str, ...] = ()
     """The queues that it hands its jobs to, of which users do not name one."""
+    passing: bool = False
+    """Whether it goes when a reservation ends."""
     notes: tuple[str, ...] = ()
     """Who may use it and what else a person should know, each in words."""
 

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import textwrap
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Container, Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from launcher.config.quantities import units
-from launcher.errors import printable
 from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
-
-QUESTION = "# ?"
-"""What a question's line begins with."""
-
-_WIDTH = 100
+from launcher.schedulers.site_lines import QUESTION, ask_person, clean, comment, fact, flow, value_text
 
 _VARIABLES = {
     "CUDA_VISIBLE_DEVICES": r"nvidia|tesla|geforce|quadro|titan|[rg]tx|"
@@ -28,9 +22,6 @@ _VARIABLES = {
     "ZE_AFFINITY_MASK": r"intel|pvc|max_?1[0-9]{3}|ponte",
 }
 """What limits a process to some devices, by how clusters call the types of these devices."""
-
-_SIGNS = re.compile(r"[RMS][0-9]+")
-"""PBS names the queue of a reservation so; it goes with it."""
 
 
 class Draft(NamedTuple):
@@ -69,11 +60,6 @@ def chosen_kind(info: MachineInfo, queue: str | None, gpu_type: str | None = Non
     return next((one for one in fitting if gpu_type in (None, one.device_type)), None)
 
 
-def questions_of(text: str) -> int:
-    """How many questions a profile's text holds."""
-    return sum(line.lstrip().startswith(QUESTION) for line in text.splitlines())
-
-
 def profile_text(draft: Draft, info: MachineInfo) -> str:
     """The whole profile."""
     kind = chosen_kind(info, draft.queue or info.default_queue, draft.gpu_type)
@@ -91,17 +77,12 @@ def profile_text(draft: Draft, info: MachineInfo) -> str:
     return "\n".join("\n".join(part) + "\n" for part in map(clean, parts) if part)
 
 
-def clean(lines: Iterable[str]) -> list[str]:
-    """Lines in which what a scheduler said can be no more than one line of text each."""
-    return [printable(line) for line in lines]
-
-
 def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[str]:
     title = f"{draft.title} {info.version or ''}".rstrip()
-    yield from _comment(
+    yield from comment(
         f"Made by `castoff sites new {draft.name}` on {draft.date}, from what {title} said on {draft.host}."
     )
-    yield from _comment(
+    yield from comment(
         f"A line with `{QUESTION}` is a question that it does not answer: answer it in the profile, and "
         "remove it. "
         f"`castoff sites check {draft.name}` tells what has changed on the machine since, and writes it here "
@@ -109,20 +90,22 @@ def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[st
     )
     what = f"the {draft.title} cluster" + (f" {info.name}" if info.name and info.name != draft.name else "")
     nodes = f", nodes with {kind._replace(memory=None).words(_counted(info))}" if kind else ""
-    yield f"description: {_value(what + nodes)}"
+    yield f"description: {value_text(what + nodes)}"
     yield f"extends: {draft.scheduler}"
     if "bash" not in draft.login_shell:
-        yield from _comment(
+        yield from comment(
             f"Jobs run in bash, and your login shell is {draft.login_shell}: what its files set up, such as "
             "`module`, bash may not have."
         )
-        yield from _ask("Which lines does bash need for it? They go under", ["setup: [source /etc/profile]"])
+        yield from ask_person(
+            "Which lines does bash need for it? They go under", ["setup: [source /etc/profile]"]
+        )
     for field in ("gpu_request",):
         if field in info.fields:
-            yield f"{field}: {_value(info.fields[field])}"
+            yield f"{field}: {value_text(info.fields[field])}"
     types = {one.device_type for one in info.nodes if one.device_type}
     if kind and kind.device_type and len(types) > 1 and "gpu_request" in info.fields:
-        yield f"gpu_type: {_value(kind.device_type)}"
+        yield f"gpu_type: {value_text(kind.device_type)}"
 
 
 def _counted(info: MachineInfo) -> str:
@@ -132,7 +115,7 @@ def _counted(info: MachineInfo) -> str:
 def node_lines(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[str]:
     """`node`, as nodes of a kind have it."""
     if kind is None:
-        yield from _ask(
+        yield from ask_person(
             f"What does a node have? {draft.title} does not say.",
             ["node:", '  sockets: ["0-31"]', "  source: lscpu on a node", f"  date: {draft.date}"],
         )
@@ -147,14 +130,14 @@ def node_lines(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterat
         yield "  exclusive: true"
     if kind.memory:
         yield f"  memory: {memory_words(kind.memory)}"
-    yield from _fact(info.sources.get("nodes", draft.title), draft.date, 2)
+    yield from fact(info.sources.get("nodes", draft.title), draft.date, 2)
 
 
 def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, None, int]:
     """The cores; returns how many sockets the profile has then."""
     probe = f"`castoff sites probe {draft.name}` asks a node; so does `lscpu --extended` there"
     if info.counts_threads:
-        yield from _ask(
+        yield from ask_person(
             f"Which physical cores does each socket have? {draft.title} counts {kind.cores} CPUs, which "
             "may be "
             f"cores or their hardware threads. Until it is known, ranks are bound to none. {probe}.",
@@ -164,7 +147,7 @@ def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, 
         return 0
     if kind.sockets is None or kind.cores % kind.sockets:
         listed = [_range(0, kind.cores)]
-        yield from _ask(
+        yield from ask_person(
             f"Which cores belong to which socket? {draft.title} was not told: it counts {kind.cores} cores, "
             f"which stand here as one socket. {probe}.",
             [],
@@ -173,7 +156,7 @@ def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, 
     else:
         each = kind.cores // kind.sockets
         listed = [_range(at * each, each) for at in range(kind.sockets)]
-        yield from _ask(
+        yield from ask_person(
             "Are its cores numbered so, socket after socket and before their hardware threads? "
             f"{draft.title} "
             f"knows how many there are, not their numbers. {probe}.",
@@ -182,7 +165,7 @@ def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, 
         )
     yield f"  sockets: [{', '.join(map(json.dumps, listed))}]"
     if kind.reserved:
-        yield from _ask(
+        yield from ask_person(
             f"Which {kind.reserved} of its cores are kept for the system? {draft.title} gives them to no "
             "job, "
             "and refuses one that asks for all.",
@@ -205,7 +188,7 @@ def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[str]:
     held = [kind.devices] if sockets < 2 else _over(kind, sockets)
     if held is None:
         held = [kind.devices // sockets + (at < kind.devices % sockets) for at in range(sockets)]
-        yield from _ask(
+        yield from ask_person(
             f"How many of its {kind.devices} devices belong to each socket? {draft.title} does not say; here "
             f"they are spread evenly. `castoff sites probe {draft.name}` asks a node.",
             [],
@@ -213,7 +196,7 @@ def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[str]:
         )
     variable = device_variable(kind.device_type)
     if variable is None:
-        yield from _ask(
+        yield from ask_person(
             f"What limits a process to some of its {kind.devices} devices: CUDA_VISIBLE_DEVICES (NVIDIA), "
             "ROCR_VISIBLE_DEVICES (AMD) or ZE_AFFINITY_MASK (Intel; a device may be a tile)? Without it "
             "castoff "
@@ -239,7 +222,7 @@ def other_nodes_lines(draft: Draft, info: MachineInfo, own: Container[NodeKind])
     if not others:
         yield "other_nodes: []"
         return
-    yield from _comment(
+    yield from comment(
         "The other kinds of nodes, which `castoff sites check` compares. This profile plans no jobs for "
         "them: "
         "`castoff sites new OTHER-NAME --queue QUEUE` makes a profile for those of a queue, and "
@@ -253,12 +236,12 @@ def other_nodes_lines(draft: Draft, info: MachineInfo, own: Container[NodeKind])
         if kind.devices:
             yield f"    devices: {kind.devices}"
         if kind.device_type:
-            yield f"    device_type: {_value(kind.device_type)}"
+            yield f"    device_type: {value_text(kind.device_type)}"
         if kind.memory:
             yield f"    memory: {memory_words(kind.memory)}"
         if kind.queues:
-            yield f"    queues: {_flow(kind.queues)}"
-        yield from _fact(info.sources.get("nodes", ""), draft.date, 4)
+            yield f"    queues: {flow(kind.queues)}"
+        yield from fact(info.sources.get("nodes", ""), draft.date, 4)
 
 
 def _queues(draft: Draft, info: MachineInfo) -> Iterator[str]:
@@ -266,13 +249,13 @@ def _queues(draft: Draft, info: MachineInfo) -> Iterator[str]:
     listed = {
         name: queue
         for name, queue in info.queues.items()
-        if (queue.offered or name in routed) and not _SIGNS.fullmatch(name)
+        if (queue.offered or name in routed) and not queue.passing
     }
     hidden = sorted(name for name in info.queues if name not in listed)
     if hidden:
-        yield from _comment(f"Left out, as hidden, shut or a reservation's: {', '.join(hidden)}.")
+        yield from comment(f"Left out, as hidden, shut or a reservation's: {', '.join(hidden)}.")
     if info.default_queue:
-        yield f"default_queue: {_value(info.default_queue)}"
+        yield f"default_queue: {value_text(info.default_queue)}"
     if listed:
         yield "queues:"
     for name, queue in listed.items():
@@ -286,9 +269,9 @@ def _qos(draft: Draft, info: MachineInfo) -> Iterator[str]:
     if not listed:
         return
     if mine and not draft.shared:
-        yield from _comment("Those that your accounts may use.")
+        yield from comment("Those that your accounts may use.")
     if info.user and info.user.default_qos in listed:
-        yield f"default_qos: {_value(info.user.default_qos)}"
+        yield f"default_qos: {value_text(info.user.default_qos)}"
     yield "qos:"
     for name, one in listed.items():
         for line in queue_lines(draft, info, "qos", name, one):
@@ -299,10 +282,10 @@ def queue_lines(draft: Draft, info: MachineInfo, field: str, name: str, queue: Q
     """An entry of `queues` or of `qos`."""
     source = info.sources.get(field, draft.title)
     source = f"{source} {name}" if field == "queues" else source
-    yield f"{_value(name)}:" + (f"  # {'; '.join(queue.notes)}" if queue.notes else "")
+    yield f"{value_text(name)}:" + (f"  # {'; '.join(queue.notes)}" if queue.notes else "")
     routed = [one for one, other in info.queues.items() if name in other.routes_to]
     if field == "queues" and routed and not queue.offered:
-        yield f"  submit_to: {_value(routed[0])}"
+        yield f"  submit_to: {value_text(routed[0])}"
     else:
         ranges = ranges_of(queue, info)
         if len(ranges) == 1:
@@ -314,7 +297,7 @@ def queue_lines(draft: Draft, info: MachineInfo, field: str, name: str, queue: Q
             yield f"  max_jobs: {queue.max_jobs}"
         if queue.max_devices:
             yield f"  max_devices: {queue.max_devices}"
-    yield from _fact(source, draft.date, 2)
+    yield from fact(source, draft.date, 2)
 
 
 def ranges_of(queue: QueueInfo, info: MachineInfo) -> list[dict[str, Any]]:
@@ -356,7 +339,7 @@ def _array(draft: Draft, info: MachineInfo) -> Iterator[str]:
     if info.array_count:
         yield "array:"
         yield f"  max_count: {info.array_count}"
-        yield from _fact(info.sources.get("array", ""), draft.date, 2)
+        yield from fact(info.sources.get("array", ""), draft.date, 2)
 
 
 def _further(draft: Draft, info: MachineInfo) -> Iterator[str]:
@@ -365,69 +348,36 @@ def _further(draft: Draft, info: MachineInfo) -> Iterator[str]:
     if held:
         yield "directive_values:"
     for name, values in held.items():
-        yield f"  {_value(name)}:"
-        yield f"    among: {_flow(values['among'])}"
-        yield f"    separator: {_value(values['separator'])}"
-        yield from _fact(info.sources.get("directive_values", ""), draft.date, 4)
+        yield f"  {value_text(name)}:"
+        yield f"    among: {flow(values['among'])}"
+        yield f"    separator: {value_text(values['separator'])}"
+        yield from fact(info.sources.get("directive_values", ""), draft.date, 4)
 
 
 def _defaults(draft: Draft, info: MachineInfo) -> Iterator[str]:
     user = info.user
     account = user and (user.default_account or next(iter(user.accounts), None))
     if account and draft.shared:
-        yield from _comment(
+        yield from comment(
             "Jobs without `account` are charged to the default account of whoever submits them. To name one "
             "for all who use this project:"
         )
-        yield f"# defaults: {{account: {_value(account)}}}"
+        yield f"# defaults: {{account: {value_text(account)}}}"
     mine = bool(account) and not draft.shared
     queue = draft.queue not in (None, info.default_queue)
     if mine or queue:
         yield "defaults:"
     if mine and user:
         several = f"yours are {', '.join(user.accounts)}" if len(user.accounts) > 1 else "your only one"
-        yield f"  account: {_value(account)}  # {several}"
+        yield f"  account: {value_text(account)}  # {several}"
     if queue:
-        yield f"  queue: {_value(draft.queue)}"
+        yield f"  queue: {value_text(draft.queue)}"
 
 
 def _questions(draft: Draft, info: MachineInfo) -> Iterator[str]:
     for about, why in info.unanswered:
         if about in info.lacks:
             continue
-        yield from _ask(f"Nothing is known of what was asked about {about}: {why}", [])
+        yield from ask_person(f"Nothing is known of what was asked about {about}: {why}", [])
     for question, answer in info.questions:
-        yield from _ask(question, [line.replace("DATE", draft.date) for line in answer])
-
-
-def _ask(question: str, answer: list[str], indent: int = 0) -> Iterator[str]:
-    """A question, and the lines that would answer it, as comments."""
-    for number, line in enumerate(textwrap.wrap(" ".join(question.split()), _WIDTH - indent - 4)):
-        yield " " * indent + (f"{QUESTION} {line}" if number == 0 else f"#   {line}")
-    for line in answer:
-        yield " " * indent + f"#     {line}"
-
-
-def _comment(text: str) -> Iterator[str]:
-    for line in textwrap.wrap(" ".join(text.split()), _WIDTH - 2):
-        yield f"# {line}"
-
-
-def _fact(source: str, date: str, indent: int) -> Iterator[str]:
-    yield " " * indent + f"source: {_value(source)}"
-    yield " " * indent + f"date: {date}"
-
-
-def _flow(values: Iterable[Any]) -> str:
-    return f"[{', '.join(map(_value, values))}]"
-
-
-_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9 ,./_+-]*(?<! )")
-_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-
-
-def _value(value: Any) -> str:
-    """A text as YAML, in double quotes where it would be more than text."""
-    text = str(value)
-    plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS and ", " not in text
-    return text if plain else json.dumps(text, ensure_ascii=False)
+        yield from ask_person(question, [line.replace("DATE", draft.date) for line in answer])

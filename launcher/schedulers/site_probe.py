@@ -13,7 +13,7 @@ from launcher.config.site import Site
 from launcher.errors import printable
 from launcher.launchers.commands import LAUNCHERS, named_by
 from launcher.schedulers.machine_info import memory_words
-from launcher.schedulers.site_draft import QUESTION
+from launcher.schedulers.site_lines import QUESTION
 from launcher.schedulers.site_update import Updated
 from launcher.typed.editing import has, put, put_block
 

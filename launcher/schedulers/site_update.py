@@ -16,13 +16,13 @@ from launcher.schedulers.site_check import Comparison, is_node
 from launcher.schedulers.site_draft import (
     Draft,
     chosen_kind,
-    clean,
     node_lines,
     other_nodes_lines,
     queue_lines,
     ranges_of,
     ranges_text,
 )
+from launcher.schedulers.site_lines import clean
 from launcher.typed.document import Document
 from launcher.typed.editing import CannotEdit, has, put, put_block, remove
 

@@ -42,6 +42,9 @@ _SOURCES = {
 _LIMIT = re.compile(r"\[[up]:PBS_GENERIC=(\d+)\]")
 """A limit for each user (u) or for each project (p), in attributes such as max_queued."""
 
+_RESERVATION = re.compile(r"[RMS][0-9]+")
+"""The name of a reservation's queue."""
+
 _HERE = "resources_available."
 
 _TYPES = tuple(
@@ -58,7 +61,10 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
     ((name, server),) = asked["server"].items()
     members = server.get("max_array_size")
     return MachineInfo(
-        queues={queue: _queue(held, asked["queues"]) for queue, held in asked["queues"].items()},
+        queues={
+            queue: _queue(held, asked["queues"])._replace(passing=bool(_RESERVATION.fullmatch(queue)))
+            for queue, held in asked["queues"].items()
+        },
         default_queue=server.get("default_queue"),
         array_count=None if members is None else int(members),
         nodes=kinds(_nodes(asked.get("nodes", {}), asked["queues"])),

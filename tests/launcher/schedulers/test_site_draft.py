@@ -17,7 +17,8 @@ from launcher.schedulers.flux import machine as flux
 from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, User
 from launcher.schedulers.pbs import machine as pbs
 from launcher.schedulers.site_check import Comparison
-from launcher.schedulers.site_draft import Draft, device_variable, profile_text, questions_of
+from launcher.schedulers.site_draft import Draft, device_variable, profile_text
+from launcher.schedulers.site_lines import questions_of
 from launcher.schedulers.slurm import machine as slurm
 
 ANSWERS = Path(__file__).parents[1] / "answers"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from launcher.config.site import Search, Site
 from launcher.schedulers.machine_info import MachineInfo, NodeKind
 from launcher.schedulers.pbs.machine import REMOTE_SETUP
-from launcher.schedulers.site_draft import Draft, profile_text, questions_of
+from launcher.schedulers.site_draft import Draft, profile_text
+from launcher.schedulers.site_lines import questions_of
 from launcher.schedulers.site_probe import answered, merged, parse
 from launcher.schedulers.site_update import Updated
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,13 @@ def run(script: Path, **env: str) -> dict[str, list[str]]:
 
 class TestProgram:
     PROGRAM = Path(probe.__file__).with_name("probe.sh")
+
+    def test_shellcheck_finds_nothing(self) -> None:
+        checker = Path(sys.executable).with_name("shellcheck")
+        done = subprocess.run(
+            [checker, "--shell=bash", "--exclude=SC2154", self.PROGRAM], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout) == (0, "")
 
     def test_here(self, tmp_path: Path) -> None:
         said = run(self.PROGRAM, PATH="/usr/bin:/bin", TMPDIR=str(tmp_path))

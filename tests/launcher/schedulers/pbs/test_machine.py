@@ -21,7 +21,7 @@ def test_queues() -> None:
     queues = info().queues
     assert queues["debug"] == QueueInfo(1, 2, 300, 3600, max_jobs=1)
     assert queues["capacity"].max_walltime == 168 * 3600
-    assert queues["R640002"] == QueueInfo(max_nodes=16)
+    assert queues["R640002"] == QueueInfo(max_nodes=16, passing=True)
     assert [name for name, queue in queues.items() if not queue.offered] == [
         *("small", "medium", "large", "backfill-small", "backfill-medium", "backfill-large", "old")
     ]
