@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.config.site import Search, Site
-from launcher.errors import CastoffError, printable, report
+from launcher.errors import CastoffError, InvalidInput, printable, report
 from launcher.runs.records import write_file
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
@@ -21,7 +21,7 @@ from launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
 from launcher.schedulers.site_check import Comparison
 from launcher.schedulers.site_draft import Draft, chosen_kind, profile_text
 from launcher.schedulers.site_probe import NodeFacts, merged
-from launcher.schedulers.site_update import updated
+from launcher.schedulers.site_update import Updated, updated
 from launcher.trust.decision import check
 from launcher.typed.suggestion import did_you_mean
 
@@ -146,9 +146,7 @@ def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Sea
         queue=site.default_queue,
     )
     new = updated(text, site, info, found, draft, lambda text: sound(path, text, search))
-    sound(path, new.text, search)
-    write_profile(path, new.text)
-    return Change(path, new.left)
+    return _changed(path, text, new, search, title_of(site.scheduler))
 
 
 def probe_profile(site: Site, facts: NodeFacts, remote_setup: Sequence[str], search: Search) -> Change:
@@ -160,9 +158,21 @@ def probe_profile(site: Site, facts: NodeFacts, remote_setup: Sequence[str], sea
     """
     path, text = _own(site, search)
     new = merged(text, site, facts, time.strftime("%Y-%m-%d"), remote_setup)
-    if changed := new.text != text:
-        sound(path, new.text, search)
-        write_profile(path, new.text)
+    return _changed(path, text, new, search, facts.host)
+
+
+def _changed(path: Path, before: str, new: Updated, search: Search, who: str) -> Change:
+    """Write a profile's new text, if it is sound."""
+    if changed := new.text != before:
+        try:
+            sound(path, new.text, search)
+        except InvalidInput as problem:
+            raise CastoffError(
+                f"{printable(str(path))}: is as it was: with what {printable(who)} says it would not be "
+                "right, so "
+                f"change it by hand\n{problem}"
+            ) from None
+        write_profile(path.resolve(), new.text)
     return Change(path, new.left, changed)
 
 

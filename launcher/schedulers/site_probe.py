@@ -10,6 +10,7 @@ from typing import NamedTuple
 from launcher.config.job_fields import LauncherName
 from launcher.config.quantities import CPULIST_PATTERN, cpulist, cpus
 from launcher.config.site import Site
+from launcher.config.site_fields import Node
 from launcher.errors import printable
 from launcher.launchers.commands import LAUNCHERS, named_by
 from launcher.schedulers.machine_info import memory_words
@@ -189,36 +190,54 @@ def merged(text: str, site: Site, facts: NodeFacts, date: str, remote_setup: Seq
     """
     left: list[str] = []
     expected = sum(len(cpus(one)) for one in site.node.sockets) if site.node else 0
-    node = site.node
-    if facts.sockets and expected not in (0, facts.cores):
-        left.append(
-            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {expected}: it is "
-            "one of "
-            "another kind; name a queue or a constraint that leads to the right ones"
-        )
-        node = None
-    elif facts.sockets:
-        for field, value in _node(facts):
-            text = put(text, ("node", field), value)
-            text = answered(text, "device") if field == "devices" else text
-        text = answered(text, "cores", but="devices")
-        source = node.source if node else ""
-        if not has(text, ("node", "memory")) and (node is None or node.memory is None) and facts.memory:
-            text = put(text, ("node", "memory"), memory_words(facts.memory))
-        cited = source if _SOURCE in source else f"{source}; {_SOURCE}" if source else _SOURCE
-        text = put(text, ("node", "source"), json.dumps(cited, ensure_ascii=False))
-        text = put(text, ("node", "date"), date)
-    else:
+    if not facts.sockets:
         left.append(f"node: lscpu on {facts.host} says nothing")
+    elif expected not in (0, facts.cores):
+        left.append(
+            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {expected}: it is one "
+            "of another kind; name a queue or a constraint that leads to the right ones"
+        )
+    else:
+        text = _with_node(text, site.node, facts, date, left)
     if facts.disk and site.local_storage is None:
         text = put(text, ("local_storage",), json.dumps(facts.disk, ensure_ascii=False))
     text = _starting(text, site, facts, remote_setup, left)
     return Updated(_with_modules(text, facts, date), left)
 
 
-def _node(facts: NodeFacts) -> Iterator[tuple[str, str]]:
+def _with_node(text: str, node: Node | None, facts: NodeFacts, date: str, left: list[str]) -> str:
+    """The text with the fields of `node`; what the profile inherits as it is here is not repeated."""
+    fields: dict[str, list[str] | list[int] | str] = dict(_node(facts))
+    if node and node.devices and "devices" not in fields and len(node.devices) != len(facts.sockets):
+        if len(facts.sockets) > 1:
+            left.append(
+                f"node: {facts.host} has {len(facts.sockets)} sockets, and the profile's devices are of "
+                f"{len(node.devices)}; it does not say which are whose"
+            )
+            return text
+        fields["devices"] = [node.device_count]
+    if facts.memory and (node is None or node.memory is None):
+        fields["memory"] = memory_words(facts.memory)
+    new = {
+        field: value
+        for field, value in fields.items()
+        if has(text, ("node", field)) or node is None or getattr(node, field) != value
+    }
+    for field, value in new.items():
+        text = put(text, ("node", field), value if isinstance(value, str) else json.dumps(value))
+    text = answered(text, "cores", but="devices")
+    text = answered(text, "device") if facts.devices and "devices" in fields else text
+    if new:
+        source = node.source if node else ""
+        cited = source if _SOURCE in source else f"{source}; {_SOURCE}" if source else _SOURCE
+        text = put(text, ("node", "source"), json.dumps(cited, ensure_ascii=False))
+        text = put(text, ("node", "date"), date)
+    return text
+
+
+def _node(facts: NodeFacts) -> Iterator[tuple[str, list[str] | list[int] | str]]:
     """The fields of `node`."""
-    yield "sockets", _list(map(cpulist, facts.sockets))
+    yield "sockets", [*map(cpulist, facts.sockets)]
     if not facts.devices:
         return
     homes = [_home(facts.sockets, one) for one in facts.devices]
@@ -227,7 +246,7 @@ def _node(facts: NodeFacts) -> Iterator[tuple[str, str]]:
         if home is None:
             return  # beside several sockets, or none that is known
         numbers[home] += one.parts
-    yield "devices", json.dumps(numbers)
+    yield "devices", numbers
     yield "device_variable", _VENDORS[facts.devices[0].vendor]
     near = [
         [core for core in facts.sockets[home] if core in one.near]
@@ -236,16 +255,12 @@ def _node(facts: NodeFacts) -> Iterator[tuple[str, str]]:
         for _ in range(one.parts)
     ]
     if any(len(cores) < max(map(len, facts.sockets)) for cores in near):
-        yield "device_cores", _list(map(cpulist, near))
+        yield "device_cores", [*map(cpulist, near)]
 
 
 def _home(sockets: list[list[int]], device: Device) -> int | None:
     at = [number for number, cores in enumerate(sockets) if not set(cores).isdisjoint(device.near)]
     return at[0] if len(at) == 1 else None
-
-
-def _list(values: Iterator[str] | Sequence[str] | map[str]) -> str:
-    return f"[{', '.join(map(json.dumps, values))}]"
 
 
 def _starting(text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[str], left: list[str]) -> str:

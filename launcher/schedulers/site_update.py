@@ -11,6 +11,7 @@ import msgspec
 from launcher.config.quantities import cpus, units
 from launcher.config.site import Site
 from launcher.config.site_fields import Node, Queue
+from launcher.errors import InvalidInput
 from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
 from launcher.schedulers.site_check import Comparison, is_node
 from launcher.schedulers.site_draft import (
@@ -63,7 +64,11 @@ class _Update:
             done.add(place)
         # Last, as then all else is as it will be: null where the profile still inherits one of that name.
         for kind, name in self._gone:
-            if name in getattr(self.load(self.text), kind):
+            try:
+                held = getattr(self.load(self.text), kind)
+            except InvalidInput:  # which whoever writes the text finds, too
+                return
+            if name in held:
                 self.text = put(self.text, (kind, name), "null")
 
     def _place(self, field: str) -> tuple[tuple[str, ...], str | None]:

@@ -147,6 +147,26 @@ class TestUpdate:
         assert "not written: queues.debug.max_walltime: has several ranges" in answer.stdout
         assert ranges in path.read_text() and "gone" not in path.read_text()
 
+    def test_one_that_is_a_link(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
+        """As of those who keep such files elsewhere."""
+        path = profile(tmp_path, "lab", LAB)
+        path.rename(tmp_path / "kept.yaml")
+        path.symlink_to(tmp_path / "kept.yaml")
+        answer = castoff("sites", "check", "lab", "--update", env=answering("slurm-accounting"))
+        assert answer.returncode == 0, answer.stderr
+        assert path.is_symlink() and "gone" not in (tmp_path / "kept.yaml").read_text()
+
+    def test_what_would_not_be_right(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
+        """Other fields of the profile may not go with what the scheduler says: it stays as it was."""
+        text = LAB + "node: {sockets: ['0-31'], source: s, date: 2026-01-01}\n"
+        text += "options:\n  less: {description: d, reserved_cores: '30', source: s, date: 2026-01-01}\n"
+        path = profile(tmp_path, "lab", text)
+        nodes = "echo '2|1|8|8|20000|(null)|(null)'"
+        answer = castoff("sites", "check", "lab", "--update", env=answering("slurm-accounting", sinfo=nodes))
+        assert answer.returncode == 1 and path.read_text() == text
+        assert f"{path}: is as it was: with what Slurm says" in answer.stderr
+        assert "options.less.reserved_cores: is 30, which no socket has" in answer.stderr
+
     def test_for_programs(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
         path = profile(tmp_path, "lab", LAB)
         answer = castoff("sites", "check", "lab", "--update", "--json", env=answering("slurm-accounting"))

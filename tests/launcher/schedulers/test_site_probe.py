@@ -164,6 +164,27 @@ class TestNodes:
         )
         assert 'node: {sockets: ["0-7"], source: s, date: 2026-01-01}\n' in new.text
 
+    def test_what_is_inherited_is_not_repeated(self) -> None:
+        """A profile that came with castoff, which knows it."""
+        path = Path("/nowhere/castoff/sites/polaris.yaml")
+        text = "extends: polaris\n"
+        search = Search({"XDG_CONFIG_HOME": "/nowhere"}, None, draft=(path, text))
+        site = Site.load("polaris", search=search)
+        new = merged(text, site, parse(POLARIS.replace("== modules", "== none")), "2026-11-26", REMOTE_SETUP)
+        assert [
+            line for line in new.text.splitlines() if "sockets:" in line or "device" in line.split(":")[0]
+        ] == []
+        assert "memory: 515305M" in new.text and new.left == []
+
+    def test_other_sockets_than_the_scheduler_says(self) -> None:
+        """Devices that nobody found on the bus stay: with one socket they are its own, else it is said."""
+        text = BARE + "node:\n  devices: [2, 2]\n  device_variable: CUDA_VISIBLE_DEVICES\n  source: s\n"
+        text += "  date: 2026-01-01\n"
+        node = site_of(merge(text, f"== cpus\n{cpus(1, 8)}\n").text).node
+        assert node is not None and (node.sockets, node.devices) == (["0-7"], [4])
+        new = merge(text, f"== cpus\n{cpus(4, 2)}\n")
+        assert new.text == text and "has 4 sockets, and the profile's devices are of 2" in new.left[0]
+
     def test_a_small_device_for_a_screen(self) -> None:
         said = f"== cpus\n{cpus(1, 8)}\n== devices\n0000:01:00.0 0x8086 1 0-15\n" + "".join(
             f"0000:{at}:00.0 0x10de 1 0-15\n" for at in ("41", "81")
