@@ -119,8 +119,9 @@ def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | 
     from launcher.submission.probe import collect, remote_shell, start_probe
 
     word = visible_word(site.name)
+    info = ask(site)
     if reference is None:
-        run = start_probe(site, ask(site), overrides)
+        run = start_probe(site, info, overrides)
         report(f"site {site.name}: run {run.id} asks a node; waits for it up to {units(timeout)}")
     else:
         run = Index.of(os.environ).find(reference)
@@ -136,7 +137,7 @@ def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | 
             f"castoff sites probe {word} --run {run.id}; to do without: castoff cancel {run.id}"
         )
     facts = parse(text)
-    change = probe_profile(site, facts, remote_shell(site)[1], Search.here())
+    change = probe_profile(site, info, facts, remote_shell(site)[1], Search.here())
     click.echo(f"asked      {printable(facts.host)}: {facts.words()}")
     if now.ending != "done":
         click.echo(f"but        its ranks did not all start: {ending_words(now)}; see castoff logs {run.id}")

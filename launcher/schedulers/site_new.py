@@ -18,7 +18,7 @@ from launcher.runs.records import write_file
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
 from launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
-from launcher.schedulers.site_check import Comparison
+from launcher.schedulers.site_check import Comparison, is_node
 from launcher.schedulers.site_draft import Draft, chosen_kind, profile_text
 from launcher.schedulers.site_probe import NodeFacts, merged
 from launcher.schedulers.site_update import Updated, updated
@@ -149,7 +149,9 @@ def update_profile(site: Site, info: MachineInfo, found: Comparison, search: Sea
     return _changed(path, text, new, search, title_of(site.scheduler))
 
 
-def probe_profile(site: Site, facts: NodeFacts, remote_setup: Sequence[str], search: Search) -> Change:
+def probe_profile(
+    site: Site, info: MachineInfo, facts: NodeFacts, remote_setup: Sequence[str], search: Search
+) -> Change:
     """Write what a node said into the profile that `update_profile` would change.
 
     Raises:
@@ -157,7 +159,8 @@ def probe_profile(site: Site, facts: NodeFacts, remote_setup: Sequence[str], sea
         CastoffError: it cannot be read or written.
     """
     path, text = _own(site, search)
-    new = merged(text, site, facts, time.strftime("%Y-%m-%d"), remote_setup)
+    own = [one.cores for one in info.nodes if site.node and is_node(site.node, one, info.counts_threads)]
+    new = merged(text, site, facts, time.strftime("%Y-%m-%d"), remote_setup, own or None)
     return _changed(path, text, new, search, facts.host)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from launcher.config.job_fields import LauncherName
@@ -182,9 +182,18 @@ def _disk(lines: Sequence[str]) -> str | None:
     return max(own)[1] if own else None
 
 
-def merged(text: str, site: Site, facts: NodeFacts, date: str, remote_setup: Sequence[str]) -> Updated:
+def merged(
+    text: str,
+    site: Site,
+    facts: NodeFacts,
+    date: str,
+    remote_setup: Sequence[str] = (),
+    cpus_there: Collection[int] | None = None,
+) -> Updated:
     """The text of a site's own profile with what a node said.
 
+    `cpus_there`: how many CPUs the profile's nodes may have, which may be cores or hardware threads, as the
+    scheduler says; None: nobody says.
     `remote_setup`: the lines that have mpiexec reach other hosts by the scheduler's means, whose program they
     call REMOTE_SHELL.
     """
@@ -192,9 +201,10 @@ def merged(text: str, site: Site, facts: NodeFacts, date: str, remote_setup: Seq
     expected = sum(len(cpus(one)) for one in site.node.sockets) if site.node else 0
     if not facts.sockets:
         left.append(f"node: lscpu on {facts.host} says nothing")
-    elif expected not in (0, facts.cores):
+    elif expected not in (0, facts.cores) or not _may_be(facts, cpus_there):
+        there = expected or " or ".join(f"{one} CPUs" for one in cpus_there or ())
         left.append(
-            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {expected}: it is one "
+            f"node: {facts.host} has {facts.cores} cores, and the profile's nodes have {there}: it is one "
             "of another kind; name a queue or a constraint that leads to the right ones"
         )
     else:
@@ -203,6 +213,10 @@ def merged(text: str, site: Site, facts: NodeFacts, date: str, remote_setup: Seq
         text = put(text, ("local_storage",), json.dumps(facts.disk, ensure_ascii=False))
     text = _starting(text, site, facts, remote_setup, left)
     return Updated(_with_modules(text, facts, date), left)
+
+
+def _may_be(facts: NodeFacts, cpus_there: Collection[int] | None) -> bool:
+    return cpus_there is None or any(facts.cores * each in cpus_there for each in (1, 2, 4))
 
 
 def _with_node(text: str, node: Node | None, facts: NodeFacts, date: str, left: list[str]) -> str:

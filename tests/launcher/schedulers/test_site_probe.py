@@ -162,6 +162,8 @@ class TestNodes:
         assert new.left and new.left[0].startswith(
             "node: x3005c0s13b0n0 has 32 cores, and the profile's nodes have 8"
         )
+        assert merged(BARE, site_of(BARE), parse(POLARIS), "2026-11-26", (), [64]).left == [], "threads"
+        assert "sockets" not in merged(BARE, site_of(BARE), parse(POLARIS), "2026-11-26", (), [48]).text
         assert 'node: {sockets: ["0-7"], source: s, date: 2026-01-01}\n' in new.text
 
     def test_what_is_inherited_is_not_repeated(self) -> None:
