@@ -95,7 +95,7 @@ class Launcher(ABC):
     says: ClassVar[str | None] = None
     """A pattern of what such an mpiexec says of itself at --version, and none of the others."""
     reaches_by_ssh: ClassVar[bool] = False
-    """Whether it starts ranks on other hosts by ssh, unless it is told otherwise."""
+    """Whether it starts ranks on other hosts by ssh, unless its environment names another way."""
     here: ClassVar[bool] = False
     """Whether it is castoff itself, on this host: it sets each rank's variables, and shows its lines."""
     bind_flags: ClassVar[tuple[str, ...]] = ()

@@ -148,7 +148,7 @@ def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, 
     if kind.sockets is None or kind.cores % kind.sockets:
         listed = [_range(0, kind.cores)]
         yield from ask_person(
-            f"Which cores belong to which socket? {draft.title} was not told: it counts {kind.cores} cores, "
+            f"Which cores belong to which socket? {draft.title} does not know: it counts {kind.cores} cores, "
             f"which stand here as one socket. {probe}.",
             [],
             2,

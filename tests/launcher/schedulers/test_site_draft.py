@@ -106,7 +106,7 @@ class TestSlurm:
 
     def test_what_it_was_not_told_is_asked(self) -> None:
         text = text_of(PLAIN)
-        assert "# ? Which cores belong to which socket? Slurm was not told: it counts 12 cores" in text
+        assert "# ? Which cores belong to which socket? Slurm does not know: it counts 12 cores" in text
         assert "memory" not in text, "1 MB is what slurm.conf says that says nothing"
 
     def test_what_it_did_not_answer_is_asked(self) -> None:
