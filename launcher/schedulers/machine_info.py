@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -185,6 +186,15 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> MachineInfo:
     return ask_scheduler(site.scheduler, environ, about=f"site {site.name}")
 
 
+def _answer(question: Question, environ: Mapping[str, str]) -> tuple[str | None, str]:
+    """What a question's command prints; else why it does not."""
+    argv = [word.replace(USER, user_name(str(os.geteuid()))) for word in question.argv]
+    try:
+        return answer_of(argv, _PATIENCE, environ), ""
+    except SchedulerUnreachable as why:
+        return None, f"`{shlex.join(argv)}`: {why}"
+
+
 def ask_scheduler(name: str, environ: Mapping[str, str] = os.environ, *, about: str) -> MachineInfo:
     """The same of a scheduler of which there is no profile yet; messages say what it was asked `about`.
 
@@ -195,14 +205,15 @@ def ask_scheduler(name: str, environ: Mapping[str, str] = os.environ, *, about: 
     questions: Sequence[Question] = machine.QUESTIONS
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []
-    for question in questions:
-        argv = [word.replace(USER, user_name(str(os.geteuid()))) for word in question.argv]
-        try:
-            answers[question.about] = answer_of(argv, _PATIENCE, environ)
-        except SchedulerUnreachable as why:
-            failure = f"`{shlex.join(argv)}`: {why}"
-            if not question.optional:
-                raise QueryFailed(f"{about}: {failure}") from None
+    with ThreadPoolExecutor(len(questions)) as pool:  # one that hangs keeps no other waiting
+        asked = [(one, pool.submit(_answer, one, environ)) for one in questions]
+    for question, future in asked:
+        answer, failure = future.result()
+        if answer is not None:
+            answers[question.about] = answer
+        elif not question.optional:
+            raise QueryFailed(f"{about}: {failure}")
+        else:
             unanswered.append((question.about, failure))
     try:
         info: MachineInfo = machine.parse(answers)
