@@ -76,7 +76,7 @@ def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
     assert sites
     assert {f"launcher/{path}" for path in templates} <= names
     assert {str(path) for path in sites} <= names
-    assert {"launcher/py.typed", "trainers/py.typed"} <= names
+    assert {"launcher/py.typed", "trainers/py.typed", "launcher/submission/probe.sh"} <= names
     assert "castoff_plugin.py" in names
     allowed = ("castoff_plugin.py", "launcher/", "trainers/", "castoff-")
     assert [name for name in names if not name.startswith(allowed)] == []

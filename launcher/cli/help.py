@@ -20,7 +20,7 @@ VERBS = {
     "render": "Print the script that a scheduler gets.",
     "resubmit": "Restart a run that is over, in its directory.",
     "schema": "Print the JSON schema of job files.",
-    "sites": "List the sites, show one, or check one.",
+    "sites": "List the sites, show one, check one, or make one.",
     "status": "Show the state of a run.",
     "stop": "Ask runs to save their state and end.",
     "submit": "Submit a job.",

@@ -1,6 +1,8 @@
-"""castoff sites: list the sites, show one, or check one."""
+"""castoff sites: list the sites, show one, check one against its machine, or make one for this machine."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -9,39 +11,90 @@ import yaml
 from launcher.cli.job_options import load_site
 from launcher.cli.offers import complete_sites
 from launcher.cli.output import json_option, print_json, several
+from launcher.cli.sites_new import new, probe
 from launcher.config.site import Search, Site
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, printable
+from launcher.quoting import visible_word
 from launcher.schedulers.choice import choose_site, profile, site_named
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
-@click.command("sites")
-@click.argument("words", nargs=-1, metavar="[check] [NAME]", shell_complete=complete_sites)
+
+class _Sites(click.Group):
+    """A group whose first word may also be a site's name, which is then shown."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        if any(not word.startswith("-") for word in args[1:]):
+            from launcher.typed.suggestion import did_you_mean
+
+            words = ", ".join(self.commands)
+            ctx.fail(
+                f"takes a site's name, or one of {words}; {args[0]!r} is none of these"
+                + (did_you_mean(args[0], self.commands))
+            )
+        return "show", self.commands["show"], args
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        offered = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            return offered
+        return [*complete_sites(ctx, click.Argument(["name"]), incomplete), *offered]
+
+
+@click.group(
+    "sites", cls=_Sites, invoke_without_command=True, subcommand_metavar="[NAME | new | probe | check | show]"
+)
 @json_option
-def command(words: tuple[str, ...], as_json: bool) -> int | None:
-    """List the sites; show one as it is resolved from all it extends; or check one.
-
-    `check` compares a profile's limits with what the scheduler of this machine says. Its exit code is 0
-    if they agree, 1 if something differs, 2 if that is not known.
-    """
-    verb, *names = words or ("",)
-    if len(words) > 2 or (names and verb != "check"):
-        context = click.get_current_context()
-        context.fail(f"takes a name, or check and a name, but there stands {' '.join(words)!r}")
-    if verb == "check":
-        try:
-            site = load_site(names[0] if names else None)
-        except CastoffError as error:
-            error.exit_code = 2  # 1 says that something differs
-            raise
-        return _check(site, as_json)
-    if not verb:
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """List the sites; NAME: show that one as it is resolved from all it extends."""
+    if context.invoked_subcommand is None:
         _list(as_json)
-    elif as_json:
-        print_json(msgspec.to_builtins(site_named(verb)))
+
+
+def _either(as_json: bool) -> bool:
+    """Whether --json stands before or behind the command's name."""
+    parent = click.get_current_context().parent
+    return as_json or bool(parent and parent.params.get("as_json"))
+
+
+@command.command("show", short_help="Show a site.")
+@click.argument("name", shell_complete=complete_sites)
+@json_option
+def _show(name: str, as_json: bool) -> None:
+    """Show a site as it is resolved from all that it extends."""
+    data = msgspec.to_builtins(site_named(name))
+    if _either(as_json):
+        print_json(data)
     else:
-        data = msgspec.to_builtins(site_named(verb))
         click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
-    return None
+
+
+@command.command("check", short_help="Compare a profile with its machine.")
+@click.argument("name", required=False, shell_complete=complete_sites)
+@click.option("--update", is_flag=True, help="Write the differences into the profile, or into one of yours.")
+@json_option
+def _check_one(name: str | None, update: bool, as_json: bool) -> int:
+    """Compare a profile's limits and nodes with what the scheduler of this machine says.
+
+    The exit code is 0 if they agree, 1 if something differs, 2 if that is not known. With --update it is 0
+    where all that differs has been written.
+    """
+    try:
+        site = load_site(name)
+    except CastoffError as error:
+        error.exit_code = 2  # 1 says that something differs
+        raise
+    return _check(site, update, _either(as_json))
+
+
+command.add_command(new)
+command.add_command(probe)
 
 
 def _list(as_json: bool) -> None:
@@ -79,17 +132,22 @@ def _list(as_json: bool) -> None:
         raise joint
 
 
-def _check(site: Site, as_json: bool) -> int:
+def _check(site: Site, update: bool, as_json: bool) -> int:
     from launcher.schedulers.machine_info import ask  # late, like what it runs
     from launcher.schedulers.registry import title_of
     from launcher.schedulers.site_check import Comparison
+    from launcher.schedulers.site_new import update_profile
 
-    scheduler, found = title_of(site.scheduler), Comparison(site, ask(site))
+    info = ask(site)
+    scheduler, found = title_of(site.scheduler), Comparison(site, info)
+    done = update_profile(site, info, found, Search.here()) if update and found.differences else None
+    code = bool(done.left if done else found.differences)
     if as_json:
         differences = [difference._asdict() for difference in found.differences]
         of = {"site": site.name, "scheduler": scheduler, "differences": differences}
-        print_json({**of, "not_compared": found.not_compared})
-        return 1 if differences else 0
+        written = {"written": str(done.path), "left": done.left} if done else {}
+        print_json({**of, "not_compared": found.not_compared, **written})
+        return int(code)
     for one in found.differences:
         source = f" ({one.source}, {one.date})" if one.source else ""
         click.echo(f"{one.field}: {site.name}: {one.profile}{source}; {scheduler}: {one.scheduler}")
@@ -97,4 +155,12 @@ def _check(site: Site, as_json: bool) -> int:
     click.echo(f"{site.name} and {scheduler}: {many}")
     for what in found.not_compared:
         click.echo(f"not compared: {what}")
-    return 1 if found.differences else 0
+    if done:
+        click.echo(f"wrote {printable(str(done.path))}")
+        for what in done.left:
+            click.echo(f"not written: {what}")
+    elif found.differences:
+        click.echo(
+            f"to write what the scheduler says: castoff sites check {visible_word(site.name)} --update"
+        )
+    return int(code)

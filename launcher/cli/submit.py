@@ -37,6 +37,7 @@ def command(
     import msgspec
 
     from launcher.runs.provenance import read, words
+    from launcher.schedulers.choice import not_described
     from launcher.submission.presence import check_present
     from launcher.submission.submit import dry_run, submit, working_directory
     from launcher.submission.syntax import check_syntax
@@ -56,6 +57,8 @@ def command(
             click.echo(would.command, err=True)
         return 0
     run = submit(spec, site, runs_dir=runs_dir)
+    if site_name is None and (what := not_described(site)):
+        report(what)
     record = run.submission()
     hours = record.node_hours if record else None
     if as_json:

@@ -52,6 +52,13 @@ def clock(total: int) -> str:
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
 
 
+def units(total: int) -> str:
+    """A duration as people write it in a profile: `45m`, `24h`, `90s`."""
+    if total and total % 3600 == 0:
+        return f"{total // 3600}h"
+    return f"{total // 60}m" if total and total % 60 == 0 else f"{total}s"
+
+
 def cpus(cpulist: str) -> list[int]:
     """`0-2,7` as [0, 1, 2, 7]: a list that matches `CPULIST_PATTERN`."""
     numbers: list[int] = []

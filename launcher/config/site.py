@@ -30,6 +30,7 @@ from launcher.config.site_fields import (
     HostSuffix,
     Node,
     Option,
+    OtherNodes,
     Program,
     Queue,
     Range,
@@ -71,6 +72,8 @@ class Site(Checked, frozen=True, kw_only=True):
     network. A host that does not resolve that name tries others."""
     node: Node | None = None
     """The topology of one node."""
+    other_nodes: list[OtherNodes] | None = None
+    """The other kinds of nodes, for `castoff sites check`. Without it nobody says whether there are some."""
     queues: dict[Word, Queue] = {}
     """The queues or partitions, by name, with their limits."""
     other_queues: bool = True
@@ -162,6 +165,8 @@ class Search(NamedTuple):
     environ: Mapping[str, str]
     project: Path | None
     """The nearest folder upwards that holds `.castoff/`."""
+    draft: tuple[Path, str] | None = None
+    """A profile's file and the text that it would have, which counts in place of what is there."""
 
     @classmethod
     def here(cls) -> "Search":
@@ -175,16 +180,23 @@ class Search(NamedTuple):
             check(folder, otherwise="or make this folder its own project: mkdir .castoff")
         return cls(os.environ, folder and folder.parent)
 
-    def profiles(self) -> dict[str, list[tuple[str, Path]]]:
-        """Every profile's name with its files, nearest first, each with a word for where it is."""
+    def folders(self) -> list[tuple[str, Path]]:
+        """Where profiles lie, the nearest first, each with a word for it; not all of them need be there."""
         home = self.environ.get("HOME", "/nonexistent")
         config = self.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
         folders = [("user", Path(config, "castoff", "sites")), ("built-in", _BUILT_IN)]
         if self.project is not None:
             folders.insert(0, ("project", self.project / ".castoff" / "sites"))
+        return folders
+
+    def profiles(self) -> dict[str, list[tuple[str, Path]]]:
+        """Every profile's name with its files, nearest first, each with a word for where it is."""
         found: dict[str, list[tuple[str, Path]]] = {}
-        for kind, folder in folders:
-            for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
+        for kind, folder in self.folders():
+            paths = {*(folder.glob("*.yaml") if folder.is_dir() else [])}
+            if self.draft and self.draft[0].parent == folder:
+                paths.add(self.draft[0])
+            for path in sorted(paths):
                 found.setdefault(path.stem, []).append((kind, path))
         return dict(sorted(found.items()))
 
@@ -217,9 +229,12 @@ def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
                 f"there are: {', '.join(profiles)} (`castoff sites`)"
             )
         seen.add(found)
-        if kind != "built-in":
-            check(found)
-        document = Document.read(found)
+        if search.draft and found == search.draft[0]:
+            document = Document.parse(search.draft[1], str(found))
+        else:
+            if kind != "built-in":
+                check(found)
+            document = Document.read(found)
         if not isinstance(document.data, dict):
             raise invalid(document.origin, "holds no fields, so it is not a site profile")
         yield kind, found, document

@@ -110,6 +110,22 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return [[core for core in cpus(socket) if core not in reserved] for socket in self.sockets]
 
 
+class OtherNodes(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Nodes of another kind than `node`: no job is planned for them, and `castoff sites check` compares "
+    "them."""
+
+    cores: Count
+    """Physical cores of such a node; on PBS what it counts as `ncpus`."""
+    devices: CountOrNone = 0
+    """Devices of such a node."""
+    device_type: Word | None = None
+    """The type of these devices, as the scheduler lists it."""
+    memory: Memory | None = None
+    """Memory of such a node."""
+    queues: list[Word] = []
+    """The queues whose jobs may get one; none: any queue's."""
+
+
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Node counts and walltimes that a queue takes together."""
 

@@ -114,6 +114,10 @@ class Launcher(ABC):
     """Whether it hands on USR1, and on TERM kills its ranks: srun (22.05.8) at once, Open MPI soon."""
     is_mpiexec: ClassVar[bool] = False
     """Whether another one may go by its name."""
+    says: ClassVar[str | None] = None
+    """A pattern of what such an mpiexec says of itself at --version, and none of the others."""
+    reaches_by_ssh: ClassVar[bool] = False
+    """Whether it starts ranks on other hosts by ssh, unless its environment names another way."""
     here: ClassVar[bool] = False
     """Whether it is castoff itself, on this host: it sets each rank's variables, and shows its lines."""
     bind_flags: ClassVar[tuple[str, ...]] = ()

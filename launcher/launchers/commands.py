@@ -169,6 +169,7 @@ class Pals(_Mpiexec):
     reports_node = True
     survives_rank_failure = True
     bind_flags = ("--cpu-bind",)
+    says = r"(?i)\bpals\b"
     takes_lists = True
     bound_by_list = True
     fills_nodes = True
@@ -192,6 +193,8 @@ class Pals(_Mpiexec):
 class Hydra(_Mpiexec):
     """MPICH's mpiexec; the host file holds the processes of each host."""
 
+    says = r"HYDRA|MPICH"
+    reaches_by_ssh = True
     survives_rank_failure = True
     bind_flags = ("-bind-to", "--bind-to")
     takes_lists = True
@@ -218,6 +221,8 @@ class Hydra(_Mpiexec):
 class IntelMpi(_Mpiexec):
     """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
 
+    says = r"Intel\(R\) MPI"
+    reaches_by_ssh = True
     survives_rank_failure = True
     takes_lists = True
 
@@ -233,6 +238,8 @@ class IntelMpi(_Mpiexec):
 class OpenMpi(_Mpiexec):
     """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
 
+    says = r"OpenRTE|Open MPI|PRRTE"
+    reaches_by_ssh = True
     ends_by_usr1 = True
     bind_flags = ("--bind-to", "-bind-to")
 
@@ -296,6 +303,12 @@ LAUNCHERS: dict[LauncherName, Launcher] = {
     "local": Here(),
 }
 """The launchers by name."""
+
+
+def named_by(version: str) -> LauncherName | None:
+    """The mpiexec that says so of itself; None: it is none of these, or says nothing."""
+    return next((name for name, one in LAUNCHERS.items() if one.says and re.search(one.says, version)), None)
+
 
 MERGING = frozenset(name for name, launcher in LAUNCHERS.items() if launcher.here)
 """The launchers that show the lines of all ranks in one stream."""

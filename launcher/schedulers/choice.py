@@ -6,7 +6,7 @@ from launcher.config.site import Search, Site, project_profiles, project_site
 from launcher.errors import CastoffError, InvalidInput, Problem, report
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.fields import refused_of_site
-from launcher.schedulers.registry import NAMES, scheduler_of
+from launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
 
 NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
 """Why a site is this machine alone that nobody has chosen."""
@@ -30,6 +30,35 @@ def choose_site(*, search: Search | None = None, inside: str | None = None) -> t
         raise
     except CastoffError as error:
         raise CastoffError(f"{error}\nthis site was chosen because {why}") from None
+
+
+def not_described(site: Site, search: Search | None = None) -> str | None:
+    """What to do where a scheduler was found and nobody has said which machine this is; None: somebody has.
+
+    The site is then one that assumes nothing of its machine.
+    """
+    search = search or Search.here()
+    kinds = {kind for kind, _ in search.profiles().get(site.name, [])}
+    named = "CASTOFF_SITE" in search.environ or (
+        search.project is not None and (search.project / ".castoff" / "config.yaml").is_file()
+    )
+    if named or site.name not in HAVE_DIRECTIVES or kinds != {"built-in"}:
+        return None
+    about = f"site {site.name}: knows nothing of this machine's queues and nodes"
+    if mine := [name for name in search.profiles() if _describes(name, site.scheduler, search)]:
+        use = f"--site {mine[0]}, or for every job: export CASTOFF_SITE={mine[0]}"
+        return f"{about}; of yours, {', '.join(mine)} may: {use}"
+    return f"{about}; `castoff sites new NAME` makes a profile that does, from what its scheduler says"
+
+
+def _describes(name: str, scheduler: str, search: Search) -> bool:
+    """Whether a profile is the user's or the project's, and of that scheduler."""
+    if search.profiles()[name][0][0] == "built-in":
+        return False
+    try:
+        return Site.load(name, search=search).scheduler == scheduler
+    except CastoffError:
+        return False
 
 
 def site_named(name: str, *, search: Search | None = None) -> Site:

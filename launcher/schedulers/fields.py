@@ -35,6 +35,8 @@ OF_SITES = frozenset(
 
 OF_QUEUED_SITES = frozenset(
     {
+        *("other_nodes.source", "other_nodes.date", "other_nodes.cores", "other_nodes.devices"),
+        *("other_nodes.device_type", "other_nodes.memory", "other_nodes.queues"),
         *("queues.source", "queues.date", "queues.ranges.min_nodes", "queues.ranges.max_nodes"),
         *("queues.ranges.min_walltime", "queues.ranges.max_walltime", "queues.max_jobs"),
         *("queues.max_devices", "queues.listed_as", "queues.submit_to", "other_queues", "default_queue"),

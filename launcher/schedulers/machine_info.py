@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from launcher.config.site import Site
 from launcher.errors import CastoffError
+from launcher.schedulers.base_queue import user_name
 from launcher.schedulers.command import SchedulerUnreachable, answer_of
 from launcher.schedulers.registry import queued
 
@@ -21,6 +23,10 @@ class QueryFailed(CastoffError):
     """The scheduler is not here, or did not answer. As of diff, 2 is trouble and 1 a difference."""
 
     exit_code = 2
+
+
+USER = "<user>"
+"""In a question's words: the name of whoever asks."""
 
 
 class Question(NamedTuple):
@@ -43,9 +49,55 @@ class QueueInfo(NamedTuple):
     max_jobs: int | None = None
     """Queued and running jobs of one user, or of one project where that is less."""
     max_devices: int | None = None
-    """Devices of a job."""
+    """Devices of a job that has one node at the most; of others nobody says how many of them a node has."""
     offered: bool = True
     """Whether users are meant to name it: not where it is hidden, shut or filled by a routing queue."""
+    routes_to: tuple[str, ...] = ()
+    """The queues that it hands its jobs to, of which users do not name one."""
+    passing: bool = False
+    """Whether it goes when a reservation ends."""
+    notes: tuple[str, ...] = ()
+    """Who may use it and what else a person should know, each in words."""
+
+
+class NodeKind(NamedTuple):
+    """Nodes that are alike; None where the scheduler does not say."""
+
+    cores: int
+    """Physical cores, unless the scheduler `counts_threads`."""
+    devices: int = 0
+    device_type: str | None = None
+    memory: int | None = None
+    """MiB; of the node that has the least."""
+    nodes: int = 1
+    """How many there are."""
+    sockets: int | None = None
+    cpus_per_core: int = 1
+    device_sockets: tuple[int, ...] = ()
+    """The sockets that its devices belong to."""
+    features: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    """Those whose jobs may get such a node; none: any queue's."""
+    whole: bool = False
+    """Whether a job always gets all of such a node."""
+    reserved: int = 0
+    """Cores of each that no job gets."""
+
+    def words(self, plain: str = "cores") -> str:
+        """What one of them has; `plain`: what its cores are called."""
+        said = f"{self.cores} {plain}, " + (
+            f"{self.devices} {self.device_type or 'devices'}" if self.devices else "no devices"
+        )
+        return said if self.memory is None else f"{said}, {memory_words(self.memory)}"
+
+
+class User(NamedTuple):
+    """What the scheduler's accounting knows of whoever asks."""
+
+    accounts: tuple[str, ...] = ()
+    default_account: str | None = None
+    qos: tuple[str, ...] = ()
+    default_qos: str | None = None
 
 
 class MachineInfo(NamedTuple):
@@ -57,12 +109,64 @@ class MachineInfo(NamedTuple):
     default_queue: str | None = None
     array_count: int | None = None
     """Members of the largest array."""
-    nodes: Sequence[tuple[int, int]] = ()
-    """The kinds of nodes: cores and devices of each."""
+    nodes: Sequence[NodeKind] = ()
+    """The kinds of nodes, the most frequent first."""
     counts_threads: bool = False
     """Whether those cores may be hardware threads, and those devices several of ours."""
+    name: str | None = None
+    """What the machine calls itself."""
+    version: str | None = None
+    """The scheduler's."""
+    user: User | None = None
+    """None: nobody says."""
+    sources: Mapping[str, str] = {}
+    """Where queues, qos, nodes and array are from: the command that a person would type."""
+    fields: Mapping[str, Any] = {}
+    """Further fields of a profile that the scheduler tells, without source and date."""
+    questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What it leaves open about these fields or other ones: each question, and lines of a profile that would
+    be its answer."""
+    lacks: tuple[str, ...] = ()
+    """What was asked about and is known not to be there, so that no answer is an answer."""
     unanswered: tuple[tuple[str, str], ...] = ()
     """What was asked about and not answered, each with why."""
+
+
+_ALIKE = 0.03
+"""By how much nodes of one kind may differ in the memory that they report."""
+
+
+def same_memory(one: int | None, other: int | None) -> bool:
+    """Whether two sizes are one and the same kind's; what is unknown is like anything."""
+    return one is None or other is None or abs(one - other) <= _ALIKE * max(one, other)
+
+
+def memory_words(mebibytes: int) -> str:
+    """A memory size as job files have it."""
+    return f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
+
+
+def kinds(nodes: Iterable[NodeKind]) -> list[NodeKind]:
+    """Those that are alike together, the most frequent first, and of two the one with more devices.
+
+    A kind is in all queues that have some of it, and has the features that all of it have.
+    """
+    apart: dict[str, Any] = {"memory": None, "nodes": 0, "queues": (), "features": (), "reserved": 0}
+    found: list[NodeKind] = []
+    for node in sorted(nodes, key=lambda one: one.memory or 0):  # so that near sizes meet
+        for at, kind in enumerate(found):
+            alike = kind._replace(**apart) == node._replace(**apart)
+            if alike and same_memory(kind.memory, node.memory):
+                found[at] = kind._replace(
+                    nodes=kind.nodes + node.nodes,
+                    queues=tuple(dict.fromkeys((*kind.queues, *node.queues))),
+                    features=tuple(one for one in kind.features if one in node.features),
+                    reserved=max(kind.reserved, node.reserved),
+                )
+                break
+        else:
+            found.append(node)
+    return sorted(found, key=lambda one: (-one.nodes, -one.devices))
 
 
 def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int | None:
@@ -75,26 +179,46 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> MachineInfo:
     """What the scheduler of this machine says, which is taken for the site's.
 
     Raises:
-        CannotAsk: its programs are not here, or it does not answer; with its own words.
+        QueryFailed: its programs are not here, or it does not answer; with its own words.
     """
     if queued(site.scheduler) is None:
         raise QueryFailed(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
-    machine = import_module(f"launcher.schedulers.{site.scheduler}.machine")
+    return ask_scheduler(site.scheduler, environ, about=f"site {site.name}")
+
+
+def _answer(question: Question, environ: Mapping[str, str]) -> tuple[str | None, str]:
+    """What a question's command prints; else why it does not."""
+    argv = [word.replace(USER, user_name(str(os.geteuid()))) for word in question.argv]
+    try:
+        return answer_of(argv, _PATIENCE, environ), ""
+    except SchedulerUnreachable as why:
+        return None, f"`{shlex.join(argv)}`: {why}"
+
+
+def ask_scheduler(name: str, environ: Mapping[str, str] = os.environ, *, about: str) -> MachineInfo:
+    """The same of a scheduler of which there is no profile yet; messages say what it was asked `about`.
+
+    Raises:
+        QueryFailed: as `ask` does.
+    """
+    machine = import_module(f"launcher.schedulers.{name}.machine")
     questions: Sequence[Question] = machine.QUESTIONS
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []
-    for question in questions:
-        try:
-            answers[question.about] = answer_of(question.argv, _PATIENCE, environ)
-        except SchedulerUnreachable as why:
-            failure = f"`{shlex.join(question.argv)}`: {why}"
-            if not question.optional:
-                raise QueryFailed(f"site {site.name}: {failure}") from None
+    with ThreadPoolExecutor(len(questions)) as pool:  # one that hangs keeps no other waiting
+        asked = [(one, pool.submit(_answer, one, environ)) for one in questions]
+    for question, future in asked:
+        answer, failure = future.result()
+        if answer is not None:
+            answers[question.about] = answer
+        elif not question.optional:
+            raise QueryFailed(f"{about}: {failure}")
+        else:
             unanswered.append((question.about, failure))
     try:
         info: MachineInfo = machine.parse(answers)
         return info._replace(unanswered=tuple(unanswered))
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise QueryFailed(
-            f"site {site.name}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"
+            f"{about}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"
         ) from error

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from launcher.config.quantities import clock, cpus, seconds
+from launcher.config.quantities import clock, cpus, seconds, size
 from launcher.config.site import Site
-from launcher.config.site_fields import Fact, Queue, Range
-from launcher.schedulers.machine_info import MachineInfo, QueueInfo, outermost
+from launcher.config.site_fields import Fact, Node, OtherNodes, Queue, Range
+from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, outermost, same_memory
 
 _NOT_REPORTED = (
     "required fields, array_max_concurrent, reserved cores, device_cores, setup and env: no "
@@ -73,7 +73,9 @@ class Comparison:
             elif queue.submit_to is None:
                 for part, ours in _limits(queue).items():
                     words = clock if part.endswith("walltime") else str
-                    self._compare(f"{field}.{name}.{part}", ours, getattr(listed, part), queue, words)
+                    # A bound of nothing bounds nothing, and no profile can have it.
+                    theirs = getattr(listed, part) or None
+                    self._compare(f"{field}.{name}.{part}", ours, theirs, queue, words)
         listed_names = {queue.listed_as or name for name, queue in known.items()}
         beyond = [name for name, queue in reported.items() if queue.offered and name not in listed_names]
         if beyond and others:
@@ -83,19 +85,68 @@ class Comparison:
                 self._differs(f"{field}.{name}", "not listed", "listed")
 
     def _nodes(self, site: Site, reported: MachineInfo) -> None:
-        """Whether there are nodes with the profile's cores and devices."""
-        if site.node is None or not site.node.sockets or not reported.nodes:
+        """Every kind of nodes that there is beside those that the profile lists, and the other way round."""
+        if not reported.nodes or (site.node is None and site.other_nodes is None):
             return
-        cores, devices = sum(len(cpus(socket)) for socket in site.node.sockets), site.node.device_count
-        per_core = (1, 2, 4) if reported.counts_threads else (1,)
-        for theirs, of_them in reported.nodes:
-            alike = of_them == devices or (
-                reported.counts_threads and (not of_them or devices % of_them == 0)
+        threads = reported.counts_threads
+        own = [one for one in reported.nodes if site.node and is_node(site.node, one, threads)]
+        listed = [
+            (one, [kind for kind in reported.nodes if _is_other(one, kind)]) for one in site.other_nodes or []
+        ]
+        known = [*own, *(kind for _, kinds in listed for kind in kinds)]
+        plain = "CPUs" if threads else "cores"
+        unknown = [one for one in reported.nodes if one not in known]
+        if site.node is not None and not own:
+            words = _node_words(site.node)
+            self._differs(
+                "node", words, " or ".join(one.words(plain) for one in unknown) or "none", site.node
             )
-            if alike and theirs in (cores * each for each in per_core):
-                return
-        words = [f"{theirs} cores and {of_them} devices" for theirs, of_them in reported.nodes]
-        self._differs("node", f"{cores} cores and {devices} devices", " or ".join(words), site.node)
+            unknown = [one for one in unknown if site.other_nodes is not None] if len(unknown) > 1 else []
+        near = {queue for kind in own for queue in kind.queues}
+        for kind in unknown:
+            count = "1 node" if kind.nodes == 1 else f"{kind.nodes} nodes"
+            words = f"{count} with {kind.words(plain)}" + (
+                f" ({', '.join(kind.queues)})" if kind.queues else ""
+            )
+            if site.other_nodes is not None or not kind.queues or near.intersection(kind.queues):
+                self._differs("other_nodes", "not listed", words)
+            else:
+                self.not_compared.append(f"nodes of queues where the profile's are not: {words}")
+        for number, (one, kinds) in enumerate(listed):
+            if not kinds:
+                self._differs(f"other_nodes.{number}", _other_words(one), "no such nodes", one)
+
+
+def is_node(node: Node, kind: NodeKind, threads: bool) -> bool:
+    """Whether nodes of a kind are the profile's, as far as both say what they have."""
+    cores, devices = sum(len(cpus(socket)) for socket in node.sockets), node.device_count
+    if node.sockets and kind.cores not in (cores * each for each in ((1, 2, 4) if threads else (1,))):
+        return False
+    tiles = threads and (not kind.devices or devices % kind.devices == 0)
+    if node.devices and kind.devices != devices and not tiles:
+        return False
+    return same_memory(_mebibytes(node.memory), kind.memory)
+
+
+def _is_other(other: OtherNodes, kind: NodeKind) -> bool:
+    typed = other.device_type in (None, kind.device_type)
+    counted = (other.cores, other.devices) == (kind.cores, kind.devices)
+    return counted and typed and same_memory(_mebibytes(other.memory), kind.memory)
+
+
+def _mebibytes(memory: str | None) -> int | None:
+    return None if memory is None else size(memory) >> 20
+
+
+def _node_words(node: Node) -> str:
+    cores = sum(len(cpus(socket)) for socket in node.sockets)
+    said = [f"{cores} cores"] if cores else []
+    said += [f"{node.device_count or 'no'} devices"] if node.devices else []
+    return ", ".join([*said, *([node.memory] if node.memory else [])])
+
+
+def _other_words(other: OtherNodes) -> str:
+    return NodeKind(other.cores, other.devices, other.device_type, _mebibytes(other.memory)).words()
 
 
 def _limits(queue: Queue) -> dict[str, int | None]:

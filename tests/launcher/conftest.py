@@ -184,11 +184,13 @@ def answering(tmp_path: Path) -> Callable[..., dict[str, str]]:
         held = ANSWERS / folder
         server = f"case $1 in -Q) cat {held}/queues.txt;; -B) cat {held}/server.txt;; *) exit 2;; esac"
         refusal = f"cat {held}/qos.err >&2; exit 1"
-        about = f"case $* in *partition*) cat {held}/partitions.txt;; *) cat {held}/config.txt;; esac"
+        about = f"case $* in *partition*) cat {held}/partitions.txt;; *node*) cat {held}/hosts.txt;; "
+        about += f"*) cat {held}/config.txt;; esac"
+        accounts = f"case $* in *withassoc*) cat {held}/user.txt;; *) cat {held}/qos.txt;; esac"
         slurm = {
             "scontrol": about,
             "sinfo": f"cat {held}/nodes.txt",
-            "sacctmgr": refusal if (held / "qos.err").exists() else f"cat {held}/qos.txt",
+            "sacctmgr": refusal if (held / "qos.err").exists() else accounts,
         }
         programs = {"qstat": server, "pbsnodes": f"cat {held}/nodes.txt"} if folder == "pbs" else slurm
         place = tmp_path / "scheduler"

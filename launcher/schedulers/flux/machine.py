@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.schedulers.machine_info import MachineInfo, Question, QueueInfo
+from launcher.schedulers.machine_info import MachineInfo, NodeKind, Question, QueueInfo, kinds
 
 QUESTIONS = [
     Question(
@@ -33,11 +33,18 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         },
         default_queue=next((name.removesuffix("*") for name, *_ in lines if name.endswith("*")), None),
         # Flux reports nodes of the same properties together; where they differ, no node's own are known.
-        nodes=[
-            (cores // number, devices // number)
+        nodes=kinds(
+            NodeKind(cores // number, devices // number, nodes=number)
             for number, cores, devices in nodes
             if number and cores % number == 0
-        ],
+        ),
+        sources={"queues": "flux queue list", "nodes": "flux resource list"},
+        questions=(
+            (
+                "Which bank are jobs charged to, if any? Flux's own commands do not say.",
+                ("defaults: {account: NAME}",),
+            ),
+        ),
     )
 
 

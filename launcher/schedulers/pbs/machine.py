@@ -7,9 +7,10 @@ src/cmds/pbsnodes.c, and pbs_queue_attributes(7B).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from launcher.schedulers.machine_info import MachineInfo, Question, QueueInfo, outermost
+from launcher.schedulers.machine_info import MachineInfo, NodeKind, Question, QueueInfo, kinds, outermost
 from launcher.schedulers.pbs.jobs import blocks
 
 QUESTIONS = [
@@ -18,35 +19,158 @@ QUESTIONS = [
     Question("nodes", ["pbsnodes", "-a"], optional=True),
 ]
 
+REMOTE_SHELL = "pbs_tmrsh"
+"""What runs a command on another host of a job."""
+
+REMOTE_SETUP = (
+    "castoff_reach=$CASTOFF_ATTEMPT_DIR/reach  # what ssh would do, by PBS",
+    "printf '%s\\n' '#!/bin/bash' 'while [[ $1 == -* ]]; do shift; done' 'host=$1' shift \\",
+    """  'exec REMOTE_SHELL "$host" /bin/bash -c "$*"' >"$castoff_reach\"""",
+    'chmod 700 "$castoff_reach"',
+    "export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$castoff_reach OMPI_MCA_plm_rsh_agent=$castoff_reach",
+    "export I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=$castoff_reach",
+)
+"""Lines of a job's setup that have mpiexec reach other hosts by that."""
+
+_SOURCES = {
+    "queues": "qstat -Qf",
+    "nodes": "pbsnodes -a",
+    "array": "qstat -Bf, max_array_size",
+    "directive_values": "qstat -Bf, valid_filesystems",
+}
+
 _LIMIT = re.compile(r"\[[up]:PBS_GENERIC=(\d+)\]")
 """A limit for each user (u) or for each project (p), in attributes such as max_queued."""
+
+_RESERVATION = re.compile(r"[RMS][0-9]+")
+"""The name of a reservation's queue."""
+
+_HERE = "resources_available."
+
+_TYPES = tuple(
+    f"{_HERE}{name}" for name in ("accelerator_model", "gpu_type", "gputype", "gpu_model", "gpu_name")
+)
+"""Where sites say which GPUs a node has; PBS itself knows the first alone."""
+
+_ACCESS = {"acl_users": "users", "acl_groups": "Unix groups", "acl_hosts": "submitting hosts"}
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     asked = {name: dict(blocks(answer)) for name, answer in answers.items()}
-    (server,) = asked["server"].values()
-    nodes = [
-        (int(held["resources_available.ncpus"]), int(held.get("resources_available.ngpus", 0)))
-        for held in asked.get("nodes", {}).values()
-        if "resources_available.ncpus" in held
-    ]
+    ((name, server),) = asked["server"].items()
     members = server.get("max_array_size")
     return MachineInfo(
-        queues={name: _queue(held, asked["queues"]) for name, held in asked["queues"].items()},
+        queues={
+            queue: _queue(held, asked["queues"])._replace(passing=bool(_RESERVATION.fullmatch(queue)))
+            for queue, held in asked["queues"].items()
+        },
         default_queue=server.get("default_queue"),
         array_count=None if members is None else int(members),
-        nodes=list(dict.fromkeys(nodes)),
+        nodes=kinds(_nodes(asked.get("nodes", {}), asked["queues"])),
         counts_threads=True,
+        name=name,
+        version=server.get("pbs_version"),
+        sources=_SOURCES,
+        fields=_fields(server),
+        questions=tuple(_questions(server)),
+    )
+
+
+def _nodes(
+    nodes: Mapping[str, Mapping[str, str]], queues: Mapping[str, Mapping[str, str]]
+) -> Iterator[NodeKind]:
+    for held in nodes.values():
+        if f"{_HERE}ncpus" not in held:
+            continue
+        memory = re.fullmatch(r"(\d+)kb", held.get(f"{_HERE}mem", ""))
+        yield NodeKind(
+            cores=int(held[f"{_HERE}ncpus"]),
+            devices=int(held.get(f"{_HERE}ngpus", 0)),
+            device_type=next((held[one] for one in _TYPES if one in held), None),
+            memory=int(memory[1]) // 1024 or None if memory else None,
+            queues=tuple(_queues_of(held, queues)),
+            whole=held.get("sharing", "")
+            in ("default_excl", "default_exclhost", "force_excl", "force_exclhost"),
+        )
+
+
+def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """The queues whose jobs a node takes; none where it takes any queue's.
+
+    Its own attribute ties it to one; else what a queue gives each chunk by default, as a `Qlist` that the
+    node has to have (PBS's guide for administrators, "Associating Vnodes with Multiple Queues").
+    """
+    if "queue" in held:
+        yield held["queue"]
+        return
+    wanted = {name: dict(_demands(queue)) for name, queue in queues.items()}
+    if not any(wanted.values()):
+        return
+    for name, queue in queues.items():
+        if any(
+            all(value in held.get(f"{_HERE}{one}", "False").split(",") for one, value in wanted[each].items())
+            for each in _routes(queue) or [name]
+            if each in wanted
+        ):
+            yield name
+
+
+def _routes(queue: Mapping[str, str]) -> list[str]:
+    """The queues that one hands its jobs to."""
+    routes = queue.get("route_destinations")
+    return [each.strip().partition("@")[0] for each in routes.split(",")] if routes else []
+
+
+def _demands(queue: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Resources of a queue's default chunk that a node has or has not, and does not share out."""
+    for name, value in queue.items():
+        if name.startswith("default_chunk.") and not re.match(r"[0-9]", value):
+            yield name.removeprefix("default_chunk."), value
+
+
+def _fields(server: Mapping[str, str]) -> dict[str, Any]:
+    """The file systems that a job may name, where the server lists them: pages about machines get old."""
+    listed = server.get(f"{_HERE}valid_filesystems")
+    if not listed:
+        return {}
+    among = [one.strip() for one in listed.split(",")]
+    return {"directive_values": {"filesystems": {"among": among, "separator": ":"}}}
+
+
+def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if listed := server.get(f"{_HERE}valid_filesystems"):
+        example = ":".join(listed.split(",")[:2])
+        yield (
+            "Does PBS refuse jobs that name no file systems? qstat -Bf lists some. If so",
+            (
+                "required:",
+                "  - field: directives.filesystems",
+                '    because: "what qsub says"',
+                f"    example: 'directives: {{pbs: {{filesystems: \"{example}\"}}}}'",
+                "    source: qsub",
+                "    date: DATE",
+            ),
+        )
+    if "default_queue" not in server:
+        yield "Which queue do jobs take that name none? PBS has no default.", ("default_queue: NAME",)
+    yield (
+        "Which account are jobs charged to (qsub -A), and does PBS refuse those without one? It does not "
+        "say.",
+        ("defaults: {account: NAME}",),
+    )
+    yield (
+        "Which mpiexec do jobs have? `mpiexec --version` in a job names it: hydra (MPICH), intelmpi, "
+        "openmpi or "
+        "pals (HPE).",
+        ("launcher: hydra",),
     )
 
 
 def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> QueueInfo:
     """A queue; a routing one takes what those take that it hands its jobs to, within limits of its own."""
-    reached = [held]
-    if routes := held.get("route_destinations"):
-        names = [each.strip().partition("@")[0] for each in routes.split(",")]
-        reached = [queues[name] for name in names if name in queues]
+    names = _routes(held)
+    reached = [queues[name] for name in names if name in queues] if names else [held]
 
     def bound(outer: Callable[..., int], inner: Callable[..., int], name: str) -> int | None:
         least = "1" if name == "resources_min.nodect" else None
@@ -61,7 +185,20 @@ def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> 
         bound(max, min, "resources_max.walltime"),
         max_jobs=_jobs(held),
         offered=held.get("enabled") != "False" and held.get("from_route_only") != "True",
+        routes_to=tuple(names),
+        notes=tuple(_notes(held)),
     )
+
+
+def _notes(held: Mapping[str, str]) -> Iterator[str]:
+    for name, whom in _ACCESS.items():
+        # acl_users counts where acl_user_enable is set.
+        if held.get(f"{name[:-1]}_enable") == "True":
+            yield f"for the {whom} {held.get(name, 'that it names').replace(',', ', ')} alone"
+    if held.get("started") == "False":
+        yield "it starts no jobs now"
+    if usual := held.get("resources_default.walltime"):
+        yield f"a job that says no walltime gets {usual}"
 
 
 def _jobs(held: Mapping[str, str]) -> int | None:

@@ -1,4 +1,4 @@
-"""What Slurm says about its partitions, QOS and nodes.
+"""What Slurm says about its partitions, QOS and nodes, and about whoever asks.
 
 Read from a real 22.05.8. Sources: https://slurm.schedmd.com/scontrol.html, sinfo.html, sacctmgr.html.
 """
@@ -6,17 +6,19 @@ Read from a real 22.05.8. Sources: https://slurm.schedmd.com/scontrol.html, sinf
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from launcher.config.quantities import seconds
-from launcher.schedulers.machine_info import MachineInfo, Question, QueueInfo
+from launcher.config.quantities import cpus, seconds
+from launcher.schedulers.machine_info import USER, MachineInfo, NodeKind, Question, QueueInfo, User, kinds
 from launcher.schedulers.slurm.queue import SlurmQueue
 
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),
     Question("config", SlurmQueue.config_command),
-    # One line for each kind of node, where `scontrol show nodes` has one for each node.
-    Question("nodes", ["sinfo", "--noheader", "--exact", "--all", "--format=%D|%X|%Y|%G"]),
+    # A line for each kind of node; of each node scontrol says its partitions, and cores kept for the system.
+    Question("nodes", ["sinfo", "--noheader", "--exact", "--all", "--format=%D|%X|%Y|%c|%m|%G|%f"]),
+    Question("hosts", ["scontrol", "--all", "show", "node", "--oneliner"], optional=True),
     Question(
         "qos",
         [
@@ -25,25 +27,140 @@ QUESTIONS = [
         ],
         optional=True,
     ),
+    Question(
+        "user",
+        [
+            *("sacctmgr", "--noheader", "--parsable2", "show", "user", USER, "withassoc"),
+            "format=DefaultAccount,Account,QOS,DefaultQOS",
+        ],
+        optional=True,
+    ),
 ]
 
+_SOURCES = {
+    "queues": "scontrol show partition",
+    "qos": "sacctmgr show qos",
+    "nodes": "sinfo",
+    "array": "scontrol show config, MaxArraySize",
+}
+
 _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
+
+_OF_KINDS = ("Sockets", "CoresPerSocket", "CPUTot", "RealMemory", "Gres", "AvailableFeatures")
+
+_ACCESS = {
+    "AllowAccounts": "for the accounts {}",
+    "DenyAccounts": "not for the accounts {}",
+    "AllowGroups": "for the Unix groups {}",
+    "AllowQos": "for the QOS {}",
+    "DenyQos": "not for the QOS {}",
+    "AllocNodes": "from the hosts {}",
+}
 
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
-    qos = _qos(answers["qos"]) if "qos" in answers else None
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in answers["partitions"].splitlines()]
-    nodes = [line.split("|") for line in answers["nodes"].splitlines()]
+    config = dict(re.findall(r"^(\w+) *= *(.*?) *$", answers["config"], re.MULTILINE))
+    of_partitions = {one["QoS"] for one in partitions if one.get("QoS", "N/A") != "N/A"}
+    qos = _qos(answers["qos"], of_partitions) if "qos" in answers else None
+    exclusive = {one["PartitionName"] for one in partitions if one.get("OverSubscribe") == "EXCLUSIVE"}
+    found = kinds([*_kinds(answers["nodes"]), *_hosts(answers.get("hosts", ""))])
+    found = [
+        one._replace(whole=bool(one.queues) and exclusive.issuperset(one.queues))
+        for one in found
+        if one.nodes
+    ]
+    user = _user(answers["user"]) if "user" in answers else None
+    default = next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None)
     return MachineInfo(
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions},
         qos=qos,
-        default_queue=next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None),
+        default_queue=default,
         array_count=SlurmQueue.read_configuration(answers["config"]).largest_array,
-        nodes=list(
-            dict.fromkeys((int(sockets) * int(cores), _devices(gres)) for _, sockets, cores, gres in nodes)
-        ),
+        nodes=found,
+        name=config.get("ClusterName"),
+        version=config.get("SLURM_VERSION"),
+        user=user,
+        sources=_SOURCES,
+        lacks=() if "slurmdbd" in config.get("AccountingStorageType", "slurmdbd") else ("qos", "user"),
+        fields=_fields(config, found),
+        questions=tuple(_questions(config, default, user)),
     )
+
+
+def _kinds(lines: str) -> Iterator[NodeKind]:
+    for line in lines.splitlines():
+        count, sockets, cores, cpus_, memory, gres, features = line.split("|")
+        yield _kind(sockets, cores, cpus_, memory, gres, features)._replace(nodes=int(count))
+
+
+def _hosts(lines: str) -> Iterator[NodeKind]:
+    """What of each node is not known of its kind; how many there are the kinds say."""
+    for line in lines.splitlines():
+        held = dict(re.findall(r"(\w+)=(\S*)", line))
+        if not held.keys() >= {*_OF_KINDS}:
+            continue
+        yield _kind(*(held[name] for name in _OF_KINDS))._replace(
+            nodes=0,
+            reserved=int(held.get("CoreSpecCount", 0)),
+            queues=tuple(one for one in held.get("Partitions", "").split(",") if one),
+        )
+
+
+def _kind(sockets: str, each: str, cpus_: str, memory: str, gres: str, features: str) -> NodeKind:
+    cores = int(sockets) * int(each)
+    devices = _devices(gres)
+    types = {kind for kind, _, _ in devices if kind}
+    return NodeKind(
+        cores=cores,
+        devices=sum(number for _, number, _ in devices),
+        device_type=types.pop() if len(types) == 1 else None,
+        memory=_least(memory) if _least(memory) > 1 else None,  # 1 is what slurm.conf says that says none
+        # Where slurm.conf says CPUs alone, Slurm takes each for a socket.
+        sockets=None if each == "1" and sockets != "1" else int(sockets),
+        cpus_per_core=max(_least(cpus_) // cores, 1) if cores else 1,
+        device_sockets=tuple(sorted({at for _, _, those in devices for at in those})),
+        features=() if features == "(null)" else tuple(features.split(",")),
+    )
+
+
+def _least(number: str) -> int:
+    """A number of nodes that may have several: `64+` is at least 64."""
+    return int(number.rstrip("+"))
+
+
+def _fields(config: Mapping[str, str], nodes: list[NodeKind]) -> dict[str, Any]:
+    """How jobs ask for devices: of the selecting plugins cons_tres alone knows `--gpus-per-node`."""
+    if not any(one.devices for one in nodes):
+        return {}
+    knows = config.get("SelectType") == "select/cons_tres"
+    return {"gpu_request": "gpus-per-node" if knows else "gres"}
+
+
+def _questions(
+    config: Mapping[str, str], default: str | None, user: User | None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    filters = config.get("JobSubmitPlugins", "(null)")
+    if filters.upper() not in _NO_LIMIT:
+        yield (
+            f"Which fields does this machine's submit filter ({filters}) demand or choose? `sbatch "
+            "--test-only` "
+            "says what it refuses. One line for each, as in",
+            (
+                "required:",
+                '  - {field: account, because: "what sbatch says", example: "account: MyProject",',
+                "     source: sbatch --test-only, date: DATE}",
+            ),
+        )
+    if default is None:
+        yield "Which partition do jobs take that name none? Slurm has no default.", ("default_queue: NAME",)
+    enforced = "associations" in config.get("AccountingStorageEnforce", "")
+    if enforced and (user is None or not user.accounts):
+        yield (
+            "Which account are jobs charged to? Slurm demands one and does not say which are yours.",
+            ("defaults: {account: NAME}",),
+        )
 
 
 def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> QueueInfo:
@@ -54,11 +171,22 @@ def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> Queue
         min_nodes=max(int(fields["MinNodes"]), extra.min_nodes or 1),
         max_nodes=min(filter(None, (most, extra.max_nodes)), default=None),
         max_walltime=min(filter(None, (longest, extra.max_walltime)), default=None),
-        offered=fields.get("Hidden") != "YES",
+        offered=fields.get("Hidden") != "YES" and fields.get("RootOnly") != "YES",
+        notes=tuple(_notes(fields)),
     )
 
 
-def _qos(answer: str) -> dict[str, QueueInfo]:
+def _notes(fields: Mapping[str, str]) -> Iterator[str]:
+    for name, words in _ACCESS.items():
+        if fields.get(name, "ALL") not in ("ALL", "(null)", ""):
+            yield words.format(fields[name].replace(",", ", ")) + " alone" * (not name.startswith("Deny"))
+    if fields.get("State", "UP") != "UP":
+        yield f"its state is {fields['State']}"
+    if fields.get("DefaultTime", "NONE") != "NONE":
+        yield f"a job that says no walltime gets {fields['DefaultTime']}"
+
+
+def _qos(answer: str, of_partitions: set[str]) -> dict[str, QueueInfo]:
     found = {}
     for line in answer.splitlines():
         name, wall, most, least, submitted = line.split("|")
@@ -68,9 +196,23 @@ def _qos(answer: str) -> dict[str, QueueInfo]:
             max_nodes=most_of.get("node"),
             max_walltime=_number(wall, seconds),
             max_jobs=_number(submitted),
-            max_devices=most_of.get("gres/gpu"),
+            max_devices=most_of.get("gres/gpu") if most_of.get("node") == 1 else None,
+            offered=name not in of_partitions,
         )
     return found
+
+
+def _user(answer: str) -> User:
+    """The associations of whoever asks, one a line; none where accounting does not know them."""
+    rows = [line.split("|") for line in answer.splitlines() if line]
+    qos = [one for _, _, names, _ in rows for one in names.split(",") if one]
+    usual = {default for *_, default in rows}
+    return User(
+        accounts=tuple(dict.fromkeys(account for _, account, _, _ in rows if account)),
+        default_account=next((account for account, *_ in rows if account), None),
+        qos=tuple(dict.fromkeys(qos)),
+        default_qos=(usual.pop() or None) if len(usual) == 1 else None,
+    )
 
 
 def _tres(text: str) -> dict[str, int]:
@@ -78,9 +220,10 @@ def _tres(text: str) -> dict[str, int]:
     return {name: int(number) for name, number in re.findall(r"([^=,]+)=(\d+)(?=,|$)", text)}
 
 
-def _devices(gres: str) -> int:
-    """GPUs of `gpu:a100:4(S:0-1),nic:1`."""
-    return sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)(?=[,(]|$)", gres)))
+def _devices(gres: str) -> list[tuple[str, int, list[int]]]:
+    """GPUs of `gpu:a100:4(S:0-1),nic:1`: of each type their number and sockets."""
+    found = re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=[,(]|$)", gres)
+    return [(kind, int(number), cpus(sockets) if sockets else []) for kind, number, sockets in found]
 
 
 def _number(text: str, read: Callable[[str], int] = int) -> int | None:

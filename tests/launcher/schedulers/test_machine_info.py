@@ -28,8 +28,8 @@ def test_slurm(answering: Answers) -> None:
 def test_slurm_without_accounting(answering: Answers) -> None:
     info = ask(at("slurm"), answering("slurm-plain"))
     assert info.qos is None
-    ((about, why),) = info.unanswered
-    assert about == "qos"
+    (about, why), (also, _) = info.unanswered
+    assert (about, also) == ("qos", "user")
     assert "failed with exit code 1: You are not running a supported accounting_storage plugin Only" in why
 
 
@@ -79,6 +79,19 @@ def test_one_that_fails(program: str, why: str, answering: Answers, monkeypatch:
     assert refused.value.exit_code == 2
 
 
+def test_questions_are_asked_at_once(answering: Answers, tmp_path: Path) -> None:
+    """Each of these waits until the other has been asked, too."""
+    met = f"""touch {tmp_path}/$$.here
+      for _ in 1 2 3 4 5 6 7 8 9; do
+        set -- {tmp_path}/*.here
+        [ $# -ge 2 ] && touch {tmp_path}/$$.met && break
+        sleep 1
+      done; exit 1"""
+    info = ask(at("slurm"), answering("slurm-accounting", sacctmgr=f"PATH=/usr/bin:/bin\n{met}"))
+    assert [about for about, _ in info.unanswered] == ["qos", "user"]
+    assert len([*tmp_path.glob("*.met")]) == 2
+
+
 def test_one_that_cannot_be_run(answering: Answers) -> None:
     environ = answering("slurm-accounting")
     Path(environ["PATH"], "scontrol").write_text("#!/no/such/shell\n")
@@ -92,9 +105,11 @@ def test_what_cannot_be_read(answering: Answers) -> None:
 
 
 def test_variables_that_would_change_what_is_shown_stay_behind(answering: Answers) -> None:
-    environ = answering("slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|2|64|gpu:4"')
+    environ = answering(
+        "slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|2|64|128|1|gpu:4|(null)"'
+    )
     info = ask(at("slurm"), {**environ, "SINFO_PARTITION": "long"})
-    assert info.nodes == [(128, 4)]
+    assert [(one.cores, one.devices) for one in info.nodes] == [(128, 4)]
 
 
 def test_a_site_without_a_scheduler() -> None:

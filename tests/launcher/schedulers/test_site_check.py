@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from launcher.config.site import Search, Site
-from launcher.schedulers.machine_info import MachineInfo, QueueInfo
+from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
 from launcher.schedulers.pbs import machine as pbs_limits
 from launcher.schedulers.site_check import Comparison
 from launcher.schedulers.slurm import machine as slurm_limits
@@ -55,7 +55,7 @@ class TestPolaris:
     def test_threads_and_tiles_are_counted_otherwise(self) -> None:
         at = Site.load("aurora")
         for cpus, devices, same in ((208, 6, True), (104, 12, True), (104, 0, True), (64, 6, False)):
-            info = POLARIS._replace(nodes=[(cpus, devices)])
+            info = POLARIS._replace(nodes=[NodeKind(cpus, devices)])
             assert ("node" not in fields(Comparison(at, info))) is same
 
 
@@ -79,11 +79,12 @@ class TestSlurm:
             default_queue="debug",
             array={"max_count": 65000, **FACT},
             node={"sockets": ["0-63"], "devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", **FACT},
+            other_nodes=[{"cores": 128, **FACT}],
         )
         comparison = Comparison(at, LAB)
         assert comparison.differences == []
         assert comparison.not_compared[0] == (
-            "qos that the profile does not list: normal, part_gpu, gpu_regular, capability"
+            "qos that the profile does not list: normal, gpu_regular, capability"
         )
 
     def test_each_thing_that_may_differ(self) -> None:
@@ -107,7 +108,7 @@ class TestSlurm:
             "qos.debug.max_jobs": ("nothing", "5"),
             "default_queue": ("gone", "debug"),
             "array.max_count": ("1001", "65000"),
-            "node": ("32 cores and 4 devices", "128 cores and 0 devices or 64 cores and 4 devices"),
+            "node": ("32 cores, 4 devices", "64 cores, 4 a100, 20000M or 128 cores, no devices, 20000M"),
         }
         assert comparison.differences[0].source == "a wiki"
 
@@ -144,6 +145,57 @@ class TestSlurm:
             "queues.q.max_jobs: 3, which the scheduler does not report",
             "array.max_count: 5, which the scheduler does not report",
         ]
+
+
+class TestNodes:
+    """Every kind that there is beside those that the profile lists."""
+
+    WHOLE = NodeKind(12, 4, "a100", 24000, nodes=3, queues=("main",))
+    SHRUNKEN = NodeKind(4, 2, "a100", 24000, queues=("main",))
+
+    @staticmethod
+    def at(**more: Any) -> Site:
+        node = {
+            "sockets": ["0-11"],
+            "devices": [4],
+            "device_variable": "CUDA_VISIBLE_DEVICES",
+            "memory": "24G",
+        }
+        return site(node={**node, **FACT}, **more)
+
+    def test_a_host_that_shrank(self) -> None:
+        """Others like it hid it: it is where this profile's jobs go."""
+        comparison = Comparison(self.at(), NOTHING._replace(nodes=[self.WHOLE, self.SHRUNKEN]))
+        ((field, ours, *_, theirs),) = comparison.differences
+        assert (field, ours) == ("other_nodes", "not listed")
+        assert theirs == "1 node with 4 cores, 2 a100, 24000M (main)"
+
+    @pytest.mark.parametrize(
+        "change", [{"cores": 6}, {"devices": 3}, {"memory": 16000}, {"cores": 24, "memory": 48000}]
+    )
+    def test_each_thing_that_may_shrink(self, change: dict[str, Any]) -> None:
+        info = NOTHING._replace(nodes=[self.WHOLE, self.WHOLE._replace(nodes=1, **change)])
+        assert fields(Comparison(self.at(), info)) == ["other_nodes"]
+        alone = NOTHING._replace(nodes=[self.WHOLE._replace(**change)])
+        assert fields(Comparison(self.at(), alone)) == ["node"]
+
+    def test_memory_that_is_a_little_less(self) -> None:
+        info = NOTHING._replace(nodes=[self.WHOLE._replace(memory=24300)])
+        assert fields(Comparison(self.at(), info)) == []
+
+    def test_nodes_of_other_queues(self) -> None:
+        """A profile that lists no other nodes says nothing of them; one that does lists all."""
+        info = NOTHING._replace(nodes=[self.WHOLE, self.SHRUNKEN._replace(queues=("small",))])
+        comparison = Comparison(self.at(), info)
+        assert fields(comparison) == []
+        assert "nodes of queues where the profile's are not: 1 node with 4 cores, 2 a100, 24000M (small)" in (
+            comparison.not_compared
+        )
+        assert fields(Comparison(self.at(other_nodes=[]), info)) == ["other_nodes"]
+        listed = {"cores": 4, "devices": 2, "device_type": "a100", "memory": "24000M", **FACT}
+        assert fields(Comparison(self.at(other_nodes=[listed]), info)) == []
+        gone = NOTHING._replace(nodes=[self.WHOLE])
+        assert fields(Comparison(self.at(other_nodes=[listed]), gone)) == ["other_nodes.0"]
 
 
 @pytest.mark.parametrize("name", ["aurora", "frontier", "perlmutter", "polaris", "pbs", "slurm"])

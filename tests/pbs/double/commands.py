@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.pbs.double import showing
+from tests.pbs.double import machine, showing
 from tests.pbs.double.qsub import qsub
 from tests.pbs.double.wire import (
     JOB_FINISHED,
@@ -55,8 +55,10 @@ def _options(name: str, arguments: Sequence[str], letters: str) -> tuple[dict[st
 
 
 def qstat(arguments: Sequence[str]) -> int:
-    """Show jobs."""
-    options, operands = _options("qstat", arguments, "fxtwF:")
+    """Show jobs, or with -Q the queues and with -B the server."""
+    options, operands = _options("qstat", arguments, "fxtwF:QB")
+    if {"-Q", "-B"} & options.keys():
+        return _machine(options)
     form = options.get("-F", "default").lower()
     if form not in ("default", "json"):
         raise not_in_the_double(f"qstat -F {form}")
@@ -101,6 +103,14 @@ def qstat(arguments: Sequence[str]) -> int:
     if form == "json":
         print(showing.json_text(told), end="")
     return failed & 0xFF
+
+
+def _machine(options: dict[str, str]) -> int:
+    if options not in ({"-Q": "", "-f": ""}, {"-B": "", "-f": ""}):
+        raise not_in_the_double(f"qstat {' '.join(options)}")
+    ask({"request": "nodes"})  # whether there is a server
+    print(machine.queues() if "-Q" in options else machine.server(), end="")
+    return 0
 
 
 def qselect(arguments: Sequence[str]) -> int:
@@ -193,8 +203,7 @@ def qmgr(arguments: Sequence[str]) -> int:
 def pbsnodes(arguments: Sequence[str]) -> int:
     """Say how the nodes are."""
     _options("pbsnodes", arguments, "a")
-    for node, state in ask({"request": "nodes"})["nodes"].items():
-        print(f"{node}\n     Mom = {node}\n     ntype = PBS\n     state = {state}\n")
+    print(machine.nodes(ask({"request": "nodes"})["nodes"]), end="")
     return 0
 
 

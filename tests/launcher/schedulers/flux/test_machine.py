@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from launcher.schedulers.flux.machine import parse
-from launcher.schedulers.machine_info import QueueInfo
+from launcher.schedulers.machine_info import NodeKind, QueueInfo
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "flux"
 
@@ -14,10 +14,10 @@ def test_queues_and_nodes() -> None:
     info = parse({about: (ANSWERS / f"{about}.txt").read_text() for about in ("queues", "nodes")})
     assert info.queues == {"batch": QueueInfo(), "debug": QueueInfo(max_walltime=3600)}
     assert info.default_queue == "batch"
-    assert info.nodes == [(12, 4)]
+    assert info.nodes == [NodeKind(12, 4, nodes=4)]
 
 
 def test_without_queues_and_with_unlike_nodes() -> None:
     info = parse({"queues": "|inf|0|inf\n", "nodes": "2|8|0\n3|10|3\n0|0|0\n"})
     assert (info.queues, info.default_queue) == ({}, None)
-    assert info.nodes == [(4, 0)]
+    assert info.nodes == [NodeKind(4, nodes=2)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.machine_info import MachineInfo, QueueInfo
+from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
 from launcher.schedulers.pbs import machine as pbs_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "pbs"
@@ -21,14 +21,18 @@ def test_queues() -> None:
     queues = info().queues
     assert queues["debug"] == QueueInfo(1, 2, 300, 3600, max_jobs=1)
     assert queues["capacity"].max_walltime == 168 * 3600
-    assert queues["R640002"] == QueueInfo(max_nodes=16)
+    assert queues["R640002"] == QueueInfo(max_nodes=16, passing=True)
     assert [name for name, queue in queues.items() if not queue.offered] == [
         *("small", "medium", "large", "backfill-small", "backfill-medium", "backfill-large", "old")
     ]
 
 
 def test_a_routing_queue_takes_what_its_queues_take() -> None:
-    assert info().queues["prod"] == QueueInfo(10, 496, 300, 24 * 3600, max_jobs=100)
+    assert info().queues["prod"] == QueueInfo(
+        *(10, 496, 300, 24 * 3600),
+        max_jobs=100,
+        routes_to=("small", "medium", "large", "backfill-small", "backfill-medium", "backfill-large"),
+    )
 
 
 def test_a_walltime_has_hours_without_end() -> None:
@@ -42,12 +46,12 @@ def test_a_routing_queue_has_limits_of_its_own_too() -> None:
         queues="Queue: r\n    route_destinations = a,b\n    resources_max.walltime = 01:00:00\n"
         "    resources_min.nodect = 2\n\nQueue: a\n    resources_max.walltime = 02:00:00\n\nQueue: b\n\n"
     ).queues
-    assert queues["r"] == QueueInfo(2, None, None, 3600)
+    assert queues["r"] == QueueInfo(2, None, None, 3600, routes_to=("a", "b"))
 
 
 def test_queues_behind_it_that_nobody_shows() -> None:
     queues = info(queues="Queue: prod\n    route_destinations = small@far, large\n\n").queues
-    assert queues == {"prod": QueueInfo(None)}
+    assert queues == {"prod": QueueInfo(None, routes_to=("small", "large"))}
 
 
 @pytest.mark.parametrize(
@@ -73,8 +77,56 @@ def test_a_limit_of_several_parts_is_read_from_several_lines() -> None:
 def test_server_and_nodes() -> None:
     found = info()
     assert (found.default_queue, found.array_count) == ("prod", 10000)
-    assert found.nodes == [(64, 4)], "one that tells nothing of itself is left out"
+    assert found.nodes == [NodeKind(64, 4, memory=515_305, nodes=2)], "one that tells nothing is left out"
     assert found.qos is None
+    assert (found.name, found.version) == ("polaris-pbs-01", "2025.2.1")
+    filesystems = {"among": ["home", "eagle"], "separator": ":"}
+    assert found.fields == {"directive_values": {"filesystems": filesystems}}
+
+
+def node(name: str, **resources: object) -> str:
+    lines = [f"     resources_available.{one} = {value}\n" for one, value in resources.items()]
+    return f"{name}\n     state = free\n     sharing = default_excl\n{''.join(lines)}\n"
+
+
+def test_kinds_of_nodes() -> None:
+    """What the moms report of their memory differs from node to node."""
+    nodes = info(
+        nodes=node("a", ncpus=64, ngpus=4, mem="527672488kb", accelerator_model="A100")
+        + node("b", ncpus=64, ngpus=4, mem="527672400kb", accelerator_model="A100")
+        + node("c", ncpus=64, ngpus=4, mem="263836244kb", accelerator_model="A100")
+        + node("d", ncpus=64, mem="527672488kb")
+    ).nodes
+    assert nodes == [
+        NodeKind(64, 4, "A100", 515_305, nodes=2, whole=True),
+        NodeKind(64, 4, "A100", 257_652, whole=True),
+        NodeKind(64, memory=515_305, whole=True),
+    ]
+
+
+def test_queues_of_nodes() -> None:
+    """By what a queue gives each chunk; a resource that a node has not is False."""
+    queues = "Queue: debug\n    default_chunk.Qlist = debug\n    default_chunk.ncpus = 64\n\n"
+    queues += "Queue: prod\n    default_chunk.broken = False\n\nQueue: any\n    enabled = True\n\n"
+    queues += "Queue: route\n    route_destinations = debug@head\n\n"
+    nodes = node("a", ncpus=1, Qlist="debug,demand") + node("b", ncpus=2) + node("c", ncpus=3, broken="True")
+    nodes += "d\n     queue = prod\n     resources_available.ncpus = 4\n\n"
+    assert {one.cores: one.queues for one in info(queues=queues, nodes=nodes).nodes} == {
+        1: ("debug", "prod", "any", "route"),
+        2: ("prod", "any"),
+        3: ("any",),
+        4: ("prod",),
+    }
+
+
+def test_who_may_use_a_queue() -> None:
+    lines = "Queue: q\n    acl_user_enable = True\n    acl_users = ann,bob\n    acl_groups = g\n"
+    lines += "    resources_default.walltime = 01:00:00\n    started = False\n\n"
+    assert info(queues=lines).queues["q"].notes == (
+        "for the users ann, bob alone",
+        "it starts no jobs now",
+        "a job that says no walltime gets 01:00:00",
+    )
 
 
 def test_a_server_that_reports_nothing() -> None:

@@ -1,0 +1,146 @@
+"""castoff sites new and castoff sites probe: a profile from what this machine reports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from launcher.cli.offers import F, complete_runs, complete_sites, set_option
+from launcher.cli.output import duration, ending_words, report, several
+from launcher.config.quantities import units
+from launcher.config.site import Search, Site
+from launcher.errors import CastoffError, printable
+from launcher.quoting import visible_word
+from launcher.schedulers.choice import site_named
+from launcher.schedulers.registry import HAVE_DIRECTIVES
+
+
+def _probe_options(function: F) -> F:
+    function = click.option(
+        "--timeout",
+        default="10m",
+        callback=duration,
+        show_default=True,
+        help="How long to wait for the probe's job.",
+    )(function)
+    return set_option(function)
+
+
+@click.command("new", short_help="Make a profile of this machine.")
+@click.argument("name")
+@click.option("-o", "output", type=click.Path(), help="Another file for it; - prints it.")
+@click.option("--project", is_flag=True, help="Put it into the project's .castoff/sites, for all who use it.")
+@click.option("--queue", help="The queue whose nodes it is for.  [default: the scheduler's default]")
+@click.option("--gpu-type", help="The type of GPU that these nodes have, as the scheduler calls it.")
+@click.option(
+    "--scheduler",
+    type=click.Choice(HAVE_DIRECTIVES),
+    help="The one to ask.  [default: the first that is here]",
+)
+@click.option("--probe", "also_probe", is_flag=True, help="Then ask a node, as `castoff sites probe` does.")
+@_probe_options
+def new(
+    name: str,
+    output: str | None,
+    project: bool,
+    queue: str | None,
+    gpu_type: str | None,
+    scheduler: str | None,
+    also_probe: bool,
+    timeout: int,
+    overrides: tuple[str, ...],
+) -> None:
+    """Make a profile of this machine from what its scheduler says: queues, limits, nodes, accounts.
+
+    What the scheduler does not say stands in it as a question, a line with `# ?`. It goes to your profiles,
+    or with --project to the project's, and never over one that is there.
+    """
+    # Late, like what it runs.
+    from launcher.schedulers.site_lines import questions_of
+    from launcher.schedulers.site_new import destination, proposal, refuse_existing, write_profile
+
+    search = Search.here()
+    path = destination(name, search, project=project)
+    if output is None:
+        refuse_existing(path, search)
+    found = proposal(path, search, queue=queue, gpu_type=gpu_type, scheduler=scheduler, project=project)
+    if output == "-":
+        click.echo(found.text, nl=False)
+        return
+    if output is not None:
+        path = Path(output)
+        if path.exists() or path.is_symlink():
+            raise CastoffError(f"-o: {printable(output)} is there already; name another file, or remove it")
+    write_profile(path, found.text)
+    click.echo(f"wrote      {printable(str(path))}")
+    click.echo(f"node       {found.node}")
+    if also_probe and output is None:
+        _probe(site_named(name, search=search), timeout, overrides)
+    if questions := questions_of(path.read_text(encoding="utf-8")):
+        click.echo(f"open       {several(questions, 'question')} in it, the lines with `# ?`")
+    if output is not None:
+        return
+    word = visible_word(name)
+    click.echo(f"next       castoff render --site {word} --nodes 2 --walltime 30m -- python train.py")
+    click.echo(
+        f"           export CASTOFF_SITE={word}   or `site: {word}` in .castoff/config.yaml: for every job"
+    )
+    if not also_probe:
+        click.echo(f"           castoff sites probe {word}   asks a node what {found.title} does not know")
+
+
+@click.command("probe", short_help="Ask a node what its scheduler does not know.")
+@click.argument("name", shell_complete=complete_sites)
+@click.option(
+    "--run",
+    "reference",
+    help="Read what this run of it found, and submit none.",
+    shell_complete=complete_runs,
+)
+@_probe_options
+def probe(name: str, reference: str | None, timeout: int, overrides: tuple[str, ...]) -> None:
+    """Ask a node what its scheduler does not know, by a job of two minutes, and write it into the profile.
+
+    It learns the sockets and the numbers of their cores, the devices and which cores are beside each, disks
+    of the node's own, modules, the mpiexec, and whether ssh leads from one node to another. --set gives the
+    job what it needs, such as an account.
+    """
+    _probe(site_named(name), timeout, overrides, reference)
+
+
+def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | None = None) -> None:
+    from launcher.runs.index import Index
+    from launcher.schedulers.machine_info import ask
+    from launcher.schedulers.site_new import probe_profile
+    from launcher.schedulers.site_probe import parse
+    from launcher.submission.probe import collect, remote_shell, start_probe
+
+    word = visible_word(site.name)
+    info = ask(site)
+    if reference is None:
+        run = start_probe(site, info, overrides)
+        report(f"site {site.name}: run {run.id} asks a node; waits for it up to {units(timeout)}")
+    else:
+        run = Index.of(os.environ).find(reference)
+    text, now = collect(run, timeout)
+    if text is None or not now.over:
+        why = f": {now.reason}" if now.reason else ""
+        if now.over:
+            raise CastoffError(
+                f"run {run.id} asked no node, {ending_words(now)}{why}; see castoff logs {run.id}"
+            )
+        raise CastoffError(
+            f"run {run.id} is still {now.state}{why}; the profile is without its answer. When it is over: "
+            f"castoff sites probe {word} --run {run.id}; to do without: castoff cancel {run.id}"
+        )
+    facts = parse(text)
+    change = probe_profile(site, info, facts, remote_shell(site)[1], Search.here())
+    click.echo(f"asked      {printable(facts.host)}: {facts.words()}")
+    if now.ending != "done":
+        click.echo(f"but        its ranks did not all start: {ending_words(now)}; see castoff logs {run.id}")
+    click.echo(f"{'wrote' if change.changed else 'as it was':10} {printable(str(change.path))}")
+    for what in change.left:
+        click.echo(f"not written: {what}")
