@@ -19,6 +19,7 @@ VERBS = {
     "render": "Print the script that a scheduler gets.",
     "resubmit": "Restart a run that is over, in its directory.",
     "schema": "Print the JSON schema of job files.",
+    "shell": "Open a shell beside a rank of a running job.",
     "sites": "List the sites, show one, or check one.",
     "status": "Show the state of a run.",
     "stop": "Ask runs to save their state and end.",

@@ -173,6 +173,26 @@ class QueuedScheduler(Scheduler):
         """Whether a job's id is an array's; `planned`: how many members were."""
         return planned is not None
 
+    # Beside a running job
+
+    @abstractmethod
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """What runs a program on a host of a running job of this user's, and exits with its code.
+
+        `number`: which of its hosts. `terminal`: whether the program is to have one, as ours is.
+
+        Raises:
+            CastoffError: it can not from here.
+        """
+
     # Allocations
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:

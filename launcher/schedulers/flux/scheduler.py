@@ -6,12 +6,12 @@ flux-batch(1) of flux-core 0.88.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE, version_of
+from launcher.schedulers.command import PATIENCE, ssh_command, version_of
 from launcher.schedulers.fields import OF_QUEUED_SITES
 from launcher.schedulers.flux import NAME, TITLE, directives
 from launcher.schedulers.flux.jobs import decimal
@@ -80,6 +80,20 @@ class Flux(QueuedScheduler):
     def printed_job(self, line: str) -> str | None:
         """What flux batch prints, as a number."""
         return None if line.isdecimal() else decimal(line)
+
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """flux exec in the job's own instance; it gives no terminal, and ssh does."""
+        if terminal:
+            return ssh_command(hosts[number], program, terminal=True)
+        return ["flux", "proxy", job, "flux", "exec", f"--rank={number}", "--dir=/", *program]
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""

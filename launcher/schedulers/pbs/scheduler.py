@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -130,6 +130,20 @@ class Pbs(QueuedScheduler):
         from launcher.schedulers.pbs.queue import PbsQueue
 
         return PbsQueue(environ, patience)
+
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """By ssh; in the job itself by PBS's own pbs_tmrsh."""
+        from launcher.schedulers.pbs.beside import command
+
+        return command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By PBS's variables."""

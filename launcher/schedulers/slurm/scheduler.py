@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -104,6 +104,20 @@ class Slurm(QueuedScheduler):
         from launcher.schedulers.slurm.queue import SlurmQueue
 
         return SlurmQueue(environ, patience)
+
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """A step of srun that shares what the job has with its other steps."""
+        from launcher.schedulers.slurm.beside import command
+
+        return command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By Slurm's variables."""
