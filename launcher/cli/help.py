@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 
 VERBS = {
+    "alloc": "Open a shell in an interactive allocation.",
     "cancel": "End runs.",
     "clean": "Remove the directories of runs that are over.",
     "completion": "Print the completion script for a shell.",

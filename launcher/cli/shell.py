@@ -39,4 +39,4 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
     where = place(Index.of(os.environ).find(run), member, rank, host)
     environ = command_environment(os.environ)
     argv = command_line(where, program or [], terminal=not program, environ=os.environ)
-    return run_attached(argv, environ)
+    return run_attached(argv, environ).code

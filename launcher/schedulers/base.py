@@ -173,6 +173,27 @@ class QueuedScheduler(Scheduler):
         """Whether a job's id is an array's; `planned`: how many members were."""
         return planned is not None
 
+    # Interactive allocations
+
+    starts_ranks: ClassVar[str] = "castoff launch"
+    """What starts ranks on all hosts from a shell in an allocation."""
+    interactive_prompt: ClassVar[tuple[bytes, bytes] | None] = None
+    """What its command for an allocation asks when it is interrupted while it waits, and the answer that
+    withdraws the request; such a command needs a terminal. None: it withdraws it without asking."""
+
+    @abstractmethod
+    def interactive_command(
+        self,
+        directives: Directives,
+        program: list[str],
+        names: Sequence[str],
+        terminal: bool,
+    ) -> list[str]:
+        """What asks for an allocation, waits for it, and runs a program on its first host.
+
+        `names`: variables of ours that the program is to have. `terminal`: whether ours is its terminal.
+        """
+
     # Beside a running job
 
     @abstractmethod

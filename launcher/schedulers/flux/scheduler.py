@@ -6,6 +6,7 @@ flux-batch(1) of flux-core 0.88.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -14,11 +15,16 @@ from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import PATIENCE, ssh_command, version_of
 from launcher.schedulers.fields import OF_QUEUED_SITES
 from launcher.schedulers.flux import NAME, TITLE, directives
+from launcher.schedulers.flux.directives import directive as flux_directive
 from launcher.schedulers.flux.jobs import decimal
 from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
     from launcher.schedulers.base_queue import Queue
+    from launcher.schedulers.directives import Directives
+
+_OF_BATCH = frozenset({"output", "error", "dependency", "env", "env-remove", "env-file", "cwd"})
+"""Directives that mean nothing to a shell."""
 
 _FROM = "CASTOFF_SUBMITTED_FROM"
 """Tells a script where it was submitted: its own working directory is the run's, which is its job's tag."""
@@ -34,6 +40,7 @@ class Flux(QueuedScheduler):
     requeues_in_place = False
     reports_end_time = True
     interactive = "flux alloc"
+    starts_ranks = "flux run"
     submit_command = ("flux", "batch")
     directive_mark = "#flux: "
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
@@ -80,6 +87,14 @@ class Flux(QueuedScheduler):
     def printed_job(self, line: str) -> str | None:
         """What flux batch prints, as a number."""
         return None if line.isdecimal() else decimal(line)
+
+    def interactive_command(
+        self, directives: Directives, program: list[str], names: Sequence[str], terminal: bool
+    ) -> list[str]:
+        """flux alloc, whose environment is ours."""
+        options = [one for one in directives if one[0] not in _OF_BATCH]
+        words = [word for one in options for word in shlex.split(flux_directive(*one))]
+        return ["flux", "alloc", *words, *program]
 
     def beside_command(
         self,

@@ -20,8 +20,18 @@ from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitReques
 if TYPE_CHECKING:
     from launcher.schedulers.base_allocation import Allocation
     from launcher.schedulers.base_queue import Queue
+    from launcher.schedulers.directives import Directives
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
+_OF_BATCH = frozenset(
+    {
+        *("output", "error", "input", "open-mode", "signal", "requeue", "no-requeue", "export"),
+        *("export-file", "array", "dependency", "wrap", "parsable", "test-only", "propagate", "batch"),
+        *("ignore-pbs", "wait", "quiet"),
+    }
+)
+"""Directives that salloc does not take, or that mean nothing to a shell."""
+
 _SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
 
 
@@ -104,6 +114,18 @@ class Slurm(QueuedScheduler):
         from launcher.schedulers.slurm.queue import SlurmQueue
 
         return SlurmQueue(environ, patience)
+
+    def interactive_command(
+        self, directives: Directives, program: list[str], names: Sequence[str], terminal: bool
+    ) -> list[str]:
+        """salloc, and in it the step that salloc itself starts where a site says so (slurm.conf(5))."""
+        options = [
+            f"--{name}" if value is True else f"--{name}={value}"
+            for name, value in directives
+            if name not in _OF_BATCH
+        ]
+        step = ["srun", "--interactive", "--preserve-env", *(["--pty"] if terminal else [])]
+        return ["salloc", *options, *step, *program]
 
     def beside_command(
         self,
