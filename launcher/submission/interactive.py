@@ -207,7 +207,7 @@ def _code(asked: Request, folder: Path, ended: Ended) -> int:
         time.sleep(0.1)
     if text.isdecimal():
         return int(text)
-    report(f"the allocation ended before what ran in it, as {title} does at the end of the walltime")
+    report("the allocation ended before what ran in it: at its walltime, or somebody cancelled it")
     return ended.code or 1
 
 
