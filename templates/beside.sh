@@ -53,6 +53,11 @@ castoff_outside() { # PID in a container: of its parents the one that started th
   done
   return 1
 }
+castoff_shares() { # NAMESPACE
+  local castoff_theirs
+  castoff_theirs=$(readlink "/proc/$castoff_process/ns/$1") || return 0
+  [[ $castoff_theirs == "$(readlink "/proc/self/ns/$1")" ]]
+}
 castoff_functions=()
 castoff_clear() {
   local castoff_name
@@ -97,13 +102,12 @@ else
     [[ ! -t 0 ]] || CASTOFF_CONTAINER_FLAGS+=' --tty'
     export CASTOFF_CONTAINER_FLAGS
   else
-    for castoff_space in user mnt; do # of a container that the launcher has made, or the program itself
-      castoff_theirs=$(readlink "/proc/$castoff_process/ns/$castoff_space") || continue
-      if [[ $castoff_theirs != "$(readlink "/proc/self/ns/$castoff_space")" ]]; then
-        castoff_word+=("--${castoff_space/mnt/mount}")
-        [[ $castoff_space != user ]] || castoff_word+=(--preserve-credentials)
-      fi
-    done
+    # A container that the launcher has made, or the program itself; without one it may be a /tmp of its own.
+    if ! castoff_shares user; then
+      castoff_word=(--user --preserve-credentials --mount --root)
+    elif ! castoff_shares mnt && ((EUID == 0)); then
+      castoff_word=(--mount --root)
+    fi
     if ((${#castoff_word[@]})); then
       castoff_word=("$(type -P nsenter || echo nsenter)" --target "$castoff_process" "${castoff_word[@]}"
         "--wd=/proc/$castoff_process/cwd" --)

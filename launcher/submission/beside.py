@@ -113,7 +113,7 @@ def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus) -> Attempt
         raise CastoffError(f"{of}: it is just starting{because}; try again in a few seconds")
     if member.state == "pending":
         raise CastoffError(
-            f"{of}: it waits{because}, and a shell needs a job that runs; `castoff status {run.id}` "
+            f"{of}: it is waiting{because}, and a shell needs a job that runs; `castoff status {run.id}` "
             "shows when it does"
         )
     if member.state == "ended":
