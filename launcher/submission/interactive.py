@@ -64,7 +64,7 @@ class Request(NamedTuple):
 
     def command(self, folder: str, *, terminal: bool) -> list[str]:
         """The scheduler's command line, with the script in `folder`."""
-        words = [*shlex.split(self.plan.shell), f"{folder}/enter.sh"]
+        words = [shlex.split(self.plan.shell)[0], f"{folder}/enter.sh"]
         return self.scheduler.interactive_command(self.plan.directives, words, self.plan.env_from, terminal)
 
     @property

@@ -83,7 +83,9 @@ class _Relay:
         while True:
             ready, _, _ = select.select(sources, [], [], _POLL)
             if source in ready and source is not None:
-                typed = os.read(source, 4096)
+                typed = b""
+                with contextlib.suppress(OSError):  # our terminal has gone
+                    typed = os.read(source, 4096)
                 if not typed:
                     sources.remove(source)
                 elif _INTERRUPT in typed and not self._begun():
@@ -109,8 +111,11 @@ class _Relay:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+    with contextlib.suppress(
+        OSError
+    ):  # our terminal has gone, and the request has to be withdrawn all the same
+        while data:
+            data = data[os.write(descriptor, data) :]
 
 
 def _prepare(terminal: int, is_ours: bool) -> None:
@@ -148,7 +153,7 @@ def _raw(is_ours: bool) -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(sys.stdin)
-    tty.setraw(sys.stdin)
+    tty.setraw(sys.stdin, termios.TCSADRAIN)  # what was typed ahead stays
     try:
         yield
     finally:
