@@ -186,12 +186,11 @@ class QueuedScheduler(Scheduler):
         self,
         directives: Directives,
         program: list[str],
-        names: Sequence[str],
         terminal: bool,
     ) -> list[str]:
         """What asks for an allocation, waits for it, and runs a program on its first host.
 
-        `names`: variables of ours that the program is to have. `terminal`: whether ours is its terminal.
+        `terminal`: whether ours is its terminal.
         """
 
     # Beside a running job

@@ -26,6 +26,7 @@ from launcher.planning.planner import decide
 from launcher.planning.render import filters_for, template_folder
 from launcher.quoting import visible_word
 from launcher.runs.directory import check_folder, make_folder
+from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.plan import Plan
 from launcher.runs.records import write_file
 from launcher.runs.run import runs_folder
@@ -65,7 +66,7 @@ class Request(NamedTuple):
     def command(self, folder: str, *, terminal: bool) -> list[str]:
         """The scheduler's command line, with the script in `folder`."""
         words = [shlex.split(self.plan.shell)[0], f"{folder}/enter.sh"]
-        return self.scheduler.interactive_command(self.plan.directives, words, self.plan.env_from, terminal)
+        return self.scheduler.interactive_command(self.plan.directives, words, terminal)
 
     @property
     def shown(self) -> str:
@@ -160,13 +161,10 @@ def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = N
             "a shell needs a terminal, and standard input or output is none; a command needs none: castoff "
             "alloc … -- COMMAND"
         )
-    if missing := [name for name in asked.plan.env_from if name not in environ]:
-        raise CastoffError(f"env_from: {missing[0]} is not set here; export {missing[0]}=… first")
-    folder = _folder(runs_dir or runs_folder(environ), asked)
+    folder = _folder(runs_dir or runs_folder(environ), asked, secrets(asked.plan.env_from, environ))
     try:
-        own = {name: environ[name] for name in asked.plan.env_from}
         argv = asked.command(str(folder), terminal=terminal)
-        environment = {**command_environment(environ), **own}
+        environment = command_environment(environ)
         if (prompt := asked.scheduler.interactive_prompt) is not None:
             ended = run_on_terminal(argv, environment, (folder / "begun").exists, *prompt)
         else:
@@ -176,7 +174,7 @@ def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = N
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _folder(runs: Path, asked: Request) -> Path:
+def _folder(runs: Path, asked: Request, hidden: str) -> Path:
     """A folder that all hosts see, with what begins in the allocation."""
     try:
         make_folder(runs)
@@ -184,6 +182,8 @@ def _folder(runs: Path, asked: Request) -> Path:
         folder = Path(tempfile.mkdtemp(prefix=".alloc-", dir=runs))  # 0700
         write_file(folder / ".gitignore", "*\n")
         write_file(folder / "enter.sh", asked.script, 0o700)
+        if hidden:
+            write_file(folder / SECRETS, hidden)
         if asked.jupyter:
             write_file(folder / "token", f"{os.urandom(24).hex()}\n")
     except OSError as error:

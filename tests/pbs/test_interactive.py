@@ -53,7 +53,7 @@ class TestAllocation:
         job = desk.folder / "job.yaml"
         job.write_text(
             "name: both\nnodes: 2\nranks_per_node: 2\nsetup: [export FROM_SETUP=yes]\nenv_from: [TOKEN]\n"
-            "command: [sh, -c, 'touch rank.$RANK.$FROM_SETUP.$TOKEN']\n"
+            "command: [sh, -c, 'touch \"rank.$RANK.$FROM_SETUP.$TOKEN\"']\n"
         )
         inner = "castoff launch job.yaml && exit 9"
         answer = desk.castoff("alloc", job, "--site", "pbs", "--", "sh", "-c", inner, env={"TOKEN": "a,b c"})

@@ -88,9 +88,7 @@ class Flux(QueuedScheduler):
         """What flux batch prints, as a number."""
         return None if line.isdecimal() else decimal(line)
 
-    def interactive_command(
-        self, directives: Directives, program: list[str], names: Sequence[str], terminal: bool
-    ) -> list[str]:
+    def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
         """flux alloc, whose environment is ours."""
         options = [one for one in directives if one[0] not in _OF_BATCH]
         words = [word for one in options for word in shlex.split(flux_directive(*one))]

@@ -29,8 +29,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 name is also a part of file names."""
 
 
-_OF_BATCH = frozenset({"j", "o", "e", "k", "r", "J", "v", "S", "z", "f"})
-"""Directives that an interactive job cannot have, or that mean nothing to it; -v is given anew."""
+_OF_BATCH = frozenset({"j", "o", "e", "k", "r", "J", "S", "z", "f"})
+"""Directives that an interactive job cannot have, or that mean nothing to it."""
 
 _ID = re.compile(r"[0-9]+(?:\[\])?\.[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -136,21 +136,14 @@ class Pbs(QueuedScheduler):
 
         return PbsQueue(environ, patience)
 
-    def interactive_command(
-        self, directives: Directives, program: list[str], names: Sequence[str], terminal: bool
-    ) -> list[str]:
+    def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
         """qsub -I. It starts the program as a login shell, for the environment is a new one."""
         from launcher.schedulers.pbs.directives import option
 
-        passed = [str(value) for name, value in directives if name == "v"]
-        passed += [name for name in names if name not in ",".join(passed).split(",")]
         options = [word for one in directives if one[0] not in _OF_BATCH for word in option(*one)]
         shell, *words = program
         login = [] if "-l" in words or "--login" in words else ["-l"]
-        return [
-            *("qsub", "-I", *options, *(["-v", ",".join(passed)] if passed else [])),
-            *("--", shell, *login, *words),
-        ]
+        return ["qsub", "-I", *options, "--", shell, *login, *words]
 
     def beside_command(
         self,

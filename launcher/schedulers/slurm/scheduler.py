@@ -115,9 +115,7 @@ class Slurm(QueuedScheduler):
 
         return SlurmQueue(environ, patience)
 
-    def interactive_command(
-        self, directives: Directives, program: list[str], names: Sequence[str], terminal: bool
-    ) -> list[str]:
+    def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
         """salloc, and in it the step that salloc itself starts where a site says so (slurm.conf(5))."""
         options = [
             f"--{name}" if value is True else f"--{name}={value}"
