@@ -49,7 +49,7 @@ def read_job(
     job: str | None, overrides: tuple[str, ...], flags: dict[str, Any], program: list[str] | None
 ) -> JobSpec:
     """The job of a file, flags, --set, and a program in place of the file's."""
-    given = {name: _number(name, value) for name, value in flags.items() if value is not None}
+    given: dict[str, Any] = {name: _number(name, value) for name, value in flags.items() if value is not None}
     if program is not None:
         given["command"] = program
     if job is not None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from launcher.errors import CastoffError
 from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, version_of
 
+_STEP = "srun --nodes=1 --ntasks=1 --cpu-bind=none --mpi=none"
 _SHARES_BY_ITSELF = (20, 11)
 """Before this version all steps shared, and srun knows no --overlap (its release notes)."""
 
@@ -18,12 +19,12 @@ def command(job: str, host: str, program: list[str], terminal: bool, environ: Ma
     Raises:
         CastoffError: Slurm does not say which job a member of an array is.
     """
-    version = re.search(r"(\d+)\.(\d+)", version_of("srun", environ))
+    version = re.search(r"(\d+)\.(\d+)", version_of("sbatch", environ))
     old = version is not None and (int(version[1]), int(version[2])) < _SHARES_BY_ITSELF
     return [
-        *("srun", f"--jobid={_own_id(job, environ)}", *([] if old else ["--overlap"])),
-        *("--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none"),
+        *_STEP.split(),
         "--chdir=/",  # ours may not exist there; the program goes to its rank's
+        *(f"--jobid={_own_id(job, environ)}", f"--nodelist={host}", *([] if old else ["--overlap"])),
         *(["--pty"] if terminal else []),
         *program,
     ]

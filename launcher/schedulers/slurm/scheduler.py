@@ -32,6 +32,7 @@ _OF_BATCH = frozenset(
 )
 """Directives that salloc does not take, or that mean nothing to a shell."""
 
+_STEP = "srun --interactive --preserve-env"
 _SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
 
 
@@ -122,8 +123,8 @@ class Slurm(QueuedScheduler):
             for name, value in directives
             if name not in _OF_BATCH
         ]
-        step = ["srun", "--interactive", "--preserve-env", *(["--pty"] if terminal else [])]
-        return ["salloc", *options, *step, *program]
+        step = ["--pty"] if terminal else []
+        return ["salloc", *options, *_STEP.split(), *step, *program]
 
     def beside_command(
         self,

@@ -138,7 +138,7 @@ def test_a_command_runs_in_it(
     """In the folder, after setup and with env and env_from; its code is ours, also where qsub's is 0."""
     env = {**programs(salloc=SALLOC, qsub=QSUB), "TOKEN": "s3cret", "SLURM_CONF": "/etc/slurm.conf"}
     says = 'echo "$FROM_SETUP, $MINE, $TOKEN, $PWD, $1"; exit 9'
-    words = ["alloc", job, "--site", site, "--set", "env_from=[TOKEN]"]
+    words: list[str | Path] = ["alloc", job, "--site", site, "--set", "env_from=[TOKEN]"]
     answer = castoff_command(*words, "--", "sh", "-c", says, "sh", "it's $1\n*", env=env)
     assert answer.returncode == 9, answer.stderr
     assert f"yes, it's mine, s3cret, {tmp_path}, it's $1\n*\n" in answer.stdout
@@ -150,7 +150,7 @@ def test_a_command_runs_in_it(
 @pytest.mark.parametrize("site", ["slurm", "pbs"])
 def test_a_shell_in_it(site: str, programs: Programs, job: Path, tmp_path: Path) -> None:
     env = {**programs(salloc=SALLOC, qsub=QSUB), "SHELL": "/bin/sh", "PS1": "> "}
-    words = [COMMAND, "alloc", job.name, "--site", site]
+    words: list[str | Path] = [COMMAND, "alloc", job.name, "--site", site]
     answer = on_terminal(*words, cwd=tmp_path, env=env, typed="echo $((40 + 2)) $MINE; exit 3\n", columns=300)
     assert answer.code == 3, answer.output
     assert "42 it's mine" in answer.output
@@ -209,7 +209,7 @@ def test_what_a_scheduler_refuses(castoff_command: Castoff, programs: Programs, 
 def test_a_setup_line_that_fails(castoff_command: Castoff, programs: Programs, job: Path) -> None:
     """A command does not run after it; a shell does, after the message."""
     env = programs(salloc=SALLOC)
-    words = ["alloc", job, "--site", "slurm", "--set", "setup=['false || (exit 4)']"]
+    words: list[str | Path] = ["alloc", job, "--site", "slurm", "--set", "setup=['false || (exit 4)']"]
     answer = castoff_command(*words, "--", "echo", "ran", env=env)
     assert (answer.returncode, answer.stdout) == (4, "")
     assert "castoff: setup: this line failed with code 4: ( exit 4 )" in answer.stderr

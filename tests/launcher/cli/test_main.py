@@ -16,8 +16,8 @@ from launcher.cli.help import ABOUT, help_text
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *("cancel", "clean", "completion", "doctor", "explain", "init", "launch", "list", "logs", "render"),
-    *("resubmit", "schema", "sites", "status", "stop", "submit", "train", "trust", "wait"),
+    *("alloc", "cancel", "clean", "completion", "doctor", "explain", "init", "launch", "list", "logs"),
+    *("render", "resubmit", "schema", "shell", "sites", "status", "stop", "submit", "train", "trust", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 
@@ -75,7 +75,7 @@ class TestWrongWords:
         ("words", "said"),
         [
             (["statsu"], "no verb 'statsu'; did you mean status?"),
-            (["xyzzy"], "no verb 'xyzzy'; there are: cancel, "),
+            (["xyzzy"], "no verb 'xyzzy'; there are: alloc, cancel, "),
             (["--nope"], "no option --nope (see castoff --help)"),
             (["render", "--nodez", "3", "--", "x"], "did you mean --nodes?"),
             (["ls"], "no verb 'ls'; here: list (see castoff --help)"),

@@ -173,18 +173,19 @@ class TestOnOtherHosts:
     """The command lines; real clusters are in tests/cluster and tests/pbs."""
 
     def test_slurm(self, answering: Callable[..., dict[str, str]]) -> None:
-        environ = answering("slurm", srun="echo slurm 23.02.6")
+        environ = answering("slurm", sbatch="echo slurm 23.02.6")
         words = SLURM.beside_command("7", ["n1", "n2"], 1, ["prog", "a b"], True, environ)
         assert words == [
-            *("srun", "--jobid=7", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2"),
-            *("--cpu-bind=none", "--mpi=none", "--chdir=/", "--pty", "prog", "a b"),
+            *("srun", "--nodes=1", "--ntasks=1", "--cpu-bind=none", "--mpi=none", "--chdir=/"),
+            *("--jobid=7", "--nodelist=n2", "--overlap", "--pty", "prog", "a b"),
         ]
-        old = answering("slurm", srun="echo slurm 20.02.7")
+        old = answering("slurm", sbatch="echo slurm 20.02.7")
         words = SLURM.beside_command("7", ["n1"], 0, ["prog"], False, old)
         assert "--overlap" not in words and "--pty" not in words
 
     def test_a_member_of_slurms(self, answering: Callable[..., dict[str, str]]) -> None:
-        environ = answering("slurm", srun="echo slurm 23.02.6", squeue='[ "$3" = 7_2 ] && echo 9')
+        """Each has an id of its own, and srun takes no other."""
+        environ = answering("slurm", sbatch="echo slurm 23.02.6", squeue='[ "$3" = 7_2 ] && echo 9')
         assert "--jobid=9" in SLURM.beside_command("7_2", ["n1"], 0, ["prog"], False, environ)
 
     def test_flux(self) -> None:
