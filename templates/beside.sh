@@ -64,20 +64,26 @@ castoff_clear() {
   while read -r castoff_name; do unset -v "$castoff_name" 2>/dev/null; done < <(compgen -e)
   while read -r _ _ castoff_name; do unset -f "$castoff_name" 2>/dev/null; done < <(declare -Fx)
 }
-castoff_take() { # PID [PATTERN of names]: its environment, which never stands on a command line or in a file
+castoff_take() { # [PATTERN of names]: of castoff_entries, which never stand on a command line or in a file
   local castoff_entry castoff_name
-  while IFS= read -r -d '' castoff_entry; do
+  for castoff_entry in "${castoff_entries[@]}"; do
     castoff_name=${castoff_entry%%=*}
     # shellcheck disable=SC2053 # a pattern
-    [[ $castoff_name == ${2:-*} ]] || continue
+    [[ $castoff_name == ${1:-*} ]] || continue
     case $castoff_name in
       BASH_FUNC_*%%) castoff_functions+=("$castoff_entry") ;;
       '' | [0-9]* | *[!A-Za-z0-9_]* | castoff_*) ;;
       *) export "$castoff_entry" 2>/dev/null ;; # some are bash's own
     esac
-  done <"/proc/$1/environ"
+  done
 }
-castoff_find
+castoff_read() { # PID: its environment into castoff_entries; false where it has gone meanwhile
+  mapfile -d '' -t castoff_entries 2>/dev/null <"/proc/$1/environ" && ((${#castoff_entries[@]}))
+} 2>/dev/null
+for ((castoff_try = 0; castoff_try < 20; castoff_try++)); do # what the job's script calls comes and goes
+  castoff_find
+  if castoff_read "${castoff_process:-${castoff_other:-$$}}"; then break; fi
+done
 if [[ -z $castoff_process && -n $castoff_rank ]]; then
   castoff_say "$castoff_run: rank $castoff_rank does not run on $castoff_here: it has not started yet, or has ended" \
     "(castoff logs $castoff_run --rank $castoff_rank)"
@@ -86,16 +92,19 @@ fi
 castoff_word=()
 if [[ -z $castoff_process ]]; then
   castoff_say "$castoff_run: no rank runs on $castoff_here now, so this has the environment of the job, not of a rank"
-  [[ -z $castoff_other ]] || { castoff_clear && castoff_take "$castoff_other"; }
+  [[ -z $castoff_other ]] || { castoff_clear && castoff_take; }
   castoff_title="$castoff_run"
 else
   castoff_title="$castoff_run rank $castoff_found"
   castoff_folder=$(readlink "/proc/$castoff_process/cwd")
   if [[ -e $castoff_attempt/container.sh ]] && castoff_starter=$(castoff_outside "$castoff_process"); then
+    castoff_inside=("${castoff_entries[@]}")
+    castoff_read "$castoff_starter"
     castoff_clear
-    castoff_take "$castoff_starter"
-    castoff_take "$castoff_process" '@(RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_*|CASTOFF_*)'
-    castoff_take "$castoff_process" '@(CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK)'
+    castoff_take
+    castoff_entries=("${castoff_inside[@]}")
+    castoff_take '@(RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_*|CASTOFF_*)'
+    castoff_take '@(CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK)'
     castoff_folder=${CASTOFF_WORKDIR-/}
     castoff_word=(/bin/sh "$castoff_attempt/container.sh")
     CASTOFF_CONTAINER_FLAGS=--interactive
@@ -114,7 +123,7 @@ else
       castoff_folder=/
     fi
     castoff_clear
-    castoff_take "$castoff_process"
+    castoff_take
   fi
   cd -- "$castoff_folder" 2>/dev/null || castoff_say "the rank's folder is not to be entered: $castoff_folder"
 fi

@@ -56,7 +56,7 @@ class TestHelp:
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
         # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
         assert ("--json" in answer.stdout) == (
-            verb not in ("completion", "init", "launch", "schema", "train")
+            verb not in ("alloc", "completion", "init", "launch", "schema", "shell", "train")
         )
 
     def test_version(self, castoff: Castoff) -> None:
@@ -161,7 +161,9 @@ class TestProgram:
         assert answer.returncode == 2 and answer.stdout == b""
         assert answer.stderr.count(b"\n") == 1 and b"not UTF-8" in answer.stderr
 
-    @pytest.mark.parametrize("verb", sorted({*VERBS} - {"doctor", "launch", "render", "submit", "train"}))
+    @pytest.mark.parametrize(
+        "verb", sorted({*VERBS} - {"alloc", "doctor", "launch", "render", "shell", "submit", "train"})
+    )
     def test_other_verbs_take_none(self, castoff: Castoff, verb: str) -> None:
         complains(castoff(verb, "--", "x"), f"{verb} takes no program", code=2)
 
