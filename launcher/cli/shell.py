@@ -8,6 +8,7 @@ import sys
 import click
 
 from launcher.cli.offers import complete_runs
+from launcher.cli.output import report
 
 
 @click.command("shell")
@@ -27,7 +28,7 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
     from launcher.runs.index import Index
     from launcher.schedulers.command import command_environment
     from launcher.submission.attached import run_attached
-    from launcher.submission.beside import command_line, place
+    from launcher.submission.beside import command_line, place, unreached
 
     program = click.get_current_context().obj
     if program == []:
@@ -39,4 +40,7 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
     where = place(Index.of(os.environ).find(run), member, rank, host)
     environ = command_environment(os.environ)
     argv = command_line(where, program or [], terminal=not program, environ=os.environ)
-    return run_attached(argv, environ).code
+    code = run_attached(argv, environ).code
+    if note := unreached(argv, code):
+        report(note)
+    return code

@@ -1,6 +1,6 @@
 """A command beside a rank of a running job: which attempt, which host, and what starts it there.
 
-What runs on the host is templates/beside.sh: it finds the rank's process there, and takes the environment
+What runs on the host is templates/interactive/beside.sh: it finds the rank's process there, and takes the environment
 from that, so nothing of it is ever written down.
 """
 
@@ -22,6 +22,9 @@ from launcher.schedulers.job_info import member_job_id
 from launcher.schedulers.registry import queued
 from launcher.status.survey import RunRecords
 from launcher.status.watch import status
+
+_SSH_FAILED = 255
+"""ssh(1), EXIT STATUS."""
 
 
 class _Distribution(msgspec.Struct):
@@ -73,7 +76,7 @@ def command_line(
         CastoffError: there is no way to that host from here.
     """
     words = [str(where.attempt), "" if where.rank is None else str(where.rank), where.run.id, *program]
-    text = (template_folder() / "beside.sh").read_text(encoding="utf-8")
+    text = (template_folder() / "interactive" / "beside.sh").read_text(encoding="utf-8")
     here = ["/bin/bash", "-c", text, "castoff", *words]
     scheduler = queued(where.scheduler)
     if scheduler is not None and where.job is not None:
@@ -81,6 +84,16 @@ def command_line(
     if (elsewhere := other_host(where.run)) is not None:
         raise CastoffError(f"{where.run.id}: it runs on {elsewhere}; call castoff shell there")
     return here
+
+
+def unreached(argv: Sequence[str], code: int) -> str | None:
+    """What to say where a command line of `command_line` may not have reached its host; None: it has."""
+    if argv[0] != "ssh" or code != _SSH_FAILED:
+        return None
+    return (
+        "code 255 is ssh's where it does not get to the host: some sites let nobody in, others only while a job "
+        "of theirs runs there; from inside the job itself a command needs no ssh"
+    )
 
 
 def _member(run: RunDirectory, now: RunStatus, member: int | None) -> MemberStatus:

@@ -38,7 +38,7 @@ from launcher.submission.in_allocation import find
 from launcher.submission.submit import working_directory
 from launcher.submission.terminal import run_on_terminal
 
-OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "inherit", "stage", "container")
+OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "stage", "container")
 """Fields of a job that mean nothing to an allocation; those of its ranks are `castoff launch`'s."""
 
 _FOLDER = "$CASTOFF_ALLOC_DIR"
@@ -91,7 +91,7 @@ def request(
             "with --site"
         )
     plain = JobSpec()
-    left_out = {name: getattr(plain, name) for name in OF_BATCH_JOBS if name != "inherit"}
+    left_out = {name: getattr(plain, name) for name in OF_BATCH_JOBS}
     decided, _ = decide(spec.changed(**left_out), site)
     scheduler = queued_of(site.scheduler)
     if jupyter:
@@ -117,7 +117,7 @@ def request(
     from launcher.planning import templates  # late: it loads Jinja
 
     found = templates.environment(template_folder(), None, filters_for())
-    script = found.get_template("alloc.sh.j2").render(variables)
+    script = found.get_template("interactive/alloc.sh.j2").render(variables)
     return Request(decided, scheduler, script, variables["interactive"] is True, jupyter)
 
 

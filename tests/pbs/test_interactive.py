@@ -36,6 +36,10 @@ def test_a_command_beside_a_rank(desk: Desk) -> None:
         expected = f"{rank} {rank % 2} it's {host} {desk.folder} {run.job}\n"
         assert (answer.code, answer.output) == (6, expected), answer.errors
     assert desk.status(run)["state"] == "running"
+    closed = desk.program("ssh", "echo 'Permission denied' >&2; exit 255")
+    answer = desk.castoff("shell", run.id, "--", "true", env=closed)
+    assert answer.code == 255
+    assert answer.errors.startswith("Permission denied\ncastoff: code 255 is ssh's where it does not get to")
     (desk.folder / "go").touch()
     assert desk.until(run, state="ended")["ending"] == "done"
 

@@ -167,7 +167,7 @@ def test_what_castoff_shell_starts_is_inside(runtime: str, containers: Container
     running = here.start_plan(decided)
     running.wait_for("ready", 2)
     says = 'echo "$RANK of $WORLD_SIZE, $GREETING, $ONLY_IMAGE, $PWD"; cat /in-the-container; exit 5'
-    program = (template_folder() / "beside.sh").read_text()
+    program = (template_folder() / "interactive" / "beside.sh").read_text()
     words = [str(here.run_dir() / "attempts" / "0.0"), "1", "RUN", "sh", "-c", says]
     answer = subprocess.run(
         ["bash", "-c", program, "castoff", *words],
