@@ -1,7 +1,7 @@
 """A command beside a rank of a running job: which attempt, which host, and what starts it there.
 
-What runs on the host is templates/interactive/beside.sh: it finds the rank's process there, and takes the environment
-from that, so nothing of it is ever written down.
+What runs on the host is templates/interactive/beside.sh: it finds the rank's process there, and takes the
+environment from that, so nothing of it is ever written down.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def unreached(argv: Sequence[str], code: int) -> str | None:
     if argv[0] != "ssh" or code != _SSH_FAILED:
         return None
     return (
-        "code 255 is ssh's where it does not get to the host: some sites let nobody in, others only while a job "
-        "of theirs runs there; from inside the job itself a command needs no ssh"
+        "code 255 is ssh's where it does not get to the host: some sites let nobody in, others only while "
+        "your job runs there; from inside the job itself a command needs no ssh"
     )
 
 
