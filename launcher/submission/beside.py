@@ -143,19 +143,15 @@ def _host_number(
         for same in (str, _short):
             if (name := same(host)) in (known := [same(one) for one in hosts]):
                 return known.index(name)
-        listed = ", ".join([*hosts[:8], *(["…", hosts[-1]] if len(hosts) > 8 else [])])
-        raise CastoffError(f"{run.id}: {host} is not a host of it; its hosts: {listed}")
+        raise CastoffError(f"{run.id}: {host} is not a host of it; its hosts: {_listed(hosts)}")
     if rank is None or len(hosts) == 1:
         return 0
     plan = read(run.path / "plan.json", _Distribution)
     if plan is None or plan.own_distribution or not facts.layout:
-        why = (
-            "its own --distribution decides on which host"
-            if plan
-            else "castoff did not submit it, so knows not where"
-        )
+        why = "its own --distribution decides that" if plan else "castoff did not submit it"
         raise CastoffError(
-            f"{run.id}: {why} rank {rank} is: name the host, too, as in --rank {rank} --host {hosts[-1]}"
+            f"{run.id}: on which host rank {rank} is, is not known ({why}): name the host as well, as in "
+            f"--rank {rank} --host {hosts[-1]}; its hosts: {_listed(hosts)}"
         )
     counts = (count for count, times in facts.layout for _ in range(times))
     first = 0
@@ -164,6 +160,10 @@ def _host_number(
             return min(number, len(hosts) - 1)
         first += count
     return len(hosts) - 1
+
+
+def _listed(hosts: list[str]) -> str:
+    return ", ".join([*hosts[:8], *(["…", hosts[-1]] if len(hosts) > 8 else [])])
 
 
 def _short(host: str) -> str:

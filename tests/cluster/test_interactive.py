@@ -54,6 +54,36 @@ def test_beside_a_member_and_one_that_waits(desk: Desk) -> None:
     desk.until(run, state="ended")
 
 
+def test_where_only_srun_knows_the_ranks_host(desk: Desk) -> None:
+    """Then the user names it."""
+    words = ["--nodes", "2", "--ranks-per-node", "2", "--set", "launcher.args=['--distribution=cyclic']"]
+    run = desk.submit(*words, sh=WAITS)
+    until(lambda: len(list(desk.folder.glob("here.*"))) == 4)
+    hosts = (run.path / "attempts" / "0.0" / "hosts").read_text().split()
+    says = ["sh", "-c", "echo $RANK on $SLURMD_NODENAME"]
+    answer = desk.castoff("shell", run.id, "--rank", "1", "--", *says)
+    assert answer.code == 1
+    assert (
+        f"(its own --distribution decides that): name the host as well, as in --rank 1 --host {hosts[1]}; "
+        in (answer.errors)
+    )
+    answer = desk.castoff("shell", run.id, "--rank", "1", "--host", hosts[1], "--", *says)
+    assert answer.output == f"1 on {hosts[1]}\n", answer.errors
+    (desk.folder / "go").touch()
+    desk.until(run, state="ended")
+
+
+def test_beside_what_was_launched_in_an_allocation(desk: Desk) -> None:
+    """From the head node, where the allocation is not."""
+    launch = ["castoff", "launch", "-n", "1", "--", "sh", "-c", WAITS]
+    process = desk.start("castoff", "alloc", "--site", "slurm", "--nodes", "2", "--", *launch)
+    until(lambda: len(list(desk.folder.glob("here.*"))) == 2)
+    answer = desk.castoff("shell", "sh", "--rank", "1", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE")
+    assert answer.output == "1 of 2\n", answer.errors
+    (desk.folder / "go").touch()
+    assert desk.end(process).code == 0
+
+
 def test_an_allocation_for_a_job(desk: Desk) -> None:
     """A command on its first host, whose launches have all hosts; its code is ours."""
     job = desk.folder / "job.yaml"
