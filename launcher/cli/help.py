@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 
 VERBS = {
+    "alloc": "Open a shell in an interactive allocation.",
     "cancel": "End runs.",
     "clean": "Remove the directories of runs that are over.",
     "completion": "Print the completion script for a shell.",
@@ -20,6 +21,7 @@ VERBS = {
     "render": "Print the script that a scheduler gets.",
     "resubmit": "Restart a run that is over, in its directory.",
     "schema": "Print the JSON schema of job files.",
+    "shell": "Open a shell beside a rank of a running job.",
     "sites": "List the sites, show one, check one, or make one.",
     "status": "Show the state of a run.",
     "stop": "Ask runs to save their state and end.",

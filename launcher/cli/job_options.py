@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,21 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
     """The job of a file, flags and --set; what follows -- is its command."""
     context = click.get_current_context()
     program = context.obj
-    given = {name: _number(name, value) for name, value in flags.items() if value is not None}
+    if job is None and program is None and not any(item.startswith("command=") for item in overrides):
+        how = f"as in {context.command_path} -- python train.py"
+        context.fail(f"name a job file, or a program after --, {how}")
+    return read_job(job, overrides, flags, program)
+
+
+def read_job(
+    job: str | None, overrides: tuple[str, ...], flags: dict[str, Any], program: list[str] | None
+) -> JobSpec:
+    """The job of a file, flags, --set, and a program in place of the file's."""
+    given: dict[str, Any] = {name: _number(name, value) for name, value in flags.items() if value is not None}
     if program is not None:
         given["command"] = program
     if job is not None:
         _refuse_program(job)
-    elif program is None and not any(item.startswith("command=") for item in overrides):
-        how = f"as in {context.command_path} -- python train.py"
-        context.fail(f"name a job file, or a program after --, {how}")
     return JobSpec.load(job, overrides=overrides, flags=given)
 
 
@@ -68,6 +76,12 @@ def _refuse_program(job: str) -> None:
             command = " ".join(one.submit_command)
             says = f"is a script for {command}, not a job file; `castoff import {job}` writes one for it"
     context.fail(f"{job} {says}")
+
+
+def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:
+    """Those of some fields that a job sets."""
+    plain = type(spec)()
+    return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
 
 
 def _number(name: str, given: str | int) -> str | int:

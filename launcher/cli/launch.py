@@ -180,12 +180,12 @@ def _with_job(
     request: StartRequest, job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
 ) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
-    from launcher.cli.job_options import load_job
+    from launcher.cli.job_options import asked_fields, load_job
     from launcher.planning.planner import plan
     from launcher.schedulers.choice import site_named
 
     spec = load_job(job, overrides, flags)
-    if needed := _asked(spec, _NOT_HERE):
+    if needed := asked_fields(spec, _NOT_HERE):
         where = job or "the command line"
         cleared = " ".join(f"--set {name}=null" for name in needed)
         raise CastoffError(
@@ -208,14 +208,10 @@ def _with_job(
     )
 
 
-def _asked(spec: JobSpec, fields: Iterable[str]) -> list[str]:
-    """Those of some fields that a job sets."""
-    plain = type(spec)()
-    return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
-
-
 def _report_ignored(spec: JobSpec, fields: Iterable[str]) -> None:
-    if unused := _asked(spec, fields):
+    from launcher.cli.job_options import asked_fields
+
+    if unused := asked_fields(spec, fields):
         report(f"launch ignores {', '.join(unused)}: for castoff submit alone")
 
 

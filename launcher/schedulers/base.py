@@ -184,6 +184,46 @@ class QueuedScheduler(Scheduler):
         """Whether a job's id is an array's; `planned`: how many members were."""
         return planned is not None
 
+    # Interactive allocations
+
+    starts_ranks: ClassVar[str] = "castoff launch"
+    """What starts ranks on all hosts from a shell in an allocation."""
+    interactive_prompt: ClassVar[tuple[bytes, bytes] | None] = None
+    """What its command for an allocation asks when it is interrupted while it waits, and the answer that
+    withdraws the request; such a command needs a terminal. None: it withdraws it without asking."""
+
+    @abstractmethod
+    def interactive_command(
+        self,
+        directives: Directives,
+        program: list[str],
+        terminal: bool,
+    ) -> list[str]:
+        """What asks for an allocation, waits for it, and runs a program on its first host.
+
+        `terminal`: whether ours is its terminal.
+        """
+
+    # Beside a running job
+
+    @abstractmethod
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """What runs a program on a host of a running job of this user's, and exits with its code.
+
+        `number`: which of its hosts. `terminal`: whether the program is to have one, as ours is.
+
+        Raises:
+            CastoffError: it can not from here.
+        """
+
     # Allocations
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.ranks import is_stale
@@ -107,6 +108,11 @@ def run_to_end(
         raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:g} s") from None
     except OSError as error:
         raise SchedulerUnreachable(f"{argv[0]} cannot be run: {error.strerror}") from None
+
+
+def ssh_command(host: str, program: Sequence[str], *, terminal: bool) -> list[str]:
+    """What runs a program on another host by ssh, which hands one line to a shell there."""
+    return ["ssh", "-t" if terminal else "-T", "--", host, shlex.join(program)]
 
 
 def version_of(program: str, environ: Mapping[str, str]) -> str:

@@ -29,11 +29,11 @@ def on_terminal(
     typed: str = "",
     env: Mapping[str, str] | None = None,
     stdout: int | None = None,
-    then: Iterable[tuple[str, Callable[[], object]]] = (),
+    then: Iterable[tuple[str, Callable[[], object] | str]] = (),
 ) -> Answer:
     """Run a command whose standard streams are a terminal; `stdout`: but for this one.
 
-    `then`: what to do as soon as the terminal has been sent such a text, one after the other.
+    `then`: what to do, or to type, as soon as the terminal has been sent such a text, one after the other.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -61,6 +61,10 @@ def on_terminal(
             break
         output += part
         if awaited and re.search(awaited[0][0], output.decode(errors="replace")):
-            awaited.pop(0)[1]()
+            reaction = awaited.pop(0)[1]
+            if isinstance(reaction, str):
+                os.write(ours, reaction.encode())
+            else:
+                reaction()
     os.close(ours)
     return Answer(process.wait(patience.SECONDS), output.decode(errors="replace").replace("\r\n", "\n"))

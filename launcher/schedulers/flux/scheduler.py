@@ -6,19 +6,25 @@ flux-batch(1) of flux-core 0.88.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE, version_of
+from launcher.schedulers.command import PATIENCE, ssh_command, version_of
 from launcher.schedulers.fields import OF_QUEUED_SITES
 from launcher.schedulers.flux import NAME, TITLE, directives
+from launcher.schedulers.flux.directives import directive as flux_directive
 from launcher.schedulers.flux.jobs import decimal
 from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
     from launcher.schedulers.base_queue import Queue
+    from launcher.schedulers.directives import Directives
+
+_OF_BATCH = frozenset({"output", "error", "dependency", "env", "env-remove", "env-file", "cwd"})
+"""Directives that mean nothing to a shell."""
 
 _FROM = "CASTOFF_SUBMITTED_FROM"
 """Tells a script where it was submitted: its own working directory is the run's, which is its job's tag."""
@@ -34,6 +40,7 @@ class Flux(QueuedScheduler):
     requeues_in_place = False
     reports_end_time = True
     interactive = "flux alloc"
+    starts_ranks = "flux run"
     submit_command = ("flux", "batch")
     directive_mark = "#flux: "
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
@@ -81,6 +88,26 @@ class Flux(QueuedScheduler):
     def printed_job(self, line: str) -> str | None:
         """What flux batch prints, as a number."""
         return None if line.isdecimal() else decimal(line)
+
+    def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
+        """flux alloc, whose environment is ours."""
+        options = [one for one in directives if one[0] not in _OF_BATCH]
+        words = [word for one in options for word in shlex.split(flux_directive(*one))]
+        return ["flux", "alloc", *words, *program]
+
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """flux exec in the job's own instance; it gives no terminal, and ssh does."""
+        if terminal:
+            return ssh_command(hosts[number], program, terminal=True)
+        return ["flux", "proxy", job, "flux", "exec", f"--rank={number}", "--dir=/", *program]
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""

@@ -44,6 +44,13 @@ def directive(name: str, value: str | bool) -> str:
     return f"{word} {_word(text)}"
 
 
+def option(name: str, value: str | bool) -> list[str]:
+    """The same as words of a command line, which no shell and no make_argv() reads."""
+    if len(name) > 1:
+        return ["-l", name if value is True else f"{name}={_value(name, one_line(name, str(value)))}"]
+    return [f"-{name}"] if value is True else [f"-{name}", one_line(name, str(value))]
+
+
 def _value(name: str, text: str) -> str:
     """A resource's value, so that a comma or a space in it ends nothing."""
     if "&" in text or not (text.isascii() and text.isprintable()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +23,15 @@ from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitReques
 if TYPE_CHECKING:
     from launcher.schedulers.base_allocation import Allocation
     from launcher.schedulers.base_queue import Queue
+    from launcher.schedulers.directives import Directives
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
 name is also a part of file names."""
 
+
+_OF_BATCH = frozenset({"j", "o", "e", "k", "r", "J", "S", "z", "f"})
+"""Directives that an interactive job cannot have, or that mean nothing to it."""
 
 _ID = re.compile(r"[0-9]+(?:\[\])?\.[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -41,6 +45,7 @@ class Pbs(QueuedScheduler):
     dialect = directives.DIALECT
     requeues_in_place = False
     interactive = "qsub -I"
+    interactive_prompt = (b"(y|[n])?", b"y\n")
     submit_command = ("qsub",)
     directive_mark = "#PBS "
     # prepare_path() in src/lib/Libcmds.
@@ -150,6 +155,29 @@ class Pbs(QueuedScheduler):
         from launcher.schedulers.pbs.queue import PbsQueue
 
         return PbsQueue(environ, patience)
+
+    def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
+        """qsub -I. It starts the program as a login shell, for the environment is a new one."""
+        from launcher.schedulers.pbs.directives import option
+
+        options = [word for one in directives if one[0] not in _OF_BATCH for word in option(*one)]
+        shell, *words = program
+        login = [] if "-l" in words or "--login" in words else ["-l"]
+        return ["qsub", "-I", *options, "--", shell, *login, *words]
+
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """By ssh; in the job itself by PBS's own pbs_tmrsh."""
+        from launcher.schedulers.pbs.beside import command
+
+        return command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By PBS's variables."""

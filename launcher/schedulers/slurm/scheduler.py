@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,8 +20,19 @@ from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitReques
 if TYPE_CHECKING:
     from launcher.schedulers.base_allocation import Allocation
     from launcher.schedulers.base_queue import Queue
+    from launcher.schedulers.directives import Directives
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
+_OF_BATCH = frozenset(
+    {
+        *("output", "error", "input", "open-mode", "signal", "requeue", "no-requeue", "export"),
+        *("export-file", "array", "dependency", "wrap", "parsable", "test-only", "propagate", "batch"),
+        *("ignore-pbs", "wait", "quiet"),
+    }
+)
+"""Directives that salloc does not take, or that mean nothing to a shell."""
+
+_STEP = "srun --interactive --preserve-env"
 _SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
 
 
@@ -107,6 +118,30 @@ class Slurm(QueuedScheduler):
         from launcher.schedulers.slurm.queue import SlurmQueue
 
         return SlurmQueue(environ, patience)
+
+    def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
+        """salloc, and in it the step that salloc itself starts where a site says so (slurm.conf(5))."""
+        options = [
+            f"--{name}" if value is True else f"--{name}={value}"
+            for name, value in directives
+            if name not in _OF_BATCH
+        ]
+        step = ["--pty"] if terminal else []
+        return ["salloc", *options, *_STEP.split(), *step, *program]
+
+    def beside_command(
+        self,
+        job: str,
+        hosts: Sequence[str],
+        number: int,
+        program: list[str],
+        terminal: bool,
+        environ: Mapping[str, str],
+    ) -> list[str]:
+        """A step of srun that shares what the job has with its other steps."""
+        from launcher.schedulers.slurm.beside import command
+
+        return command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By Slurm's variables."""

@@ -95,7 +95,7 @@ class TestInBash:
             ["castoff", "train", ""],
         )
         assert {"cancel", "completion", "train", "wait"} <= set(every[0])
-        assert some[0] == ["schema", "sites", "status", "stop", "submit"]
+        assert some[0] == ["schema", "shell", "sites", "status", "stop", "submit"]
         assert flags[0] == ["--version", "--help"]
         assert of_verb[0] == ["--name", "--json", "--help"]
         assert wrong == ([], set())

@@ -16,9 +16,20 @@ from launcher.cli.help import ABOUT, help_text
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *("cancel", "clean", "completion", "doctor", "explain", "import", "init", "launch", "list", "logs"),
-    "render",
-    *("resubmit", "schema", "sites", "status", "stop", "submit", "train", "trust", "wait"),
+    *(
+        "alloc",
+        "cancel",
+        "clean",
+        "completion",
+        "doctor",
+        "explain",
+        "import",
+        "init",
+        "launch",
+        "list",
+        "logs",
+    ),
+    *("render", "resubmit", "schema", "shell", "sites", "status", "stop", "submit", "train", "trust", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 
@@ -57,7 +68,7 @@ class TestHelp:
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
         # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
         assert ("--json" in answer.stdout) == (
-            verb not in ("completion", "import", "init", "launch", "schema", "train")
+            verb not in ("alloc", "completion", "import", "init", "launch", "schema", "shell", "train")
         )
 
     def test_version(self, castoff: Castoff) -> None:
@@ -76,7 +87,7 @@ class TestWrongWords:
         ("words", "said"),
         [
             (["statsu"], "no verb 'statsu'; did you mean status?"),
-            (["xyzzy"], "no verb 'xyzzy'; there are: cancel, "),
+            (["xyzzy"], "no verb 'xyzzy'; there are: alloc, cancel, "),
             (["--nope"], "no option --nope (see castoff --help)"),
             (["render", "--nodez", "3", "--", "x"], "did you mean --nodes?"),
             (["ls"], "no verb 'ls'; here: list (see castoff --help)"),
@@ -162,7 +173,9 @@ class TestProgram:
         assert answer.returncode == 2 and answer.stdout == b""
         assert answer.stderr.count(b"\n") == 1 and b"not UTF-8" in answer.stderr
 
-    @pytest.mark.parametrize("verb", sorted({*VERBS} - {"doctor", "launch", "render", "submit", "train"}))
+    @pytest.mark.parametrize(
+        "verb", sorted({*VERBS} - {"alloc", "doctor", "launch", "render", "shell", "submit", "train"})
+    )
     def test_other_verbs_take_none(self, castoff: Castoff, verb: str) -> None:
         complains(castoff(verb, "--", "x"), f"{verb} takes no program", code=2)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from launcher.planning.render import template_folder
 from tests.cases import others_long
 from tests.hostile import ARGUMENTS
 
@@ -154,6 +155,34 @@ def test_a_failure_inside_is_the_ranks(runtime: str, containers: Containers) -> 
     failure = ended.record("failure")
     assert (failure["rank"], failure["code"]) == (1, 3)
     assert failure["host"]
+
+
+@pytest.mark.parametrize("runtime", others_long(RUNTIMES, ["apptainer", "pyxis"]))
+def test_what_castoff_shell_starts_is_inside(runtime: str, containers: Containers) -> None:
+    """With what the image and the job set, the rank's variables, its folder, and its code."""
+    here = containers(runtime)
+    job = {"GREETING": "it's the job", "PROBE": "wait done"}
+    inside = container(here, runtime)
+    decided = here.plan_of(command=PROBE, ranks_per_node=2, container=inside, env=job)
+    running = here.start_plan(decided)
+    running.wait_for("ready", 2)
+    says = 'echo "$RANK of $WORLD_SIZE, $GREETING, $ONLY_IMAGE, $PWD"; cat /in-the-container; exit 5'
+    program = (template_folder() / "interactive" / "beside.sh").read_text()
+    words = [str(here.run_dir() / "attempts" / "0.0"), "1", "RUN", "sh", "-c", says]
+    answer = subprocess.run(
+        ["bash", "-c", program, "castoff", *words],
+        env={"PATH": "/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout == f"1 of 2, it's the job, yes, {here.folder}\n{runtime}", answer.stderr
+    assert answer.returncode == 5
+    running.process.send_signal(signal.SIGUSR2)
+    running.wait_for("stopping", 2)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end().ending == ("done", 0)
 
 
 def test_a_program_that_is_not_in_the_image(containers: Containers) -> None:

@@ -1,0 +1,55 @@
+"""castoff alloc: a shell in an allocation for a job, or a command, or a Jupyter server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from launcher.cli.job_options import asked_fields, job_options, load_site, read_job
+from launcher.cli.output import report
+
+
+@click.command("alloc")
+@job_options
+@click.option("--jupyter", is_flag=True, help="Start Jupyter Lab on its first host, and say how to reach it.")
+@click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
+@click.option("--runs-dir", type=click.Path(path_type=Path), help="Where its files go meanwhile.")
+def command(
+    job: str | None,
+    site_name: str | None,
+    overrides: tuple[str, ...],
+    jupyter: bool,
+    dry: bool,
+    runs_dir: Path | None,
+    **flags: Any,
+) -> int:
+    """A shell in an interactive allocation (salloc, qsub -I, flux alloc), as the job file asks for one.
+
+    JOB is a job file; without one, flags say what is asked for. The shell is on the allocation's first host,
+    in this folder, after the job's setup and with its env; `castoff launch` in it starts ranks on all hosts.
+    With a command after --, that runs there instead, and its code is the exit code. Ctrl-C while it waits in
+    the queue withdraws the request (exit code 130).
+    """
+    # Late: a shell that completes our flags waits for what is imported.
+    from launcher.submission.interactive import OF_BATCH_JOBS, request, run
+
+    program = click.get_current_context().obj
+    if program == []:
+        click.get_current_context().fail("name a command after --, or leave -- out for a shell")
+    if jupyter and program:
+        click.get_current_context().fail("--jupyter is a command of its own, so none may follow --")
+    if job is None:
+        flags = {**flags, "name": flags.get("name") or "alloc"}
+    spec = read_job(job, overrides, flags, None if job else ["true"])
+    if unused := asked_fields(spec, OF_BATCH_JOBS):
+        report(f"alloc ignores {', '.join(unused)}: for the ranks that are started in it, or castoff submit")
+    asked = request(spec, load_site(site_name, spec), program, job=job, jupyter=jupyter)
+    if dry:
+        click.echo(asked.script.encode(), nl=False)
+        report("would make a folder, CASTOFF_ALLOC_DIR, with this script as its enter.sh, and run:")
+        click.echo(asked.shown, err=True)
+        return 0
+    return run(asked, os.environ, runs_dir=runs_dir)

@@ -1,0 +1,46 @@
+"""castoff shell: a shell, or a command, beside a rank of a running job."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from launcher.cli.offers import complete_runs
+from launcher.cli.output import report
+
+
+@click.command("shell")
+@click.argument("run", shell_complete=complete_runs)
+@click.option("--rank", type=click.IntRange(min=0), help="Beside this rank, on its host.")
+@click.option("--host", help="On this host of the job; default: the first.")
+@click.option("--member", type=click.IntRange(min=0), help="Of an array; default: the one that runs.")
+def command(run: str, rank: int | None, host: str | None, member: int | None) -> int:
+    """A shell beside a rank of a running job, with its environment; a command, if one follows --.
+
+    RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory. Without
+    --rank it is the first rank of the host. It runs in the rank's container, if there is one, and in its
+    folder. The exit code is the command's. MASTER_PORT is the job's: to start ranks here, see
+    `castoff launch --here`.
+    """
+    # Late: a shell that completes our flags waits for what is imported.
+    from launcher.runs.index import Index
+    from launcher.schedulers.command import command_environment
+    from launcher.submission.attached import run_attached
+    from launcher.submission.beside import command_line, place, unreached
+
+    program = click.get_current_context().obj
+    if program == []:
+        click.get_current_context().fail("name a command after --, or leave -- out for a shell")
+    if not program and not sys.stdin.isatty():
+        click.get_current_context().fail(
+            f"a shell needs a terminal, and standard input is none: castoff shell {run} -- COMMAND needs none"
+        )
+    where = place(Index.of(os.environ).find(run), member, rank, host)
+    environ = command_environment(os.environ)
+    argv = command_line(where, program or [], terminal=not program, environ=os.environ)
+    code = run_attached(argv, environ).code
+    if note := unreached(argv, code):
+        report(note)
+    return code

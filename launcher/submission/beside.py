@@ -1,0 +1,178 @@
+"""A command beside a rank of a running job: which attempt, which host, and what starts it there.
+
+What runs on the host is templates/interactive/beside.sh: it finds the rank's process there, and takes the
+environment from that, so nothing of it is ever written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from launcher.errors import CastoffError
+from launcher.planning.render import template_folder
+from launcher.runs.owner import other_host
+from launcher.runs.records import Facts, read, record_bytes
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from launcher.schedulers.job_info import member_job_id
+from launcher.schedulers.registry import queued
+from launcher.status.survey import RunRecords
+from launcher.status.watch import status
+
+_SSH_FAILED = 255
+"""ssh(1), EXIT STATUS."""
+
+
+class _Distribution(msgspec.Struct):
+    """Of a plan.json, whether the job's own flags for srun say where its ranks start."""
+
+    own_distribution: str | None = None
+
+
+class Place(NamedTuple):
+    """Where a command runs beside a job."""
+
+    run: RunDirectory
+    attempt: Path
+    """The attempt's folder."""
+    hosts: list[str]
+    """All of the job's, in its order."""
+    number: int
+    """Which of them it is."""
+    rank: int | None
+    """None: the first that runs there."""
+    job: str | None
+    """The scheduler's id, a member's own in an array."""
+    scheduler: str
+
+
+def place(run: RunDirectory, member: int | None, rank: int | None, host: str | None) -> Place:
+    """Where a rank of a run is, or the first rank of a host; by default of the first host.
+
+    Raises:
+        CastoffError: the run does not run, or has no such member, rank or host.
+    """
+    facts, now = run.facts(), status(run)
+    if rank is not None and facts.ranks is not None and rank >= facts.ranks:
+        raise CastoffError(f"{run.id}: no rank {rank}; ranks are 0 to {facts.ranks - 1}")
+    chosen = _member(run, now, member)
+    attempt = _attempt(run, now, chosen)
+    folder = run.path / "attempts" / f"{chosen.member}.{attempt.attempt}"
+    hosts = record_bytes(folder / "hosts").decode(errors="replace").split() or [attempt.host or "localhost"]
+    number = _host_number(run, facts, hosts, rank, host)
+    return Place(run, folder, hosts, number, rank, _job(run, chosen.member, attempt.attempt), now.scheduler)
+
+
+def command_line(
+    where: Place, program: Sequence[str], *, terminal: bool, environ: Mapping[str, str]
+) -> list[str]:
+    """What runs a program there, or a shell where there is none; `terminal`: with one.
+
+    Raises:
+        CastoffError: there is no way to that host from here.
+    """
+    words = [str(where.attempt), "" if where.rank is None else str(where.rank), where.run.id, *program]
+    text = (template_folder() / "interactive" / "beside.sh").read_text(encoding="utf-8")
+    here = ["/bin/bash", "-c", text, "castoff", *words]
+    scheduler = queued(where.scheduler)
+    if scheduler is not None and where.job is not None:
+        return scheduler.beside_command(where.job, where.hosts, where.number, here, terminal, environ)
+    if (elsewhere := other_host(where.run)) is not None:
+        raise CastoffError(f"{where.run.id}: it runs on {elsewhere}; call castoff shell there")
+    return here
+
+
+def unreached(argv: Sequence[str], code: int) -> str | None:
+    """What to say where a command line of `command_line` may not have reached its host; None: it has."""
+    if argv[0] != "ssh" or code != _SSH_FAILED:
+        return None
+    return (
+        "code 255 is ssh's where it does not get to the host: some sites let nobody in, others only while "
+        "your job runs there; from inside the job itself a command needs no ssh"
+    )
+
+
+def _member(run: RunDirectory, now: RunStatus, member: int | None) -> MemberStatus:
+    """The member that is meant, or the only one that runs."""
+    if member is not None:
+        found = next((one for one in now.members if one.member == member), None)
+        if found is None:
+            raise CastoffError(f"{run.id}: no member {member}; members are 0 to {now.members[-1].member}")
+        return found
+    running = [one for one in now.members if one.state == "running"]
+    if len(running) > 1:
+        listed = ", ".join(str(one.member) for one in running[:10]) + (", …" if len(running) > 10 else "")
+        raise CastoffError(f"{run.id}: several members run ({listed}): choose one with --member")
+    return running[0] if running else now.members[0]
+
+
+def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus) -> AttemptStatus:
+    """The attempt of a member that runs.
+
+    Raises:
+        CastoffError: it does not run, with what to do instead.
+    """
+    of = f"{run.id}, member {member.member}" if len(now.members) > 1 else run.id
+    logs = f"castoff logs {run.id}" + (f" --member {member.member}" if len(now.members) > 1 else "")
+    reason = member.reason or now.reason
+    because = f" ({reason})" if reason else ""
+    if member.state == "running":
+        if member.attempts and member.attempts[-1].state == "running":
+            return member.attempts[-1]
+        raise CastoffError(f"{of}: it is just starting{because}; try again in a few seconds")
+    if member.state == "pending":
+        raise CastoffError(
+            f"{of}: it is waiting{because}, and a shell needs a job that runs; `castoff status {run.id}` "
+            "shows when it does"
+        )
+    if member.state == "ended":
+        ending = member.ending or now.ending
+        raise CastoffError(f"{of}: it is over ({ending}), so no rank is left; `{logs}` shows what it wrote")
+    raise CastoffError(f"{of}: whether it runs is not known{because}; `{logs}` shows what it wrote")
+
+
+def _host_number(
+    run: RunDirectory, facts: Facts, hosts: list[str], rank: int | None, host: str | None
+) -> int:
+    """Which of the hosts is meant."""
+    if host is not None:
+        for same in (str, _short):
+            if (name := same(host)) in (known := [same(one) for one in hosts]):
+                return known.index(name)
+        raise CastoffError(f"{run.id}: {host} is not a host of it; its hosts: {_listed(hosts)}")
+    if rank is None or len(hosts) == 1:
+        return 0
+    plan = read(run.path / "plan.json", _Distribution)
+    if plan is None or plan.own_distribution or not facts.layout:
+        why = "its own --distribution decides that" if plan else "castoff did not submit it"
+        raise CastoffError(
+            f"{run.id}: on which host rank {rank} is, is not known ({why}): name the host as well, as in "
+            f"--rank {rank} --host {hosts[-1]}; its hosts: {_listed(hosts)}"
+        )
+    counts = (count for count, times in facts.layout for _ in range(times))
+    first = 0
+    for number, count in enumerate(counts):
+        if rank < first + count:
+            return min(number, len(hosts) - 1)
+        first += count
+    return len(hosts) - 1
+
+
+def _listed(hosts: list[str]) -> str:
+    return ", ".join([*hosts[:8], *(["…", hosts[-1]] if len(hosts) > 8 else [])])
+
+
+def _short(host: str) -> str:
+    return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
+
+
+def _job(run: RunDirectory, member: int, attempt: int) -> str | None:
+    """The id of the job that an attempt is in."""
+    records = RunRecords(run)
+    recorded = next((one.job for one in records.attempts.get(member, []) if one.number == attempt), None)
+    key = records.key(member, recorded or records.job)
+    return None if key is None else member_job_id(*key)
