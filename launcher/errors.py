@@ -52,7 +52,9 @@ class Problem(namedtuple("Problem", "where path message")):
     """What was set, what is allowed and how to mend it."""
 
     def __str__(self) -> str:
-        return ": ".join(part for part in self if part)
+        field = self.where.removeprefix("--set ").partition("=")[0].lstrip("-").replace("-", "_")
+        parts = [self.where, "" if field == self.path else self.path, self.message]
+        return ": ".join(part for part in parts if part)
 
 
 class InvalidInput(CastoffError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, get_origin
 
 import click
 
 from launcher.cli.help import VERBS, help_text
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, InvalidInput
 
 _TAKE_A_PROGRAM = ("doctor", "launch", "render", "submit", "train")
 """The verbs for which what follows `--` is the program's, or for train the trainer's."""
@@ -27,7 +27,9 @@ class _Verbs(click.Group):
             ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(VERBS))}")
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may follow --")
-        return verb, import_module(f"launcher.cli.{verb}").command, args[1:]
+        found = import_module(f"launcher.cli.{verb}").command
+        _hear_interrupts()
+        return verb, found, args[1:]
 
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
@@ -45,8 +47,16 @@ def castoff(context: click.Context) -> None:
     """See `help_text`."""
     if context.invoked_subcommand is None:
         if context.obj is not None:
-            context.fail("name a verb before --, as in castoff launch -n 2 -- python train.py")
+            context.fail("name a verb first, as in castoff launch -n 2 python train.py")
         click.echo(context.get_help())
+
+
+def _hear_interrupts() -> None:
+    """From here on Ctrl-C is an exception: a verb may have something to clear up."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff_plugin.end_on_interrupt
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class WrongWords(CastoffError):
@@ -66,31 +76,53 @@ def call(words: list[str], program: list[str] | None) -> int:
     """
     try:
         result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
+    except InvalidInput as error:
+        from launcher.cli.flags import answered, flags_of
+
+        verb = import_module(f"launcher.cli.{words[0]}").command
+        raise answered(error, flags_of(verb)) from error
     except click.ClickException as error:
-        raise WrongWords(_in_one_line(error), error.exit_code) from error
+        raise WrongWords(_in_one_line(error, words), error.exit_code) from error
     except click.Abort:
         return 130
     return result if isinstance(result, int) else 0
 
 
-def _in_one_line(error: click.ClickException) -> str:
+def _in_one_line(error: click.ClickException, words: list[str]) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
+    message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)
-    if context is None:
-        return message
+    if context is None:  # an option that lacks its value
+        verb = words[0] if words[0] in VERBS else ""
+        return f"{message} (see {' '.join(filter(None, ['castoff', verb, '--help']))})"
     path = context.command_path
     if isinstance(error, click.NoSuchOption):
-        message = f"no option {error.option_name}{_instead(error.option_name, context.command)}"
+        value = _value(error.option_name, words)
+        message = f"no option {error.option_name}{_instead(error.option_name, value, context.command)}"
+    elif isinstance(error, click.BadParameter) and "-np" in words:  # as one of -n and p
+        message = f"no option -np; here: -n {_value('-np', words)}"
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
         message += f"; a program follows --, as in {path} -- python train.py"
-    return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+    return f"{message} (see {path} --help)"
 
 
-def _instead(option: str, command: click.Command) -> str:
+def _value(option: str, words: list[str]) -> str:
+    """What follows an option as its value; … where nothing does."""
+    from launcher.quoting import visible_word
+
+    for word, after in zip(words, [*words[1:], "-"], strict=True):
+        if word == option and not after.startswith("-"):
+            return visible_word(after)
+        if word.startswith(f"{option}="):
+            return visible_word(word.partition("=")[2])
+    return "…"
+
+
+def _instead(option: str, value: str, command: click.Command) -> str:
     """The end of the message that a verb has no such option."""
     from launcher.config.job import JobSpec
     from launcher.config.synonyms import instead
-    from launcher.typed.structure import fields_of
+    from launcher.typed.structure import bare, fields_of
     from launcher.typed.suggestion import did_you_mean
 
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
@@ -100,5 +132,7 @@ def _instead(option: str, command: click.Command) -> str:
         return did_you_mean(option, flags)
     if meant.partition(".")[0] not in fields_of(JobSpec):
         return f"; here: {meant}"
+    if get_origin(bare(fields_of(JobSpec)[meant.partition(".")[0]].type)) in (dict, list):
+        value = "…"  # which is no such word alone
     flag = f"--{meant.replace('_', '-')}"
-    return f"; here: {flag if flag in flags else f'--set {meant}=…'}"
+    return f"; here: {f'{flag} {value}' if flag in flags else f'--set {meant}={value}'}"

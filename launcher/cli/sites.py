@@ -6,6 +6,7 @@ import click
 import msgspec
 import yaml
 
+from launcher.cli.help import examples
 from launcher.cli.job_options import load_site
 from launcher.cli.offers import complete_sites
 from launcher.cli.output import json_option, print_json, several
@@ -14,7 +15,7 @@ from launcher.errors import CastoffError
 from launcher.schedulers.choice import choose_site, profile, site_named
 
 
-@click.command("sites")
+@click.command("sites", epilog=examples("castoff sites", "castoff sites aurora", "castoff sites check"))
 @click.argument("words", nargs=-1, metavar="[check] [NAME]", shell_complete=complete_sites)
 @json_option
 def command(words: tuple[str, ...], as_json: bool) -> int | None:

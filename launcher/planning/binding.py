@@ -88,7 +88,7 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
     if shared and (ranks % total or ranks // total > node.ranks_per_device):
         fits = ", ".join(str(total * times) for times in range(2, node.ranks_per_device + 1))
         evenly = f", or {fits} that share them evenly" if fits else ""
-        fits = f"up to {total} ranks{evenly}; or devices_per_rank: 0, for ranks that use none"
+        fits = f"up to {total} ranks{evenly}; or `devices_per_rank: 0`, for ranks that use none"
         raise ValueError(f"a node has {total} devices; what fits: {fits}")
     numbers = _in_order_of_cores(node)
     if shared:
@@ -154,7 +154,7 @@ def problems(
     elif LAUNCHERS[launcher].binds(spec.launcher.args):
         yield "is set twice: launcher.args binds ranks, too; keep one of the two"
     elif not whole_nodes:
-        yield "names cores of whole nodes, and this job may share its nodes: write exclusive: true"
+        yield "names cores of whole nodes, and this job may share its nodes: use `exclusive: true`"
     lists = [cpus(one) for one in lists_of(spec)]
     if len(lists) != layout.max_per_node:
         ranks = layout.max_per_node

@@ -17,6 +17,7 @@ from launcher.config.site_fields import Node
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import binding
 from launcher.runs.plan import Devices
+from launcher.typed.suggestion import setting
 
 
 class ExplicitBinding(NamedTuple):
@@ -81,7 +82,7 @@ def _fix(node: Node, ranks: int) -> str:
     with suppress(ValueError):  # so many that castoff could not bind them either
         own = f" ({':'.join(cpulist(cores) for cores in binding.cores(node, ranks, None))})"
     itself = f"drop it, and castoff binds each rank beside its device{own}"
-    return f"{itself}; or set devices_per_rank: 0, and choose devices in the program"
+    return f"{itself}; or use {setting('devices_per_rank', '0')}, and choose devices in the program"
 
 
 def _devices_of(devices: Devices, rank: int) -> list[int]:

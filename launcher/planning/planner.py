@@ -195,7 +195,7 @@ class _Planner:
         masks = devices.per_rank or ([devices.visible] if devices.visible else [])
         if node and masks and node.device_variable in spec.env:
             problem = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
-            fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
+            fix = "drop it; or use `devices_per_rank: 0`, and castoff leaves the devices to you"
             self.found.report(f"env.{node.device_variable}", f"{problem} ({' '.join(masks)}): {fix}")
         explicit = near.explicit_binding(spec, self.launcher, self.site_args)
         if explicit is None or node is None or spec.launcher.torchrun or devices != self._numbered:
@@ -219,7 +219,7 @@ class _Planner:
             f"{name}: {site.options[name].description}" for name in spec.options if name in site.options
         ]
         if not self.queued and nodes > 1:
-            self.found.report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
+            self.found.report("nodes", f"is {nodes}, but this machine is one node; use `nodes: 1`")
             nodes = 1
         if spec.ranks is not None:
             return Layout.of(spec.ranks, min(nodes, spec.ranks))

@@ -149,9 +149,8 @@ class Reports:
         self._write(state, written)
 
     def tested(self, state: TrainingState, measures: Measures) -> None:
-        """Tell of a test."""
+        """Tell of a test; nothing where there is no test set."""
         if not measures:
-            self.logger.info("Test: the test set is empty")
             return
         words = ", ".join(f"{name}={value:.4g}" for name, value in measures.items())
         self.logger.info("Test: %s", words)

@@ -80,7 +80,7 @@ DIALECT = Dialect(
         "r": "PBS would rerun a failed job without counting it for castoff",
     },
     line=directive,
-    refused={"l": "holds resources; write each under its name, as in directives: {place: scatter}"},
+    refused={"l": "holds resources; write each under its name, as in `directives: {place: scatter}`"},
     has_letters=True,
 )
 """What `directives:` may hold for qsub."""

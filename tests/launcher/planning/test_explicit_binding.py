@@ -73,7 +73,7 @@ def test_on_aurora_it_replaces_the_sites_choice() -> None:
         ({"binding": "7-4:8"}, "holds 7-4, which descends: write the smaller number first"),
         ({"binding": "4,7-6:8"}, "holds 7-6, which descends"),
         ({"binding": "0-9999:4"}, "names 12-9999, but a node's cores are 0-11 (lscpu, 2026-11-20)"),
-        ({"binding": "4:5", "exclusive": False}, "write exclusive: true"),
+        ({"binding": "4:5", "exclusive": False}, "use `exclusive: true`"),
         ({"binding": "4-7:8-11", "cores_per_rank": 2}, "gives a rank 4 cores, but cores_per_rank is 2"),
         ({"binding": "4:5", "launcher": {"torchrun": True}}, "here torchrun starts them"),
         (
@@ -167,7 +167,7 @@ def test_cores_beside_the_devices(site: str, fields: dict[str, Any]) -> None:
             "polaris",
             {"binding": THE_OTHER_WAY},
             "binding",
-            f"beside its device ({ON_POLARIS}); or set devices_",
+            f"beside its device ({ON_POLARIS}); or use `devices_",
         ),
         ("polaris", {"binding": "0-7:16-23:8-15:24-31"}, "binding", "local rank 1 to cores 16-23"),
         ("polaris", args("--cpu-bind", "depth"), "launcher.args", "local rank 1 to cores 1 (depth)"),
