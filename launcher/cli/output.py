@@ -56,7 +56,7 @@ def print_script(script: str) -> None:
     """
     if is_terminal(sys.stdin) and is_terminal(sys.stdout):
         os.environ.setdefault("LESS", "FRX")
-        click.echo_via_pager(script)
+        click.echo_via_pager(script.removesuffix("\n"))  # which it adds
     else:
         click.echo(script.encode(), nl=False)
 

@@ -71,7 +71,7 @@ class Reports:
     def sizes(self, splits: Splits) -> None:
         """Tell how many samples there are."""
         sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
-        self.logger.info("Training set size: %s, Validation set size: %s, Test set size: %s", *sizes)
+        self.logger.info("Training set size: %s, validation: %s, test: %s", *sizes)
 
     def begin(self, resolved: Mapping[str, float]) -> None:
         """Tell what the configuration comes to on so many ranks."""
