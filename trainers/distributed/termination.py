@@ -19,7 +19,7 @@ _reading: int | None = None
 
 @contextmanager
 def noticed() -> Iterator[None]:
-    """As long as this lasts, `pause` notices TERM, unless another has such a pipe. In the main thread alone."""
+    """As long as this lasts, `pause` notices TERM; not where another has such a pipe. For the main thread."""
     global _reading
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
