@@ -55,6 +55,8 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
 
     if path in _MISREAD and typed and message.startswith("is '"):
         message += _MISREAD[path]
+    if where == "--command":  # no flag, but what follows --
+        return Problem("the program", "", _SETTING.sub(instead, message))
     if where == COMMAND_LINE and path:
         where = flags.get(path, "")  # what is missing has no place, and its flag is what to give
     return Problem(where, path, _SETTING.sub(instead, message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any, get_origin
 
@@ -22,9 +23,13 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         if verb not in VERBS:
-            from launcher.config.synonyms import hint
+            from launcher.config.synonyms import hint, instead
 
-            ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(VERBS))}")
+            meant = instead("verb", verb)
+            here = _typed(["castoff", meant, *args[1:]], ctx.obj) if meant in VERBS else ""
+            ctx.fail(
+                f"there is no verb {verb!r}{f'; here: {here}' if here else hint('verb', verb, list(VERBS))}"
+            )
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may follow --")
         found = import_module(f"launcher.cli.{verb}").command
@@ -99,11 +104,34 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
     if isinstance(error, click.NoSuchOption):
         value = _value(error.option_name, words)
         message = f"no option {error.option_name}{_instead(error.option_name, value, context.command)}"
-    elif isinstance(error, click.BadParameter) and "-np" in words:  # as one of -n and p
-        message = f"no option -np; here: -n {_value('-np', words)}"
+    elif isinstance(error, click.BadParameter):
+        message = _of_a_value(message, words)
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
+        fields = [word for word in words if "=" in word and f"{word}" in message and word[:1] != "-"]
         message += f"; a program follows --, as in {path} -- python train.py"
+        if fields:
+            message += f"; a field is set by --set {fields[0]}"
+    if isinstance(error, click.MissingParameter) and "'RUN'" in message:
+        message += "; `castoff list` shows your runs"
     return f"{message} (see {path} --help)"
+
+
+def _of_a_value(message: str, words: list[str]) -> str:
+    """What is wrong with an option's value, as castoff says it."""
+    if "-np" in words:  # read as -n and p
+        return f"no option -np; here: -n {_value('-np', words)}"
+    if found := re.search(r"'(\S+)' is not one of (.*)", message):
+        from launcher.typed.suggestion import did_you_mean
+
+        return message + did_you_mean(found[1], re.findall(r"'(\S+?)'", found[2]))
+    return message.replace("is not a valid integer range", "is not a whole number")
+
+
+def _typed(words: list[str], program: list[str] | None) -> str:
+    """A command line, as one may type it."""
+    from launcher.quoting import visible_word
+
+    return " ".join(map(visible_word, [*words, *([] if program is None else ["--", *program])]))
 
 
 def _value(option: str, words: list[str]) -> str:
@@ -120,17 +148,24 @@ def _value(option: str, words: list[str]) -> str:
 
 def _instead(option: str, value: str, command: click.Command) -> str:
     """The end of the message that a verb has no such option."""
+    from launcher.cli.flags import flags_of
     from launcher.config.job import JobSpec
     from launcher.config.synonyms import instead
     from launcher.typed.structure import bare, fields_of
     from launcher.typed.suggestion import did_you_mean
 
+    own = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
     name = option.lstrip("-").replace("-", "_")
+    resource, equals, amount = value.partition("=")
+    if option == "-l" and equals and (instead("JobSpec", resource) or resource in fields_of(JobSpec)):
+        return _instead(f"--{resource}", amount, command)
     meant = name if name in fields_of(JobSpec) else instead("JobSpec", name)
     if meant is None or "--set" not in flags:
         return did_you_mean(option, flags)
     if meant.partition(".")[0] not in fields_of(JobSpec):
+        if meant.partition(",")[0] in own:  # several fields
+            meant = re.sub(r"\w+", lambda word: own.get(word[0], word[0]), meant)
         return f"; here: {meant}"
     if get_origin(bare(fields_of(JobSpec)[meant.partition(".")[0]].type)) in (dict, list):
         value = "…"  # which is no such word alone

@@ -52,9 +52,9 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
     context = click.get_current_context()
     program = context.obj
     given = {name: _number(name, value) for name, value in flags.items() if value is not None}
-    if program is not None:
+    if program:
         given["command"] = program
-    if job is None and program is None and not any(item.startswith("command=") for item in overrides):
+    if job is None and not program and not any(item.startswith("command=") for item in overrides):
         how = f"as in {context.command_path} -- python train.py"
         context.fail(f"name a job file, or a program after --, {how}")
     return JobSpec.load(job, overrides=overrides, flags=given)

@@ -99,8 +99,7 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
     Whether --json is meant is seen from the words alone, for they may be what is wrong.
     """
     if "--json" not in words or words[0] == "launch":  # whose words may be a program's
-        for line in message.split("\n"):
-            report(line)
+        report(message)
         return code
     import json
 

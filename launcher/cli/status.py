@@ -165,5 +165,6 @@ def _shortened(numbers: str, most: int = 72) -> str:
 
 
 def _line(heading: str, text: object) -> None:
-    if text:
-        click.echo(f"{heading:10} {printable(str(text))}")
+    for part in str(text or "").splitlines():
+        click.echo(f"{heading:10} {printable(part)}")
+        heading = ""

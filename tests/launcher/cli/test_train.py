@@ -149,7 +149,7 @@ def test_trainings_are_listed(castoff: Castoff) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gmn", "c.yaml"], "'gmn' is not one of 'dpo', 'gnn', 'sedd' (see castoff train --help)"),
+        (["gmn", "c.yaml"], "'gmn' is not one of 'dpo', 'gnn', 'sedd'; did you mean gnn? (see castoff train --help)"),
         (["c.yaml"], "'c.yaml' is not one of 'dpo', 'gnn', 'sedd'"),
         (["\x1b[2J"], "'\\x1b[2J' is not one of 'dpo', 'gnn', 'sedd'"),
         ([], "missing argument 'NAME'"),
