@@ -64,7 +64,7 @@ unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests aga
 .PHONY: demo test test-fast test-costly test-long bench bench-proteins bench-structures bench-causets docs lock clean check system-packages
 
 demo: $(READY)
-	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
+	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state" PAGER=cat
 	echo "== The job as Aurora's scheduler gets it: castoff render --head $(JOB) --site aurora"
 	castoff render --head $(JOB) --site aurora
 	echo
@@ -81,7 +81,7 @@ demo: $(READY)
 	echo "== What became of it: castoff status"
 	castoff status "$$run"
 	if [ $$code -ne 0 ]; then exit $$code; fi
-	test -s "$$(sed -n 's/.*curves in //p' "$$run/logs/job-0.log")"
+	test -s "$$(grep -o 'trained/[^ ]*curves.png' "$$run/logs/job-0.log")"
 
 test: check
 	@$(PYTEST) -m "not long and not costly"
@@ -122,8 +122,9 @@ docs: $(READY)
 
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
 $(READY): pyproject.toml constraints.txt $(TORCH_READY)
-	@echo "Installing the other packages into .venv: about 1 GB on disk"
-	.venv/bin/python -m pip install --quiet -r constraints.txt
+	@echo "Installing the other packages into .venv, which takes some minutes: about 1 GB on disk"
+	.venv/bin/python -m pip install -r constraints.txt
+	echo "Installing castoff itself, in place"
 	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,dpo,gnn,sedd]'
 	touch $@
 

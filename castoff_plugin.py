@@ -61,8 +61,21 @@ def _load(name: str, file: str) -> ModuleType:
     return module
 
 
+def end_on_interrupt() -> None:
+    """Let Ctrl-C end this process at once, without a traceback, until something else is said about it.
+
+    By the signal itself: a shell then shows code 130, and ends a loop that runs castoff. Where it is ignored,
+    as in a shell's background job, it stays so.
+    """
+    import _signal  # what `signal` is made of, whose import would take a tenth of a start's time
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+
 def console() -> NoReturn:
     """The castoff command."""
+    end_on_interrupt()
     own("launcher")
     from launcher.cli.main import console
 
@@ -78,6 +91,7 @@ def __getattr__(name: str) -> Any:
 
 
 if __name__ == "__main__":
+    end_on_interrupt()
     import runpy
 
     own(sys.argv[1].partition(".")[0])

@@ -14,11 +14,12 @@ def printable(text: str) -> str:
 def report(line: str) -> None:
     """Say something on standard error, for the person at the keyboard, and return.
 
-    It may hold anybody's text, a file's name or a scheduler's answer: what would move a terminal's
-    cursor is shown escaped.
+    It may hold anybody's text, a file's name or a scheduler's answer of several lines: what would move a
+    terminal's cursor otherwise is shown escaped.
     """
     if sys.stderr is not None:  # as where it was closed
-        print(f"castoff: {printable(line)}", file=sys.stderr)
+        for part in line.split("\n"):
+            print(f"castoff: {printable(part)}", file=sys.stderr)
 
 
 def shown(value: object) -> str:
@@ -52,7 +53,9 @@ class Problem(namedtuple("Problem", "where path message")):
     """What was set, what is allowed and how to mend it."""
 
     def __str__(self) -> str:
-        return ": ".join(part for part in self if part)
+        field = self.where.removeprefix("--set ").partition("=")[0].lstrip("-").replace("-", "_")
+        parts = [self.where, "" if field == self.path else self.path, self.message]
+        return ": ".join(part for part in parts if part)
 
 
 class InvalidInput(CastoffError):

@@ -8,11 +8,19 @@ from typing import Any
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.job_options import asked_fields, job_options, load_site, read_job
 from launcher.cli.output import report
+from launcher.cli.program import TakesJob
 
 
-@click.command("alloc")
+@click.command(
+    "alloc",
+    cls=TakesJob,
+    epilog=examples(
+        "castoff alloc job.yaml", "castoff alloc -N 2 -t 1h -q debug", "castoff alloc job.yaml --jupyter"
+    ),
+)
 @job_options
 @click.option("--jupyter", is_flag=True, help="Start Jupyter Lab on its first host, and say how to reach it.")
 @click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")

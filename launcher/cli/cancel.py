@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.output import ending_words, json_option, print_json
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import CastoffError
 
 
-@click.command("cancel")
+@click.command("cancel", epilog=examples("castoff cancel train", "castoff cancel --name 'sweep*'"))
 @run_options
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int:

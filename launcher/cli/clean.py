@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.offers import complete_runs
 from launcher.cli.output import (
     brief,
@@ -42,7 +43,13 @@ class _Candidate(NamedTuple):
     bytes: int
 
 
-@click.command("clean")
+@click.command(
+    "clean",
+    epilog=examples(
+        "castoff clean --older-than 30d --dry-run",
+        "castoff clean --ending done --name 'test*'",
+    ),
+)
 @click.argument("runs", nargs=-1, shell_complete=complete_runs)
 @click.option(
     "--older-than", callback=duration, metavar="AGE", help="Only runs that have been over so long, as 30d."

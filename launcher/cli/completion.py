@@ -12,6 +12,7 @@ import click
 from click import shell_completion as shells
 from click.shell_completion import CompletionItem
 
+from launcher.cli.help import examples
 from launcher.errors import CastoffError
 
 _Items: TypeAlias = "list[CompletionItem[str]]"
@@ -56,7 +57,7 @@ class _Fish(_Answers, shells.FishComplete):
     pass
 
 
-@click.command("completion")
+@click.command("completion", epilog=examples("castoff completion bash >~/.castoff.bash"))
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
     """Print what makes a shell complete castoff's verbs, flags, runs and sites.

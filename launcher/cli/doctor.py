@@ -8,11 +8,20 @@ from typing import Any
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.job_options import job_options, load_job, load_site
 from launcher.cli.output import json_option, print_json
+from launcher.cli.program import TakesJob
 
 
-@click.command("doctor")
+@click.command(
+    "doctor",
+    cls=TakesJob,
+    epilog=examples(
+        "castoff doctor --trust",
+        "castoff doctor --trust job.yaml --site aurora",
+    ),
+)
 @job_options
 @click.option("--trust", is_flag=True, help="Show who else could change what will run.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")

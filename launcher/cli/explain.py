@@ -6,11 +6,12 @@ import os
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.output import json_option, print_json
 from launcher.ranks import explain, explain_json
 
 
-@click.command("explain")
+@click.command("explain", epilog=examples("castoff launch -n 2 castoff explain"))
 @json_option
 def command(as_json: bool) -> int:
     """Show this process's rank and the variables it comes from, or what is wrong.

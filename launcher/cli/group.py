@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
-from typing import Any
+from typing import Any, get_origin
 
 import click
 
 from launcher.cli.help import VERBS, help_text, module_of
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, InvalidInput
 
 _TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "render", "shell", "submit", "train")
 """The verbs for which what follows `--` is the program's, or for train the trainer's."""
@@ -22,12 +23,18 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         if verb not in VERBS:
-            from launcher.config.synonyms import hint
+            from launcher.config.synonyms import hint, instead
 
-            ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(VERBS))}")
+            meant = instead("verb", verb)
+            here = _typed(["castoff", meant, *args[1:]], ctx.obj) if meant in VERBS else ""
+            ctx.fail(
+                f"there is no verb {verb!r}{f'; here: {here}' if here else hint('verb', verb, list(VERBS))}"
+            )
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may follow --")
-        return verb, import_module(module_of(verb)).command, args[1:]
+        found = import_module(module_of(verb)).command
+        _hear_interrupts()
+        return verb, found, args[1:]
 
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
@@ -45,8 +52,16 @@ def castoff(context: click.Context) -> None:
     """See `help_text`."""
     if context.invoked_subcommand is None:
         if context.obj is not None:
-            context.fail("name a verb before --, as in castoff launch -n 2 -- python train.py")
+            context.fail("name a verb first, as in castoff launch -n 2 python train.py")
         click.echo(context.get_help())
+
+
+def _hear_interrupts() -> None:
+    """From here on Ctrl-C is an exception: a verb may have something to clear up."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff_plugin.end_on_interrupt
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class WrongWords(CastoffError):
@@ -66,39 +81,93 @@ def call(words: list[str], program: list[str] | None) -> int:
     """
     try:
         result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
+    except InvalidInput as error:
+        from launcher.cli.flags import answered, flags_of
+
+        verb = import_module(f"launcher.cli.{words[0]}").command
+        raise answered(error, flags_of(verb)) from error
     except click.ClickException as error:
-        raise WrongWords(_in_one_line(error), error.exit_code) from error
+        raise WrongWords(_in_one_line(error, words), error.exit_code) from error
     except click.Abort:
         return 130
     return result if isinstance(result, int) else 0
 
 
-def _in_one_line(error: click.ClickException) -> str:
+def _in_one_line(error: click.ClickException, words: list[str]) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
+    message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)
-    if context is None:
-        return message
+    if context is None:  # an option that lacks its value
+        verb = words[0] if words[0] in VERBS else ""
+        return f"{message} (see {' '.join(filter(None, ['castoff', verb, '--help']))})"
     path = context.command_path
     if isinstance(error, click.NoSuchOption):
-        message = f"no option {error.option_name}{_instead(error.option_name, context.command)}"
+        value = _value(error.option_name, words)
+        message = f"no option {error.option_name}{_instead(error.option_name, value, context.command)}"
+    elif isinstance(error, click.BadParameter):
+        message = _of_a_value(message, words)
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
+        fields = [word for word in words if "=" in word and f"{word}" in message and word[:1] != "-"]
         message += f"; a program follows --, as in {path} -- python train.py"
-    return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+        if fields:
+            message += f"; a field is set by --set {fields[0]}"
+    if isinstance(error, click.MissingParameter) and "'RUN'" in message:
+        message += "; `castoff list` shows your runs"
+    return f"{message} (see {path} --help)"
 
 
-def _instead(option: str, command: click.Command) -> str:
+def _of_a_value(message: str, words: list[str]) -> str:
+    """What is wrong with an option's value, as castoff says it."""
+    if "-np" in words:  # read as -n and p
+        return f"no option -np; here: -n {_value('-np', words)}"
+    if found := re.search(r"'(\S+)' is not one of (.*)", message):
+        from launcher.typed.suggestion import did_you_mean
+
+        return message + did_you_mean(found[1], re.findall(r"'(\S+?)'", found[2]))
+    return message.replace("is not a valid integer range", "is not a whole number")
+
+
+def _typed(words: list[str], program: list[str] | None) -> str:
+    """A command line, as one may type it."""
+    from launcher.quoting import visible_word
+
+    return " ".join(map(visible_word, [*words, *([] if program is None else ["--", *program])]))
+
+
+def _value(option: str, words: list[str]) -> str:
+    """What follows an option as its value; … where nothing does."""
+    from launcher.quoting import visible_word
+
+    for word, after in zip(words, [*words[1:], "-"], strict=True):
+        if word == option and not after.startswith("-"):
+            return visible_word(after)
+        if word.startswith(f"{option}="):
+            return visible_word(word.partition("=")[2])
+    return "…"
+
+
+def _instead(option: str, value: str, command: click.Command) -> str:
     """The end of the message that a verb has no such option."""
+    from launcher.cli.flags import flags_of
     from launcher.config.job import JobSpec
     from launcher.config.synonyms import instead
-    from launcher.typed.structure import fields_of
+    from launcher.typed.structure import bare, fields_of
     from launcher.typed.suggestion import did_you_mean
 
+    own = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
     name = option.lstrip("-").replace("-", "_")
+    resource, equals, amount = value.partition("=")
+    if option == "-l" and equals and (instead("JobSpec", resource) or resource in fields_of(JobSpec)):
+        return _instead(f"--{resource}", amount, command)
     meant = name if name in fields_of(JobSpec) else instead("JobSpec", name)
     if meant is None or "--set" not in flags:
         return did_you_mean(option, flags)
     if meant.partition(".")[0] not in fields_of(JobSpec):
+        if meant.partition(",")[0] in own:  # several fields
+            meant = re.sub(r"\w+", lambda word: own.get(word[0], word[0]), meant)
         return f"; here: {meant}"
+    if get_origin(bare(fields_of(JobSpec)[meant.partition(".")[0]].type)) in (dict, list):
+        value = "…"  # which is no such word alone
     flag = f"--{meant.replace('_', '-')}"
-    return f"; here: {flag if flag in flags else f'--set {meant}=…'}"
+    return f"; here: {f'{flag} {value}' if flag in flags else f'--set {meant}={value}'}"

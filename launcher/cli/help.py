@@ -6,36 +6,49 @@ import os
 import sys
 from collections.abc import Mapping
 
-VERBS = {
-    "alloc": "Open a shell in an interactive allocation.",
-    "cancel": "End runs.",
-    "clean": "Remove the directories of runs that are over.",
-    "completion": "Print the completion script for a shell.",
-    "doctor": "Show who else could change what will run.",
-    "explain": "Show this process's rank, and how it is known.",
-    "import": "Write a job file for a script that you have.",
-    "init": "Write a commented job file to start from.",
-    "launch": "Start ranks here and now.",
-    "list": "List your runs.",
-    "logs": "Print a run's logs, or follow them.",
-    "render": "Print the script that a scheduler gets.",
-    "resubmit": "Restart a run that is over, in its directory.",
-    "schema": "Print the JSON schema of job files.",
-    "shell": "Open a shell beside a rank of a running job.",
-    "sites": "List the sites, show one, check one, or make one.",
-    "status": "Show the state of a run.",
-    "stop": "Ask runs to save their state and end.",
-    "submit": "Submit a job.",
-    "train": "Train a network that comes with castoff.",
-    "trust": "Trust those who can write to a folder, or list those folders.",
-    "wait": "Wait until runs are over; exit with their code.",
+GROUPS = {
+    "Write a job": {
+        "init": "Write a commented job file to start from.",
+        "import": "Write a job file for a script that you have.",
+        "render": "Print the script that a scheduler gets.",
+        "schema": "Print the JSON schema of job files.",
+    },
+    "Run it": {
+        "submit": "Submit a job.",
+        "launch": "Start ranks here and now.",
+        "alloc": "Open a shell in an interactive allocation.",
+        "train": "Train a network that comes with castoff.",
+    },
+    "Watch it": {
+        "list": "List your runs.",
+        "status": "Show the state of a run.",
+        "logs": "Print a run's logs, or follow them.",
+        "wait": "Wait until runs are over; exit with their code.",
+        "shell": "Open a shell beside a rank of a running job.",
+    },
+    "Steer it": {
+        "stop": "Ask runs to save their state and end.",
+        "cancel": "End runs.",
+        "resubmit": "Restart a run that is over, in its directory.",
+        "clean": "Remove the directories of runs that are over.",
+    },
+    "Machine": {
+        "sites": "List the sites, show one, check one, or make one.",
+        "explain": "Show this process's rank, and how it is known.",
+        "doctor": "Show who else could change what will run.",
+        "trust": "Trust those who can write to a folder, or list those folders.",
+        "completion": "Print the completion script for a shell.",
+    },
 }
+"""The verbs as the overview lists them. Each is a module of launcher.cli."""
+
+VERBS = {verb: words for group in GROUPS.values() for verb, words in group.items()}
 
 ABOUT = (
     "From one job file to ranks that know who they are.",
     "castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, sets RANK and "
     "WORLD_SIZE in each, and knows afterwards how it ended. What comes after -- is the program with its "
-    "own flags.",
+    "own flags. castoff VERB --help shows each verb's options and examples.",
 )
 
 
@@ -56,14 +69,19 @@ def help_text() -> str:
 
     width = max(min(_columns(), 80) - 2, 50)
     about = [textwrap.fill(words, width, initial_indent="  ", subsequent_indent="  ") for words in ABOUT]
-    lists = [_listed("Options", _OPTIONS, width), _listed("Commands", VERBS, width)]
-    return "\n\n".join(["Usage: castoff [OPTIONS] [COMMAND] [ARGS]...", *about, *lists])
+    indent = max(map(len, VERBS)) + 4
+    lists = [_listed(title, verbs, width, indent) for title, verbs in {**GROUPS, "Options": _OPTIONS}.items()]
+    return "\n\n".join(["Usage: castoff VERB [OPTIONS] [ARGUMENTS]...", *about, *lists])
 
 
-def _listed(title: str, entries: Mapping[str, str], width: int) -> str:
+def examples(*lines: str) -> str:
+    """The end of a verb's help, which click prints as it is."""
+    return "\n".join(["\b\nExamples:", *(f"  {line}" for line in lines)])
+
+
+def _listed(title: str, entries: Mapping[str, str], width: int, indent: int) -> str:
     import textwrap
 
-    indent = max(map(len, entries)) + 4
     lines = [
         textwrap.fill(words, width, initial_indent=f"  {name}".ljust(indent), subsequent_indent=indent * " ")
         for name, words in entries.items()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.output import report, several
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
@@ -15,7 +16,9 @@ INCOMPLETE = 3
 """The exit code where some line of the script is not expressed in the job file."""
 
 
-@click.command("import")
+@click.command(
+    "import", epilog=examples("castoff import train.sbatch", "castoff import train.sbatch -o job.yaml")
+)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.job_options import load_site
 from launcher.cli.offers import site_option
 from launcher.errors import CastoffError, printable
@@ -15,7 +16,7 @@ from launcher.quoting import visible_word
 from launcher.runs.records import write_file
 
 
-@click.command("init")
+@click.command("init", epilog=examples("castoff init", "castoff init causets.yaml --site aurora"))
 @click.argument("path", default="job.yaml", type=click.Path(path_type=Path))
 @site_option("The site to write it for.")
 def command(path: Path, site_name: str | None) -> None:

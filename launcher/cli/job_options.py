@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,12 +13,22 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from launcher.errors import printable
 from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
-from launcher.schedulers.registry import HAVE_DIRECTIVES, OWN, queued_of
+from launcher.schedulers.registry import OWN
 from launcher.typed.document import invalid
 from launcher.typed.structure import fields_of
 
 _NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
 _OF_CLUSTERS = ("account", "queue", "qos", "constraint", "reservation", "exclude")
+_SHORT = {
+    "nodes": ["-N"],
+    "ranks": ["-n"],
+    "name": ["-J"],
+    "walltime": ["-t"],
+    "account": ["-A"],
+    "queue": ["-q", "-p"],
+}
+"""As sbatch, srun, mpiexec and qsub have them; where those differ, -q is the queue and -N the nodes."""
+
 _TEXTS = ("name", "memory", "walltime", "grace", *_OF_CLUSTERS, "workdir", "python")
 
 
@@ -30,16 +39,20 @@ def job_options(function: F) -> F:
         flag = f"--{name.replace('_', '-')}"
         kind = "INTEGER" if name in _NUMBERS else "TEXT"
         words = fields[name].type.__metadata__[-1].description
-        function = click.option(flag, metavar=kind, help=words)(function)
+        function = click.option(*_SHORT.get(name, []), flag, metavar=kind, help=words)(function)
     function = site_option("The site; see `castoff sites`.")(set_option(function))
-    return click.argument("job", required=False, type=click.Path())(function)
+    return job_argument(function)
+
+
+job_argument = click.argument("job", required=False, type=click.Path(), metavar="[JOB] [-- COMMAND...]")
+"""A job file, and what follows --."""
 
 
 def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
     """The job of a file, flags and --set; what follows -- is its command."""
     context = click.get_current_context()
     program = context.obj
-    if job is None and program is None and not any(item.startswith("command=") for item in overrides):
+    if job is None and not program and not any(item.startswith("command=") for item in overrides):
         how = f"as in {context.command_path} -- python train.py"
         context.fail(f"name a job file, or a program after --, {how}")
     return read_job(job, overrides, flags, program)
@@ -50,32 +63,9 @@ def read_job(
 ) -> JobSpec:
     """The job of a file, flags, --set, and a program in place of the file's."""
     given: dict[str, Any] = {name: _number(name, value) for name, value in flags.items() if value is not None}
-    if program is not None:
+    if program:
         given["command"] = program
-    if job is not None:
-        _refuse_program(job)
     return JobSpec.load(job, overrides=overrides, flags=given)
-
-
-def _refuse_program(job: str) -> None:
-    """Fail if a program was given in the place of a job file."""
-    path = Path(job)
-    if not job.endswith((".py", ".sh")):
-        if path.exists():
-            return
-        from shutil import which
-
-        if not which(job):
-            return
-    context = click.get_current_context()
-    starts = {".py": "python ", ".sh": "bash "}.get(path.suffix, "")
-    says = f"is a program, not a job file; programs follow --, as in {context.command_path} -- {starts}{job}"
-    text = path.read_text(errors="replace") if path.is_file() else ""
-    for one in map(queued_of, HAVE_DIRECTIVES if text else ()):
-        if one.directive_mark in text:
-            command = " ".join(one.submit_command)
-            says = f"is a script for {command}, not a job file; `castoff import {job}` writes one for it"
-    context.fail(f"{job} {says}")
 
 
 def asked_fields(spec: JobSpec, fields: Iterable[str]) -> list[str]:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.here import run
 from launcher.cli.offers import set_option, site_option
 from launcher.cli.output import report
+from launcher.cli.program import TakesProgram
 from launcher.errors import CastoffError
 from launcher.launchers.local.start import Hosts, StartRequest
 from launcher.ranks.rendezvous import derived_port
@@ -44,11 +46,20 @@ _NOT_HERE = ("container", "stage")
 """Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
 
 
-@click.command("launch")
-@click.argument("job", required=False, type=click.Path())
-@click.option("-n", "--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host; default 1.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Ranks in all, instead.")
-@click.option("--nodes", type=click.IntRange(min=1), help="Hosts of the allocation; default all.")
+@click.command(
+    "launch",
+    cls=TakesProgram,
+    epilog=examples(
+        "castoff launch -n 2 python train.py --lr 0.1",
+        "castoff launch job.yaml -n 2",
+    ),
+)
+@click.argument("job", required=False, type=click.Path(), metavar="[JOB | [--] COMMAND...]")
+@click.option(
+    "-n", "--ranks", type=click.IntRange(min=1), help="Ranks in all, as for srun and mpiexec; default 1."
+)
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host, instead.")
+@click.option("-N", "--nodes", type=click.IntRange(min=1), help="Hosts of the allocation; default all.")
 @click.option(
     "--node-rank",
     type=click.IntRange(min=0),
@@ -125,10 +136,10 @@ def command(
         {"--runs-dir": runs_dir}, "applies to runs in an allocation; here --log-dir names the folder of logs"
     )
     if job is None and not overrides and not context.obj:
-        context.fail("name a program after --, as in castoff launch -n 2 -- python train.py")
+        context.fail("name a program or a job file, as in castoff launch -n 2 python train.py")
     request = StartRequest(
         command=context.obj or [],
-        ranks=flags.get("ranks_per_node", 1),
+        ranks=flags.get("ranks_per_node") or flags.get("ranks") or 1,
         cores_per_rank=flags.get("cores_per_rank"),
         devices_per_rank=flags.get("devices_per_rank"),
         environment=os.environ,
@@ -140,7 +151,8 @@ def command(
     )
     if hosts is not None and (job is not None or overrides or site_name is not None):
         context.fail("--node-rank is for a program after --, without job file and site")
-    if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
+    planned = "nodes" in flags or {"ranks", "ranks_per_node"} <= flags.keys()
+    if job is not None or overrides or site_name is not None or planned:
         request = _with_job(request, job, overrides, flags, site_name or OWN)
     return run(request)
 
@@ -153,13 +165,18 @@ def _hosts_by_hand(
     if number is None:
         _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
         return None
-    if "nodes" not in flags or "ranks" in flags:
+    if "nodes" not in flags:
         context.fail(
-            f"--node-rank {number} is the number of this host; give with --nodes how many hosts "
-            "there are, and with -n how "
-            "many ranks are on each"
+            f"--node-rank {number} is the number of this host; give with --nodes how many hosts there are"
         )
     count = flags.pop("nodes")
+    if "ranks" in flags:
+        ranks = flags.pop("ranks")
+        if ranks % count or "ranks_per_node" in flags:
+            context.fail(
+                f"--ranks {ranks} are no equal shares of {count} hosts: use --ranks-per-node instead"
+            )
+        flags["ranks_per_node"] = ranks // count
     if number >= count:
         context.fail(
             f"--node-rank {number} is not the number of one of --nodes {count} hosts: they "

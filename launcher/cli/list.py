@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from launcher.cli.help import examples
 from launcher.cli.output import brief, duration, json_option, print_json, print_table, report, several
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, members_words
@@ -27,7 +28,13 @@ _DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
 """What a narrow terminal goes without: `castoff status` shows it, too."""
 
 
-@click.command("list")
+@click.command(
+    "list",
+    epilog=examples(
+        "castoff list --state running",
+        "castoff list --name 'train*' --since 7d",
+    ),
+)
 @click.option(
     "--all", "everything", is_flag=True, help=f"Not only the {_NEWEST} newest and those that are not over."
 )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
 import click
 
 from launcher.cli.follow import follow_run, write
+from launcher.cli.help import examples
 from launcher.cli.offers import complete_runs
 from launcher.cli.output import has_colours, json_option, print_json, report
+from launcher.cli.run_options import run_meant
 from launcher.logs.chosen import attempts_of, check_ranks
 from launcher.logs.failures import failed_rank
 from launcher.logs.printing import write_logs
 from launcher.logs.show import failure_facts
 from launcher.logs.sources import Selection, rank_logs
-from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus
 from launcher.status.poller import AT_A_GLANCE, Poller
@@ -25,8 +25,8 @@ from launcher.status.watch import status
 _NUMBER = click.IntRange(min=0)
 
 
-@click.command("logs")
-@click.argument("run", shell_complete=complete_runs)
+@click.command("logs", epilog=examples("castoff logs -f", "castoff logs train --rank 0 --tail 20"))
+@click.argument("run", required=False, shell_complete=complete_runs)
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run is over.")
 @click.option("-n", "--tail", type=_NUMBER, metavar="N", help="The last N lines of each log alone.")
 @click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="Only this rank's log.")
@@ -34,7 +34,7 @@ _NUMBER = click.IntRange(min=0)
 @click.option("--attempt", type=_NUMBER, help="Default: the newest; with -f all.")
 @json_option
 def command(
-    run: str,
+    run: str | None,
     follow: bool,
     tail: int | None,
     ranks: tuple[int, ...],
@@ -44,11 +44,12 @@ def command(
 ) -> int:
     """Print a run's logs: the first rank that failed comes first, then all ranks' lines.
 
-    RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory.
+    RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory; without
+    it, the newest run is meant.
     --rank and --member may be given more than once. With -f, whatever is still to come is shown as it
     is written, and the exit code is the run's. With --json, where the logs are; with -f, each line.
     """
-    found = Index.of(os.environ).find(run)
+    found = run_meant(run)
     selection = Selection(frozenset(members), attempt, frozenset(ranks), tail)
     if note := check_ranks(found, selection):
         report(note)

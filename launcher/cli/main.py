@@ -59,6 +59,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _run(words: list[str], program: list[str] | None) -> int:
+    words = _as_options(words)
     if program is None and words in ([], ["-h"], ["--help"]) and "_CASTOFF_COMPLETE" not in os.environ:
         from launcher.cli.help import help_text
 
@@ -68,6 +69,13 @@ def _run(words: list[str], program: list[str] | None) -> int:
         return _call(words, program)
     except CastoffError as error:
         return _complain(str(error), error.exit_code, words, getattr(error, "problems", []))
+
+
+def _as_options(words: list[str]) -> list[str]:
+    """`castoff help`, `castoff help VERB` and `castoff version` as the options that say the same."""
+    if words[:1] == ["help"]:
+        return [*words[1:2], "--help"]
+    return ["--version"] if words == ["version"] else words
 
 
 def _call(words: list[str], program: list[str] | None) -> int:
@@ -90,9 +98,8 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
 
     Whether --json is meant is seen from the words alone, for they may be what is wrong.
     """
-    if "--json" not in words:
-        for line in message.split("\n"):
-            report(line)
+    if "--json" not in words or words[0] == "launch":  # whose words may be a program's
+        report(message)
         return code
     import json
 

@@ -58,6 +58,19 @@ def print_facts(**facts: object) -> None:
             click.echo(f"{name.replace('_', '-'):11} {fact}")
 
 
+def print_script(script: str) -> None:
+    """Print a script as it is, in UTF-8 whatever the locale; on a terminal through a pager.
+
+    PAGER names that, and `PAGER=cat` means none. less prints what fits the screen without waiting for a key,
+    as for git, unless LESS holds other options.
+    """
+    if is_terminal(sys.stdin) and is_terminal(sys.stdout):
+        os.environ.setdefault("LESS", "FRX")
+        click.echo_via_pager(script.removesuffix("\n"))  # which it adds
+    else:
+        click.echo(script.encode(), nl=False)
+
+
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a stream is a terminal; one that was closed is None."""
     return stream is not None and stream.isatty()

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import json_option, print_json
+from launcher.cli.output import is_terminal, json_option, print_json, print_script, report
+from launcher.cli.program import TakesJob
 from launcher.errors import CastoffError, printable
 
 
-@click.command("render")
+@click.command(
+    "render",
+    cls=TakesJob,
+    epilog=examples(
+        "castoff render job.yaml --site aurora --head",
+        "castoff render -N 2 -t 30m --site slurm -- python train.py --lr 0.1",
+    ),
+)
 @job_options
 @click.option("--head", is_flag=True, help="Only what is the job: all above castoff's own functions.")
 @click.option("-o", "--output", type=click.Path(), help="Write the script to a file.")
@@ -50,7 +60,9 @@ def command(
     if as_json:
         print_json({"plan": msgspec.to_builtins(decided), "script": script})
     elif output is None:
-        click.echo(script.encode(), nl=False)  # UTF-8, whatever the locale
+        if not head and is_terminal(sys.stdout):
+            report("--head shows the job's part alone, without castoff's own functions")
+        print_script(script)
     if output is not None:
         path = Path(output)
         try:

@@ -7,14 +7,16 @@ import os
 import click
 
 from launcher.cli.follow import follow_run
+from launcher.cli.help import examples
 from launcher.cli.offers import complete_runs
 from launcher.cli.output import check_followed, follow_option, json_option, print_facts, print_json
 from launcher.logs.sources import Selection
 from launcher.runs.index import Index
+from launcher.runs.states import attempt_words
 from launcher.submission.resubmit import resubmit
 
 
-@click.command("resubmit")
+@click.command("resubmit", epilog=examples("castoff resubmit train", "castoff resubmit sweep --member 3"))
 @click.argument("run", shell_complete=complete_runs)
 @click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="This one alone.")
 @click.option("--include-done", is_flag=True, help="Also members that are done.")
@@ -32,7 +34,8 @@ def command(run: str, members: tuple[int, ...], include_done: bool, follows: boo
     if as_json:
         print_json({"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin})
         return 0
-    attempts = [f"{member}.{attempt}" for member, attempt in begin.items()]
+    is_array = (found.facts().array_count or 1) > 1
+    attempts = [attempt_words(*one, is_array=is_array) for one in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
     job = f"{found.job} ({found.facts().scheduler})"
     print_facts(run=found.id, job=job, directory=found.path, attempts=", ".join(attempts[:10]) + more)

@@ -26,17 +26,36 @@ def run_options(function: F) -> F:
     return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
 
 
+def run_meant(run: str | None) -> RunDirectory:
+    """The run of a reference; without one the newest, which standard error names.
+
+    Only for verbs that read: nobody means to end a run that they have not named.
+
+    Raises:
+        CastoffError: no such run, or its directory may not be used.
+    """
+    index = Index.of(os.environ)
+    if run is not None:
+        return index.find(run)
+    newest = index.newest()
+    report(f"{newest.id}: the newest run")
+    return newest
+
+
 def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> list[RunDirectory]:
     """The runs of these references, and those of names; each once.
 
-    Those of names are not over; with `newest_too` the newest of each name may be.
+    Those of names are not over; with `newest_too` the newest of each name may be. To end or to stop none is
+    meant but those that are named.
 
     Raises:
         CastoffError: no such run, or its directory may not be used.
         click.UsageError: neither is given.
     """
     if not runs and not names:
-        click.get_current_context().fail("missing argument 'RUNS...', or --name NAME")
+        click.get_current_context().fail(
+            "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs"
+        )
     index = Index.of(os.environ)
     found = {run.path: run for run in index.find_all(runs)}
     if names:

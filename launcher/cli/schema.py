@@ -6,11 +6,12 @@ import json
 
 import click
 
+from launcher.cli.help import examples
 from launcher.config.schema import job_schema
 from launcher.schedulers.registry import HAVE_DIRECTIVES
 
 
-@click.command("schema")
+@click.command("schema", epilog=examples("castoff schema >castoff.schema.json"))
 def command() -> None:
     """Print the JSON schema of job files, for editors and checkers."""
     click.echo(json.dumps(job_schema(HAVE_DIRECTIVES), indent=2))

@@ -7,12 +7,18 @@ import sys
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.offers import complete_runs
 from launcher.cli.output import report
 
 
-@click.command("shell")
-@click.argument("run", shell_complete=complete_runs)
+@click.command(
+    "shell",
+    epilog=examples(
+        "castoff shell train", "castoff shell train --rank 2 -- ps xf", "castoff shell train --host n3"
+    ),
+)
+@click.argument("run", shell_complete=complete_runs, metavar="RUN [-- COMMAND...]")
 @click.option("--rank", type=click.IntRange(min=0), help="Beside this rank, on its host.")
 @click.option("--host", help="On this host of the job; default: the first.")
 @click.option("--member", type=click.IntRange(min=0), help="Of an array; default: the one that runs.")

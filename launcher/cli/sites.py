@@ -8,6 +8,7 @@ import click
 import msgspec
 import yaml
 
+from launcher.cli.help import examples
 from launcher.cli.job_options import load_site
 from launcher.cli.offers import complete_sites
 from launcher.cli.output import json_option, print_json, several
@@ -47,7 +48,13 @@ class _Sites(click.Group):
 
 
 @click.group(
-    "sites", cls=_Sites, invoke_without_command=True, subcommand_metavar="[NAME | new | probe | check | show]"
+    "sites",
+    cls=_Sites,
+    invoke_without_command=True,
+    subcommand_metavar="[NAME | new | probe | check | show]",
+    epilog=examples(
+        "castoff sites", "castoff sites aurora", "castoff sites new mycluster --probe", "castoff sites check"
+    ),
 )
 @json_option
 @click.pass_context

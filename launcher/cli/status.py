@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from launcher.cli.help import examples
 from launcher.cli.output import brief, json_option, moment, print_json, print_table, report
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.config.quantities import cpulist
@@ -18,7 +19,14 @@ from launcher.logs.failures import setup_output
 from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
+from launcher.runs.states import (
+    AttemptStatus,
+    MemberStatus,
+    RunStatus,
+    attempt_words,
+    failure_words,
+    members_words,
+)
 from launcher.status.overview import adopt_unlisted
 from launcher.status.poller import AT_A_GLANCE, Poller
 from launcher.status.watch import statuses
@@ -30,7 +38,7 @@ _DETAILS = 5
 """Failures of an array that are shown in full."""
 
 
-@click.command("status")
+@click.command("status", epilog=examples("castoff status", "castoff status train --json"))
 @run_options
 @json_option
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
@@ -39,8 +47,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> Non
     Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
     without any, the newest run is meant. `castoff list` lists all.
     """
-    index = Index.of(os.environ)
-    meant = runs_meant(runs, names, newest_too=True) if runs or names else [index.newest()]
+    meant = runs_meant(runs, names, newest_too=True) if runs or names else [Index.of(os.environ).newest()]
     found = statuses(meant, Poller(AT_A_GLANCE))
     adopt_unlisted(os.environ, meant)
     if as_json:
@@ -86,7 +93,8 @@ def _print_run(one: RunStatus, now: float) -> None:
 
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
-    _line("attempt", f"{member.member}.{attempt.attempt}  {_words(attempt, one.walltime, now)}")
+    number = attempt_words(member.member, attempt.attempt, is_array=len(one.members) > 1)
+    _line("attempt", f"{number}  {_words(attempt, one.walltime, now)}")
     _line("", attempt.failure and failure_words(attempt.failure))
     _line("", attempt.reason)
     for line in setup_output(RunDirectory(Path(one.directory)), member.member, attempt):
@@ -157,5 +165,6 @@ def _shortened(numbers: str, most: int = 72) -> str:
 
 
 def _line(heading: str, text: object) -> None:
-    if text:
-        click.echo(f"{heading:10} {printable(str(text))}")
+    for part in str(text or "").splitlines():
+        click.echo(f"{heading:10} {printable(part)}")
+        heading = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.output import ending_words, json_option, print_json, report
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import StillRunning
@@ -13,7 +14,7 @@ from launcher.status.watch import poll, statuses
 from launcher.submission.stop import stop
 
 
-@click.command("stop")
+@click.command("stop", epilog=examples("castoff stop train --wait", "castoff stop --name 'sweep*'"))
 @run_options
 @click.option("--wait", "until_over", is_flag=True, help="Return when they are over.")
 @click.option(

@@ -8,11 +8,29 @@ from typing import Any
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import check_followed, follow_option, json_option, print_facts, print_json, report
+from launcher.cli.output import (
+    check_followed,
+    follow_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_script,
+    report,
+)
+from launcher.cli.program import TakesJob
 
 
-@click.command("submit")
+@click.command(
+    "submit",
+    cls=TakesJob,
+    epilog=examples(
+        "castoff submit job.yaml",
+        "castoff submit job.yaml -N 4 -t 2h -A MyProject --set env.LR=0.1",
+        "castoff submit -n 2 --site local -- python train.py --lr 0.1",
+    ),
+)
 @job_options
 @follow_option
 @click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
@@ -52,7 +70,7 @@ def command(
             plan = msgspec.to_builtins(would.plan)
             print_json({"plan": plan, "script": would.script, "command": would.command})
         else:
-            click.echo(would.script.encode(), nl=False)  # UTF-8, whatever the locale
+            print_script(would.script)
             report("would make a run directory, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
             click.echo(would.command, err=True)
         return 0

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import click
 
+from launcher.cli.help import examples
 from launcher.errors import CastoffError
 
 TRAININGS = {
@@ -19,6 +20,9 @@ TRAININGS = {
 """Each is a package `trainers.NAME` that runs as a program."""
 
 
+_EXAMPLES = ("castoff train gnn causets.yaml --set training.num_epochs=3", "castoff train gnn --help")
+
+
 def _listed() -> str:
     width = max(map(len, TRAININGS))
     return "\n".join(f"  {name:{width}}  {words}" for name, words in TRAININGS.items())
@@ -27,7 +31,7 @@ def _listed() -> str:
 @click.command(
     "train",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog=f"\b\nTrainings:\n{_listed()}",
+    epilog=f"\b\nTrainings:\n{_listed()}\n\n{examples(*_EXAMPLES)}",
 )
 @click.argument("name", type=click.Choice(list(TRAININGS)), metavar="NAME")
 @click.argument("arguments", nargs=-1, type=click.Path(readable=False))
@@ -39,7 +43,7 @@ def command(name: str, arguments: tuple[str, ...]) -> NoReturn:
     """
     _check_whose_trainers()
     after = click.get_current_context().obj
-    program = [sys.executable, *_SAFELY, "-m", f"trainers.{name}", *arguments]
+    program = [sys.executable, *_SAFELY, "-m", "castoff_plugin", f"trainers.{name}", *arguments]
     os.execv(sys.executable, program if after is None else [*program, "--", *after])
 
 

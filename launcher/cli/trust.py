@@ -7,12 +7,19 @@ from pathlib import Path
 
 import click
 
+from launcher.cli.help import examples
 from launcher.cli.output import json_option, print_facts, print_json
 from launcher.trust.granted import grant, granted, granted_file, withdraw
 from launcher.trust.paths import weaknesses
 
 
-@click.command("trust")
+@click.command(
+    "trust",
+    epilog=examples(
+        "castoff trust /shared/project",
+        "castoff trust --remove /shared/project",
+    ),
+)
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
 @click.option("--remove", is_flag=True, help="Trust them no longer.")
 @json_option

@@ -7,13 +7,20 @@ import sys
 import click
 import msgspec
 
+from launcher.cli.help import examples
 from launcher.cli.output import is_terminal, json_option, print_json, report
-from launcher.cli.run_options import run_options, runs_meant
+from launcher.cli.run_options import run_meant, run_options, runs_meant
 from launcher.runs.states import RunStatus
 from launcher.status.watch import check_over, poll
 
 
-@click.command("wait")
+@click.command(
+    "wait",
+    epilog=examples(
+        "castoff wait",
+        "castoff wait train --timeout 3600 && castoff logs train",
+    ),
+)
 @run_options
 @click.option(
     "--timeout", type=click.FloatRange(min=0), help="Give up after so many seconds (exit code 124)."
@@ -22,11 +29,13 @@ from launcher.status.watch import check_over, poll
 def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
     """Wait until runs are over, and exit with their code: the first that is not 0, in the order given.
 
-    A run whose ending is unknown counts as 1, and so does one that never begins, since what it waits for
-    can never happen. With --name, the newest run of each such name counts also if it is over.
+    Without RUNS, the newest run is meant. A run whose ending is unknown counts as 1, and so does one that
+    never begins, since what it waits for can never happen. With --name, the newest run of each such name
+    counts also if it is over.
     """
     shown_last: dict[str, str] = {}  # what was said last of each run
-    for now in poll(runs_meant(runs, names, newest_too=True), timeout):
+    meant = runs_meant(runs, names, newest_too=True) if runs or names else [run_meant(None)]
+    for now in poll(meant, timeout):
         for one in now:
             words = f"{one.id}: {_words(one)}"
             if shown_last.get(one.directory) == words:

@@ -249,7 +249,7 @@ def program_name(command: list[str]) -> str:
 def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
     if not spec.command:
-        yield ("command",), "is missing: name the program to run, as in command: [python, train.py]"
+        yield ("command",), "is missing: name the program to run, as in `command: [python, train.py]`"
     yield from together(spec)
 
 
@@ -262,6 +262,9 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
     for name, value in flags.items():
         origin = f"--{name.replace('_', '-')}"
         document.put([name], Document(value, origin), origin)
+    for name, other in (("ranks", "ranks_per_node"), ("ranks_per_node", "ranks")):
+        if name in flags and other not in flags:  # a flag wins over the file, which says the same otherwise
+            document.data.pop(other, None)
     problems: list[Problem] = []
     for assignment in overrides:
         try:

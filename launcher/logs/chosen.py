@@ -58,14 +58,15 @@ def attempts_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list
 
 def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus, attempt: int | None) -> AttemptStatus:
     number = member.member
+    which = f"member {number} " if len(now.members) > 1 else ""
     known = {one.attempt: one for one in member.attempts}
     if not known:
         because = f": {now.reason}" if now.reason else f", it is {member.state}"
-        raise CastoffError(f"{run.id}: member {number} has not begun, so it has no logs{because}")
+        raise CastoffError(f"{run.id}: {which}has not begun, so it has no logs{because}")
     chosen = known.get(max(known) if attempt is None else attempt)
     if chosen is None:
         listed = ", ".join(map(str, known))
-        raise CastoffError(f"{run.id}: member {number} has no attempt {attempt}; there is {listed}")
+        raise CastoffError(f"{run.id}: {which}has no attempt {attempt}; there is {listed}")
     if chosen.ended and not run.script_log(number).exists() and not Path(chosen.logs).exists():
         because = f": {chosen.reason}" if chosen.reason else ""
         raise CastoffError(f"{run.id}: {chosen.ending} before it began, so it has no logs{because}")

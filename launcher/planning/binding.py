@@ -144,7 +144,7 @@ def problems(
     elif LAUNCHERS[launcher].binds(spec.launcher.args):
         yield "is set twice: launcher.args binds ranks, too; keep one of the two"
     elif not whole_nodes:
-        yield "names cores of whole nodes, and this job may share its nodes: write exclusive: true"
+        yield "names cores of whole nodes, and this job may share its nodes: use `exclusive: true`"
     lists = [cpus(one) for one in lists_of(spec)]
     if len(lists) != layout.max_per_node:
         ranks = layout.max_per_node

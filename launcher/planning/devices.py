@@ -41,7 +41,7 @@ def in_order(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
     if shared and (ranks % total or ranks // total > node.ranks_per_device):
         fits = ", ".join(str(total * times) for times in range(2, node.ranks_per_device + 1))
         evenly = f", or {fits} that share them evenly" if fits else ""
-        fits = f"up to {total} ranks{evenly}; or devices_per_rank: 0, for ranks that use none"
+        fits = f"up to {total} ranks{evenly}; or `devices_per_rank: 0`, for ranks that use none"
         raise ValueError(f"a node has {total} devices; what fits: {fits}")
     numbers: Sequence[int] = range(total)
     if node.device_cores:

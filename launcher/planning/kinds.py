@@ -67,5 +67,5 @@ def problems(kinds: Sequence[Kind], per_rank: int) -> Iterator[tuple[str, str]]:
     for number, kind in enumerate(kinds):
         if kind.devices_per_node is not None and per_rank:
             given = f"castoff gives every rank {per_rank}, whatever its node has"
-            fix = "write devices_per_rank: 0, and the program chooses among its node's; or drop it"
+            fix = "use `devices_per_rank: 0`, and the program chooses among its node's; or drop it"
             yield f"select.{number}.devices_per_node", f"is {kind.devices_per_node}, but {given}: {fix}"

@@ -13,7 +13,7 @@ from launcher.config.site_fields import Queue
 from launcher.errors import shown
 from launcher.schedulers.base import QueuedScheduler, Scheduler
 from launcher.schedulers.fields import refused_of_job
-from launcher.typed.suggestion import did_you_mean
+from launcher.typed.suggestion import did_you_mean, setting
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
 """Fields, each with what is wrong with it."""
@@ -68,7 +68,8 @@ def _stopping(site: Site, scheduler: Scheduler, walltime: int | None, grace: int
         yield "walltime", "is zero; give the job some time, as in 30m"
     elif walltime is not None and grace >= walltime:
         left = f"is {grace} s, which leaves nothing of the walltime of {walltime} s"
-        yield "grace", f"{left}: lower grace (`grace: {walltime // 10}s`) or raise walltime"
+        lower = setting("grace", f"{walltime // 10}s")
+        yield "grace", f"{left}: lower grace, as in {lower}, or raise walltime"
     elif longest and walltime is not None and grace > longest:
         yield "grace", f"is {grace} s, but {site.scheduler} takes {longest} s at the most: lower it"
 
@@ -80,7 +81,7 @@ def _required(spec: JobSpec, site: Site) -> _Found:
         held = {**of_site, **of_job}.get(key) if key else getattr(spec, field)
         if held is None or held is False:
             why = f"is missing, and {site.name} needs it: {required.because.rstrip('.')}"
-            yield required.field, f"{why}; write, for example, {required.example} {required.cited}"
+            yield required.field, f"{why}; give it, as in `{required.example}` {required.cited}"
 
 
 def _names(scheduler: Scheduler, name: str) -> _Found:
@@ -109,7 +110,8 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
         yield array.field, f"is {array.size_words}, but {taken}; {fix}"
     several = array is not None and (array.size > 1 or array.own_indices is not None)
     if way == "chain" and not own.requeues_in_place and spec.requeue.max and several:
-        fix = "write requeue.how: copy, with which each member resumes by itself, or drop one of the two"
+        copy = setting("requeue.how", "copy")
+        fix = f"use {copy}, with which each member resumes by itself, or drop one of the two"
         yield "requeue.how", f"is chain, but array's members would have to wait for each other: {fix}"
     yield from refused_of_job(spec, site, own)
 
@@ -120,7 +122,7 @@ def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime
         yield from _unknown(site, kind)
         return
     if queue.submit_to:
-        fix = f"write {field}: {queue.submit_to} {queue.cited}"
+        fix = f"use {setting(field, queue.submit_to)} {queue.cited}"
         yield field, f"is {name!r}, which takes no jobs itself: {fix}"
         return
     nodes = spec.nodes or 1
@@ -139,7 +141,8 @@ def _unknown(site: Site, kind: Kind) -> _Found:
     if kind.others and not hint:
         return
     if not kind.known:
-        also = f", and set qos: {' or '.join(site.qos)}" if site.qos else ""
+        meant = kind.name if kind.name in site.qos else next(iter(site.qos), None)
+        also = f", and choose a QOS ({', '.join(site.qos)}), as in {setting('qos', meant)}" if meant else ""
         yield kind.field, f"is {kind.name!r}, but {site.name} chooses the {kind.field} itself: drop it{also}"
         return
     missing = f" (a {kind.field} that is missing here goes into a profile that extends this site)"
@@ -165,7 +168,8 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | 
         further = False
         held = "is not set" if array.max_concurrent is None else f"is {array.max_concurrent}"
         taken = f"of {array.size} members {name} takes {most} at a time {queue.cited}"
-        yield "array.max_concurrent", f"{held}, but {taken}; write max_concurrent: {most} or less"
+        fitting = setting("array.max_concurrent", str(most))
+        yield "array.max_concurrent", f"{held}, but {taken}; use {fitting} or less"
     if further and queue.max_jobs is not None:
         yield from _room_to_resume(spec, queue.max_jobs, allows)
 
@@ -182,7 +186,8 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
         why = "a chain is two jobs at least" if chain else copies
         yield "requeue", f"cannot work, because {why}, and {limit}; {fix}"
     elif chain and jobs > most:
-        fix = f"write requeue.max: {most - 1}, or requeue.how: copy, which takes two at a time"
+        fewer, copy = setting("requeue.max", str(most - 1)), setting("requeue.how", "copy")
+        fix = f"use {fewer}, or {copy}, which takes two at a time"
         yield "requeue.max", f"is {spec.requeue.max}, which makes a chain of {jobs} jobs, but {limit}; {fix}"
     elif not chain and members + at_once > most:
         why = f"each of {members} members may submit a copy of itself while it is still running"

@@ -262,7 +262,7 @@ class _Placer:
         except ValueError:  # so many that castoff could not bind them either
             pass
         itself = f"drop it, and castoff binds each rank beside its device{own}"
-        return f"{itself}; or set devices_per_rank: 0, and choose devices in the program"
+        return f"{itself}; or use `devices_per_rank: 0`, and choose devices in the program"
 
     def _report_bound(self, bound: Bound, message: str) -> None:
         if bound.field == "launcher_args":
@@ -276,7 +276,7 @@ class _Placer:
         variable = self.node.device_variable if self.node else None
         if masks and variable in self.spec.env:
             problem = f"is {shown(self.spec.env[variable])}, but castoff sets it for each rank"
-            fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
+            fix = "drop it; or use `devices_per_rank: 0`, and castoff leaves the devices to you"
             self.found.report(f"env.{variable}", f"{problem} ({' '.join(masks)}): {fix}")
 
     def _does_not_fit(self, field: str, error: ValueError) -> None:

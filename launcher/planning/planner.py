@@ -208,7 +208,7 @@ class _Planner:
             f"{name}: {site.options[name].description}" for name in spec.options if name in site.options
         ]
         if not self.queued and nodes > 1:
-            self.found.report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
+            self.found.report("nodes", f"is {nodes}, but this machine is one node; use `nodes: 1`")
             nodes = 1
         if spec.launcher.driver:
             return Layout([(1, nodes)])

@@ -16,7 +16,7 @@ from launcher.launchers.base import Request
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import Dialect
 from launcher.schedulers.registry import HAVE_DIRECTIVES, title_of
-from launcher.typed.suggestion import did_you_mean
+from launcher.typed.suggestion import did_you_mean, setting
 
 
 def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, str]]:
@@ -31,7 +31,7 @@ def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, s
             for twice in sorted({*value} & {*directives}):
                 yield f"directives.{name}.{twice}", f"appears in directives.{twice} too; keep one of the two"
         elif value is not None and name in HAVE_DIRECTIVES:
-            example = f"{name}: {{comment: {value}}}"
+            example = setting(f"directives.{name}.comment", str(value))
             message = f"is {shown(value)}, but {name} holds {title_of(name)}'s own directives"
             yield f"directives.{name}", f"{message} by their names, as in {example}"
 

@@ -150,6 +150,11 @@ def members_words(counts: Mapping[str, int]) -> str:
     return ", ".join([*facts, *(f"{counts[word]} {word}" for word in rest if word in counts)])
 
 
+def attempt_words(member: int, attempt: int, *, is_array: bool) -> str:
+    """An attempt, as castoff prints it: `1`, and of an array's member 3 `3.1`."""
+    return f"{member}.{attempt}" if is_array else str(attempt)
+
+
 def failure_words(failure: Failure) -> str:
     """A failure in one line."""
     who = "a rank" if failure.rank is None else f"rank {failure.rank}"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from launcher.errors import CastoffError, printable
+from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import remove_secrets
 from launcher.runs.owner import is_alive, other_host, owns_latest_submission
@@ -167,9 +167,7 @@ def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: 
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if why := elsewhere or silence:
         title = queue.title
-        raise CastoffError(
-            printable(f"{now.id}: {title} could not be reached; the run is still active: {why}")
-        )
+        raise CastoffError(f"{now.id}: {title} could not be reached; the run is still active: {why}")
     left = answer.left.values()
     if run.submission() is not None:
         script = str(run.script)
@@ -180,7 +178,7 @@ def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: 
             raise CastoffError(_by_hand(now))
         jobs = {one.job for one in own}
     if not jobs and now.unsettled:
-        raise CastoffError(printable(f"{now.id}: {now.reason}"))
+        raise CastoffError(f"{now.id}: {now.reason}")
     return jobs
 
 
@@ -203,7 +201,7 @@ def _look(requests: list[CancelRequest]) -> None:
         silent = answer.silence_on(sorted(request.jobs)) is not None
         request.is_active = silent or not request.jobs.isdisjoint(answer.left)
         if request.is_active and request.refusal:
-            request.is_active, request.problem = False, printable(f"{request.before.id}: {request.refusal}")
+            request.is_active, request.problem = False, f"{request.before.id}: {request.refusal}"
 
 
 def _by_hand(now: RunStatus) -> str:
@@ -213,4 +211,4 @@ def _by_hand(now: RunStatus) -> str:
     who = "end the process that runs its script"
     if scheduler is not None:
         who = " ".join([*scheduler.queue().cancel_command, job])
-    return printable(f"{now.id}: castoff did not submit it, so it cannot end it; {who}")
+    return f"{now.id}: castoff did not submit it, so it cannot end it; {who}"

@@ -269,6 +269,8 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
 
 def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
     """How a value is written in the list that a field takes: of a command line, each word."""
+    from launcher.typed.suggestion import setting  # late: only a mistake needs it
+
     words = [text]
     if path[-1] in ("command", "args"):
         with contextlib.suppress(ValueError):  # a quote that does not end
@@ -278,7 +280,8 @@ def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
         msgspec.convert(words, kind, strict=is_text)
     except msgspec.ValidationError:  # it is no such item either
         return "; a list is written [a, b]"
-    return f"; write {path[-1]}: [{', '.join(map(yaml_word, words) if is_text else words)}]"
+    items = ", ".join(map(yaml_word, words) if is_text else words)
+    return f"; use {setting(dotted(path), f'[{items}]')}"
 
 
 def _names(kind: type[msgspec.Struct]) -> str:

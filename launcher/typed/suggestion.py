@@ -26,6 +26,17 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     return names[near[0]] if near else None
 
 
+def setting(field: str, value: str) -> str:
+    """A field as a message suggests setting it: a line of a job file, `value` being YAML.
+
+    Where the job is no file, the command line shows the same as flags: launcher.cli.flags.
+    """
+    outer, *inner = field.split(".")
+    for name in reversed(inner):
+        value = f"{{{name}: {value}}}"
+    return f"`{outer}: {value}`"
+
+
 def suggestion(word: object, known: Iterable[str]) -> str:
     """What might have been meant; else all that there is."""
     names = list(map(str, known))

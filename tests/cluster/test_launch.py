@@ -104,7 +104,7 @@ def placed(rank: dict[str, Any]) -> tuple[Any, ...]:
 
 def test_ranks_start_on_all_hosts(shell: Shell) -> None:
     ended = shell.run(
-        "salloc", "-N2", "-n4", "--ntasks-per-node=2", "castoff", "launch", "-n", "2", "--", *PROBE, env=STALE
+        "salloc", "-N2", "-n4", "--ntasks-per-node=2", "castoff", "launch", "-n", "4", "--", *PROBE, env=STALE
     )
     assert ended.code == 0, ended.errors
     ranks = shell.ranks()
@@ -132,10 +132,10 @@ def test_several_runs_in_one_allocation(shell: Shell) -> None:
         "until [ -e said-0 ]; do sleep 0.1; done; exit 9"
     )
     script = f"""
-castoff launch -n 2 --nodes 2 -- sh -c 'hostname; echo $SLURM_STEP_NODELIST'; echo code $?
+castoff launch -n 4 -N 2 sh -c 'hostname; echo $SLURM_STEP_NODELIST'; echo code $?
 castoff launch --nodes 4 -- true; echo code $?
 castoff launch -- sh -c '{failing}'; echo code $?
-castoff launch -n 3 -- true; echo code $?
+castoff launch -n 9 true; echo code $?
 castoff logs sh
 """
     ended = shell.run("salloc", "-N3", "-w", "n[2-4]", "--ntasks-per-node=2", "bash", "-c", script)
@@ -144,7 +144,7 @@ castoff logs sh
         "\ncode 9\ncode 2\n--- rank 2 on n4 failed first: exit code 9 ---\nrank 2\n--- all ranks ---\n"
         in ended.output
     )
-    assert "castoff: --nodes: nodes: is 4, but Slurm job" in ended.errors
+    assert "castoff: --nodes: is 4, but Slurm job" in ended.errors
     assert "3 ranks on a host need 3 CPUs, but Slurm job" in ended.errors
     first, second = shell.runs()
     assert [(run.ending, run.code) for run in (first, second)] == [("done", 0), ("failed", 9)]
@@ -196,9 +196,7 @@ requeue: {{max: 2}}
 
 def test_in_the_shell_of_salloc(shell: Shell) -> None:
     """An interactive step, on the first host, in a terminal."""
-    typed = (
-        "castoff launch -n 2 -- sh -c 'hostname; sleep 0.1; echo $SLURM_STEP_NODELIST'; echo code $?; exit\n"
-    )
+    typed = "castoff launch -n 4 sh -c 'hostname; sleep 0.1; echo $SLURM_STEP_NODELIST'; echo code $?; exit\n"
     process = shell.start(
         "script", "-qec", "salloc -N2 --ntasks-per-node=2", "/dev/null", stdin=subprocess.PIPE
     )
@@ -235,7 +233,7 @@ def test_an_mpiexec_instead_of_srun(
         f"launcher_args: {args}\n"
     )
     allocated = ["salloc", "-N3", "--ntasks-per-node=2"]
-    ended = shell.run(*allocated, "castoff", "launch", "--nodes", "2", "-n", "2", "--", *PROBE)
+    ended = shell.run(*allocated, "castoff", "launch", "--nodes", "2", "-n", "4", "--", *PROBE)
     assert ended.code == 0, ended.errors
     ranks = shell.ranks()
     assert [rank["detected"]["node_rank"] for rank in ranks] == [0, 0, 1, 1]

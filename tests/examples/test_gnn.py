@@ -60,6 +60,6 @@ def test_it_trains(tmp_path: Path, castoff: Castoff) -> None:
     ended = castoff("wait", "causets", cwd=tmp_path)
     told = castoff("logs", "causets", cwd=tmp_path).stdout
     assert ended.returncode == 0, told
-    assert "Training set size: 160, Validation set size: 20, Test set size: 20" in told
+    assert "Training set size: 160, validation: 20, test: 20" in told
     assert list((tmp_path / "scratch" / "trained").glob("*/checkpoints/best/model.pt"))
     assert list((tmp_path / "scratch" / "causets").iterdir())

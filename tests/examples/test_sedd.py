@@ -143,5 +143,5 @@ def test_it_trains(tmp_path: Path, castoff: Castoff) -> None:
     ended = castoff("wait", "uniref50", cwd=tmp_path)
     told = castoff("logs", "uniref50", cwd=tmp_path).stdout
     assert ended.returncode == 0, told
-    assert "Training set size: 16, Validation set size: 2, Test set size: 2" in told
+    assert "Training set size: 16, validation: 2, test: 2" in told
     assert (tmp_path / "scratch/experiments/here/checkpoints/step-0000000002/model.pt").is_file()

@@ -114,7 +114,7 @@ def test_torchrun_and_spawn_learn_the_same(tmp_path: Path) -> None:
     by_torchrun, spawned = Mine(tmp_path / "torchrun"), Mine(tmp_path / "spawn")
     said = by_torchrun.train(*started("torchrun", 2))
     only_rank_0_talks(said)
-    assert "Training set size: 48, Validation set size: 6, Test set size: 6" in said
+    assert "Training set size: 48, validation: 6, test: 6" in said
     assert re.search(r"The best model is in \S+; its test loss is [\d.]+", said)
     only_rank_0_talks(spawned.train(*started("spawn", 2)))
     learnt = by_torchrun.learnt()

@@ -22,6 +22,7 @@ from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau, StepLR
 from launcher.ranks import RankEnv
 from tests import patience
 from tests.cases import others_long
+from tests.trainers.logged import unwrapped
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Ranks, Toy, config, digest, run
 from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
@@ -542,7 +543,7 @@ def test_a_program_of_ones_own_ends_in_words(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1
-    (line,) = (line for line in done.stderr.splitlines() if not line.startswith("[RANK 0]"))
+    (line,) = (line for line in unwrapped(done.stderr).splitlines() if not line.startswith("[RANK 0]"))
     assert line.startswith("castoff train: NoLoss.loss gave None; give Loss(total)")
 
 

@@ -11,7 +11,6 @@ import hashlib
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from launcher.ranks import RankEnv
 from trainers.distributed.explanations import brief, explained, missing_ranks, place_of
+from trainers.distributed.termination import pause
 
 if TYPE_CHECKING:
     from trainers.distributed.health_check import RankHealthCheck
@@ -92,7 +92,7 @@ def leave(me: Rank, *, at_once: bool) -> NoReturn:
         sys.exit(1)
     call = _health_check()
     if not at_once:
-        time.sleep(_MOMENT)
+        pause(_MOMENT)
     elif call is not None:
         call.linger()
     _exit(1)
@@ -119,7 +119,7 @@ def report(error: Exception, me: Rank, folder: str | None, own_words: OwnWords =
         call.ended(brief(error))
         call.has_reported()
     if reporter is None and len(lines) > 1:
-        time.sleep(_MOMENT)  # had rank 0 the same error, this rank would be ended meanwhile
+        pause(_MOMENT)  # had rank 0 the same error, this rank would be ended meanwhile
         _write(lines)
         return True
     return reporter == me.rank and not getattr(error, "is_explained", False)

@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -22,6 +23,7 @@ import torch
 import torch.distributed as dist
 
 from trainers.distributed.process_group import RankContext
+from trainers.distributed.termination import noticed
 
 DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
@@ -81,6 +83,7 @@ class Stopping:
         self._asked: str | None = None
         self._interrupted: float | None = None  # when the first Ctrl-C came
         self._before: dict[signal.Signals, Any] = {}
+        self._noticed = ExitStack()
         self._sent: tuple[dist.Work, torch.Tensor] | None = None
         self._rest = 0
         self._all_stop = False
@@ -98,6 +101,7 @@ class Stopping:
                 one for one in _SIGNALS if one != signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN
             )
             self._before = {number: signal.signal(number, self._on_signal) for number in heard}
+            self._noticed.enter_context(noticed())
         return self
 
     def __exit__(
@@ -107,6 +111,7 @@ class Stopping:
         trace: TracebackType | None,
     ) -> None:
         """They mean what they meant before."""
+        self._noticed.close()
         for number, before in self._before.items():
             signal.signal(number, before)
         if self._sent is not None and kind is None:

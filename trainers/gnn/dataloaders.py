@@ -118,7 +118,7 @@ class DataLoaderFactory:
         splits = self.prepare_dataset(dataset, split, train_dataset, val_dataset, test_dataset)
         agree_on_sizes(splits, self.context)
         if self.context.is_main:
-            words = "Training set size: %d, Validation set size: %d, Test set size: %d"
+            words = "Training set size: %d, validation: %d, test: %d"
             self.logger.info(words, *map(len, splits))
         whole = judges_alone(self.config)
         return loaders(splits, self.config, self.context, GraphTask.collate, whole=whole)

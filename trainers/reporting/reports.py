@@ -71,7 +71,7 @@ class Reports:
     def sizes(self, splits: Splits) -> None:
         """Tell how many samples there are."""
         sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
-        self.logger.info("Training set size: %s, Validation set size: %s, Test set size: %s", *sizes)
+        self.logger.info("Training set size: %s, validation: %s, test: %s", *sizes)
 
     def begin(self, resolved: Mapping[str, float]) -> None:
         """Tell what the configuration comes to on so many ranks."""
@@ -149,9 +149,8 @@ class Reports:
         self._write(state, written)
 
     def tested(self, state: TrainingState, measures: Measures) -> None:
-        """Tell of a test."""
+        """Tell of a test; nothing where there is no test set."""
         if not measures:
-            self.logger.info("Test: the test set is empty")
             return
         words = ", ".join(f"{name}={value:.4g}" for name, value in measures.items())
         self.logger.info("Test: %s", words)

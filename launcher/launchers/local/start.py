@@ -228,6 +228,9 @@ _FIXES = {
 }
 
 
+_INTERPRETED = "a script follows its interpreter: python"
+
+
 def _explained(
     error: OSError | ValueError, request: StartRequest, rank: int, environment: Mapping[str, str]
 ) -> CannotStart:
@@ -236,8 +239,10 @@ def _explained(
         return CannotStart(_not_found(request, environment), NOT_FOUND)
     why = f"{error} in a word of it" if number is None else os.strerror(number)
     fix = f"; {_FIXES[number]}" if number in _FIXES else ""
-    where = f"rank {rank} of {request.ranks}"
-    return CannotStart(f"cannot start {where}: {request.command[0]!r}: {why}{fix}", NOT_STARTED)
+    program = request.command[0]
+    if number in (errno.EACCES, errno.ENOEXEC) and program.endswith(".py"):
+        fix = f"; {_INTERPRETED} {program}"
+    return CannotStart(f"cannot start rank {rank} of {request.ranks}: {program!r}: {why}{fix}", NOT_STARTED)
 
 
 def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
@@ -248,11 +253,15 @@ def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
             return f"cannot start {program!r}: the interpreter its first line names does not exist"
         return f"cannot find the program {program!r} (looked at {here.absolute()}); correct its path"
     searched = os.pathsep.join(os.get_exec_path(environment))
-    nearby = f"; if you mean the one in the working folder, write ./{program}" * here.is_file()
-    return (
-        f"cannot find the program {program!r} in PATH ({searched}); add its folder to PATH or "
-        f"write its whole path{nearby}"
-    )
+    fix = "add its folder to PATH or write its whole path"
+    name, equals, _ = program.partition("=")
+    if program.endswith(".py") and here.is_file():
+        fix = f"{_INTERPRETED} {program}"
+    elif here.is_file():
+        fix += f"; if you mean the one in the working folder, write ./{program}"
+    elif equals and name.isidentifier():
+        fix = f"a variable goes before castoff, or is set by --set env.{program}"
+    return f"cannot find the program {program!r}; {fix} (PATH is {searched})"
 
 
 def _announcement(request: StartRequest, host: str, cores: list[list[int]], port: int) -> str:

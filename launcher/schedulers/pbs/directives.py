@@ -95,7 +95,7 @@ DIALECT = Dialect(
     },
     beyond=lambda name, value: name == "W" and not attributes.waits_by_after(value),
     line=directive,
-    refused={"l": "holds resources; write each under its name, as in directives: {place: scatter}"},
+    refused={"l": "holds resources; write each under its name, as in `directives: {place: scatter}`"},
     has_letters=True,
 )
 """What `directives:` may hold for qsub."""

@@ -55,7 +55,7 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
     of_job, of_site = (of_scheduler(one.directives, NAME) for one in (spec, site))
     if site.request_form == "select":
         for name in filter(of_job.get, chunks.resources(site.defaults.select)):
-            fix = f"write select: {{{name}: {of_job[name]}}}"
+            fix = f"use `select: {{{name}: {of_job[name]}}}`"
             yield (
                 f"directives.{name}",
                 f"is a resource of chunks there, and qsub takes it in them alone: {fix}",
@@ -69,7 +69,7 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
     if spec.select and site.request_form in ("ncpus", "totals"):
         asked = {} if isinstance(spec.select, list) else chunks.resources(spec.select)
         own = ", ".join(f"{name}: {_text(value)}" for name, value in asked.items()) or "NAME: VALUE"
-        yield "select", f"is set, but {form}, not in chunks: write directives: {{{own}}}, for the whole job"
+        yield "select", f"is set, but {form}, not in chunks: use `directives: {{{own}}}`, for the whole job"
     else:
         yield from _of_resources(spec, site)
     if request.layout.nodes > 1 and site.request_form in ("ncpus", "totals"):
@@ -79,7 +79,7 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
 def _of_several_nodes(site: Site, request: Request, form: str) -> Iterator[tuple[str, str]]:
     nodes = request.layout.nodes
     if site.request_form == "ncpus":
-        yield "nodes", f"is {nodes}, but {form}, which gives a job one node: write nodes: 1"
+        yield "nodes", f"is {nodes}, but {form}, which gives a job one node: use `nodes: 1`"
     elif not _cores_of_node(site):
         fix = "write node.sockets in its profile"
         yield "nodes", f"is {nodes}, but {form} for whole nodes, whose cores its profile does not have: {fix}"
@@ -108,7 +108,7 @@ def _wrong(name: str, value: Resource, site: Site, several: bool) -> str | None:
         where = "each rank's part" if field.endswith("_per_rank") else "it"
         return f"is {text}, but a field of castoff's says that: write {where} as {field}"
     if known in _OF_JOBS:
-        return f"is a resource of the whole job, not of a chunk; write directives: {{{name}: {text}}}"
+        return f"is a resource of the whole job, not of a chunk; use `directives: {{{name}: {text}}}`"
     if several and known == "ompthreads":
         return f"is {text}, but all ranks have one OMP_NUM_THREADS: write it in env"
     if site.request_form == "nodes" and value is False:

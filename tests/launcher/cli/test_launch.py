@@ -126,7 +126,7 @@ WHERE = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $NODE_RANK $MASTE
 
 
 def by_hand(port: int, node_rank: int, *more: str) -> list[str]:
-    words = ["launch", "-n", "2", "--nodes", "2", "--node-rank", str(node_rank), "--master-addr", "127.0.0.1"]
+    words = ["launch", "-n", "4", "--nodes", "2", "--node-rank", str(node_rank), "--master-addr", "127.0.0.1"]
     return [*words, "--master-port", str(port), *more]
 
 
@@ -190,7 +190,7 @@ def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
             ["--node-rank", "1"],
             "--node-rank 1 is the number of this host; give with --nodes how many hosts there are",
         ),
-        (["--node-rank", "1", "--nodes", "2", "--ranks", "4"], "with -n how many ranks are on each"),
+        (["--node-rank", "1", "--nodes", "2", "-n", "3"], "--ranks 3 are no equal shares of 2 hosts"),
         (
             ["--node-rank", "2", "--nodes", "2", "--master-addr", "h"],
             "--node-rank 2 is not the number of one of --nodes 2",

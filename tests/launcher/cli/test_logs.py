@@ -172,7 +172,7 @@ class TestPrint:
         assert logs(run, "--attempt", "0", "-n1").lines == ["[0] attempt 0"]
         assert words("-f") == [*words("--attempt", "0"), *words("--attempt", "1"), *words()]
         missing = logs(run, "--attempt", "3")
-        assert missing.err == f"castoff: {run.id}: member 0 has no attempt 3; there is 0, 1, 2\n"
+        assert missing.err == f"castoff: {run.id}: has no attempt 3; there is 0, 1, 2\n"
 
     def test_members(self, jobs: LocalJobs, logs: Logs) -> None:
         program = 'echo "member $CASTOFF_ARRAY_INDEX"; exit $((CASTOFF_ARRAY_INDEX * 7))'
@@ -194,7 +194,7 @@ class TestPrint:
         run = jobs.submit("--set", "after.afterok=[first]", sh="true")
         answer = logs(run)
         assert answer.code == 1
-        assert answer.err == f"castoff: {run.id}: member 0 has not begun, so it has no logs, it is pending\n"
+        assert answer.err == f"castoff: {run.id}: has not begun, so it has no logs, it is pending\n"
 
     def test_a_log_that_cannot_be_read(self, tmp_path: Path, logs: Logs) -> None:
         made = MadeRun(tmp_path / "run")

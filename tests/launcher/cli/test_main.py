@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from launcher.cli import group
-from launcher.cli.help import ABOUT, help_text
+from launcher.cli.help import _OPTIONS, ABOUT, GROUPS, help_text
 
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *(
-        "alloc",
-        "cancel",
-        "clean",
-        "completion",
-        "doctor",
-        "explain",
-        "import",
-        "init",
-        "launch",
-        "list",
-        "logs",
-    ),
-    *("render", "resubmit", "schema", "shell", "sites", "status", "stop", "submit", "train", "trust", "wait"),
+    *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "list", "status", "logs"),
+    *("wait", "shell", "stop", "cancel", "resubmit", "clean", "sites", "explain", "doctor", "trust"),
+    "completion",
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 
@@ -48,10 +37,11 @@ def complains(answer: subprocess.CompletedProcess[str], *words: str, code: int |
 
 class TestHelp:
     def test_verbs_are_listed(self, castoff: Castoff) -> None:
-        for words in (["--help"], ["-h"], []):
+        for words in (["--help"], ["-h"], [], ["help"]):
             answer = castoff(*words)
             assert answer.returncode == 0 and answer.stderr == ""
-            listed = [line.split()[0] for line in answer.stdout.partition("Commands:\n")[2].splitlines()]
+            groups = answer.stdout.partition("\nOptions:\n")[0].partition("\nWrite a job:\n")[2]
+            listed = [line.split()[0] for line in groups.splitlines() if line.startswith("  ")]
             assert listed == VERBS
 
     @pytest.mark.parametrize("columns", ["-1", "20", "63", "80", "200"])
@@ -59,7 +49,14 @@ class TestHelp:
         monkeypatch.setenv("COLUMNS", columns)
         monkeypatch.setattr(group.castoff, "help", "\n\n".join(ABOUT))
         with group.castoff.make_context("castoff", [], help_option_names=["-h", "--help"]) as context:
-            assert help_text() == click.Group.get_help(group.castoff, context)
+            formatter = context.make_formatter()
+            formatter.write_usage("castoff", "VERB [OPTIONS] [ARGUMENTS]...")
+            group.castoff.format_help_text(context, formatter)
+            for title, verbs in {**GROUPS, "Options": _OPTIONS}.items():
+                with formatter.section(title):
+                    width = max(map(len, VERBS))
+                    formatter.write_dl([(name.ljust(width), words) for name, words in verbs.items()])
+            assert help_text() == formatter.getvalue().rstrip("\n")
 
     @pytest.mark.parametrize("verb", VERBS)
     def test_each_verb_explains_itself(self, castoff: Castoff, verb: str) -> None:
@@ -71,8 +68,21 @@ class TestHelp:
             verb not in ("alloc", "completion", "import", "init", "launch", "schema", "shell", "train")
         )
 
-    def test_version(self, castoff: Castoff) -> None:
-        answer = castoff("--version")
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_each_verb_shows_examples_of_itself(self, castoff: Castoff, verb: str) -> None:
+        answer = castoff("help", verb)
+        assert answer.stdout == castoff(verb, "--help").stdout
+        shown = answer.stdout.partition("\n  Examples:\n")[2].splitlines()
+        assert shown and any(f"castoff {verb}" in line for line in shown)
+
+    @pytest.mark.parametrize("verb", ["doctor", "launch", "render", "submit"])
+    def test_a_verbs_usage_shows_where_a_program_goes(self, castoff: Castoff, verb: str) -> None:
+        usage = castoff(verb, "--help").stdout.partition("\n")[0]
+        assert re.search(r"-- COMMAND|\[--\] COMMAND", usage), usage
+
+    @pytest.mark.parametrize("word", ["--version", "version"])
+    def test_version(self, castoff: Castoff, word: str) -> None:
+        answer = castoff(word)
         assert answer.returncode == 0
         assert answer.stdout.startswith("castoff, version 0.")
 
@@ -87,28 +97,55 @@ class TestWrongWords:
         ("words", "said"),
         [
             (["statsu"], "no verb 'statsu'; did you mean status?"),
-            (["xyzzy"], "no verb 'xyzzy'; there are: alloc, cancel, "),
+            (["xyzzy"], "no verb 'xyzzy'; there are: init, "),
             (["--nope"], "no option --nope (see castoff --help)"),
             (["render", "--nodez", "3", "--", "x"], "did you mean --nodes?"),
-            (["ls"], "no verb 'ls'; here: list (see castoff --help)"),
+            (["ls"], "no verb 'ls'; here: castoff list (see castoff --help)"),
             (["submit", "--dependency", "1"], "no option --dependency; here: --set after=… (see"),
+            (["submit", "--gpus-per-task=2", "--", "x"], "; here: --devices-per-rank 2 (see"),
+            (["submit", "--partition", "a b", "--", "x"], "no option --partition; here: --queue 'a b' (see"),
+            (["submit", "--torchrun", "--", "x"], "here: --set launcher.torchrun=… (see"),
+            (["kill", "a b", "c"], "no verb 'kill'; here: castoff cancel 'a b' c (see castoff --help)"),
+            (["sbatch", "-n", "2", "--", "x"], "here: castoff submit -n 2 -- x (see castoff --help)"),
+            (["submit", "-l", "walltime=1h", "--", "x"], "no option -l; here: --walltime 1h (see"),
+            (
+                ["submit", "-l", "select=2:ncpus=4", "--", "x"],
+                "here: --nodes, --ranks-per-node and --memory (",
+            ),
+            (["launch", "--gpus", "2", "x"], "here: --ranks, with --devices-per-rank (see"),
+            (["list", "--state", "runing"], "; did you mean running? (see castoff list --help)"),
+            (["launch", "-n", "two", "x"], "'two' is not a whole number (see castoff launch --help)"),
+            (["resubmit"], "missing argument 'RUN'; `castoff list` shows your runs (see"),
+            (["submit", "a.yaml", "nodes=2"], "a field is set by --set nodes=2 (see castoff submit --help)"),
+            (["submit", "--"], "name a job file, or a program after --"),
+            (["submit", "--site", "local", "--", "-x"], "the program: is '-x', which reads like an option"),
+            (["help", "statsu"], "no verb 'statsu'; did you mean status?"),
+            (["watch"], "here: castoff logs -f, or castoff status"),
+            (["launch", "-np", "2", "python"], "no option -np; here: -n 2 (see castoff launch --help)"),
+            (["launch", "-n"], "option '-n' requires an argument (see castoff launch --help)"),
+            (["submit", "-N", "mine", "--site", "slurm", "--", "x"], "and qsub's -N NAME is -J NAME"),
             (["render", "--exclusive"], "no option --exclusive; here: --set exclusive=… (see"),
             (["render", "--rdzv_endpoint", "x"], "; here: the job script chooses where ranks meet"),
             (["logs", "--partition", "x"], "no option --partition (see"),
-            (["render", "-p", "gpu", "--", "x"], "no option -p; here: --queue (see"),
             (["logs", "x", "--ranks", "1"], "did you mean --rank?"),
-            (["render", "python", "train.py"], "a program follows --, as in castoff render -- "),
-            (["launch", "-n", "2", "x", "y"], "a program follows --, as in castoff launch -- "),
-            (["submit", "sh"], "sh is a program, not a job file; programs follow --, as in castoff submit"),
-            (["launch", "train.py"], "train.py is a program, not a job file"),
-            (["wait"], "missing argument 'RUNS...', or --name NAME (see castoff wait --help)"),
+            (["render", "a.yaml", "b.yaml"], "a program follows --, as in castoff render -- "),
+            (["launch", "a.yaml", "b.yaml"], "unexpected extra argument (b.yaml)"),
+            (
+                ["submit", "sh"],
+                "sh is a program, not a job file; programs follow --: castoff submit -- sh (see",
+            ),
+            (
+                ["submit", "-N", "2", "train.py", "--lr", "a b"],
+                "programs follow --: castoff submit -N 2 -- python train.py --lr 'a b' (see",
+            ),
+            (["stop"], "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs (see"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
             (["resubmit", "a", "b"], "unexpected extra argument (b)"),
             (["render"], "name a job file, or a program after --, as in castoff render -- python train.py"),
             (["submit"], "as in castoff submit -- python train.py"),
-            (["launch"], "name a program after --"),
-            (["launch", "--"], "name a program after --"),
+            (["launch"], "name a program or a job file, as in castoff launch -n 2 python train.py"),
+            (["launch", "--"], "name a program or a job file"),
         ],
     )
     def test_a_wrong_word_is_reported_in_one_line(
@@ -180,7 +217,7 @@ class TestProgram:
         complains(castoff(verb, "--", "x"), f"{verb} takes no program", code=2)
 
     def test_no_verb_before_it(self, castoff: Castoff) -> None:
-        complains(castoff("--", "python", "train.py"), "name a verb before --", code=2)
+        complains(castoff("--", "python", "train.py"), "name a verb first", code=2)
 
 
 class TestMessages:

@@ -12,9 +12,10 @@ import pytest
 
 from launcher import InvalidInput, JobSpec
 from launcher.cli.job_options import load_site
-from tests.command_line import NO_BYTECODE
+from tests.command_line import COMMAND, NO_BYTECODE
 
 from ..conftest import Castoff
+from ..terminal import on_terminal
 
 JOB = "name: causets\nranks_per_node: 2\ncommand: [python, train.py]\n"
 
@@ -312,3 +313,35 @@ class TestNoSiteNamed:
         assert load_site("local", spec).name == "local"
         monkeypatch.setenv("CASTOFF_SITE", "local")
         assert load_site(None, spec).name == "local"
+
+
+class TestOnATerminal:
+    """A script is longer than a screen."""
+
+    WORDS = (COMMAND, "render", "--site", "local", "--", "true")
+
+    def test_it_goes_through_the_pager_that_is_chosen(self, castoff: Castoff, tmp_path: Path) -> None:
+        whole = castoff(*self.WORDS[1:]).stdout
+        shown = on_terminal(*self.WORDS, cwd=tmp_path, env={"PAGER": "sed -n 's/^/paged: /p;$='"})
+        lines = shown.output.replace("\r", "").splitlines()
+        assert "castoff: --head shows the job's part alone, without castoff's own functions" in lines
+        assert [line.removeprefix("paged: ") for line in lines if line.startswith("paged: ")] == (
+            whole.splitlines()
+        )
+
+    def test_less_waits_for_no_key_where_all_is_seen(self, tmp_path: Path) -> None:
+        (tmp_path / "pager").write_text('#!/bin/sh\necho "LESS=$LESS"\ncat >/dev/null\n')
+        (tmp_path / "pager").chmod(0o755)
+        for given, used in ((None, "FRX"), ("S", "S")):
+            env = {"PAGER": str(tmp_path / "pager"), **({} if given is None else {"LESS": given})}
+            assert f"\nLESS={used}\n" in on_terminal(*self.WORDS, cwd=tmp_path, env=env).output
+
+    def test_a_pager_that_is_left_early_is_no_error(self, tmp_path: Path) -> None:
+        shown = on_terminal(*self.WORDS, cwd=tmp_path, env={"PAGER": "head -n 1"})
+        assert shown.code == 0 and "#!/bin/bash" in shown.output and "Traceback" not in shown.output
+
+    def test_a_pipe_gets_the_bytes_alone(self, castoff: Castoff, tmp_path: Path) -> None:
+        with (tmp_path / "script").open("wb") as file:
+            shown = on_terminal(*self.WORDS, cwd=tmp_path, env={"PAGER": "false"}, stdout=file.fileno())
+        assert (tmp_path / "script").read_text() == castoff(*self.WORDS[1:]).stdout
+        assert "--head" not in shown.output

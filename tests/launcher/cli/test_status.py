@@ -48,7 +48,7 @@ class TestStatus:
             assert lines[:2] == [f"run        {run.id}", f"site       local, job {run.job}"]
             assert lines[2].startswith("submitted  ") and lines[2].endswith("s ago")
             assert lines[3:5] == [f"directory  {run.path}", "state      ended, failed (code 3)"]
-            assert lines[5].startswith("attempt    0.0  failed after ")
+            assert lines[5].startswith("attempt    0  failed after ")
             assert lines[6].startswith("           rank 0 on ")
             assert lines[6].endswith(" failed first: exit code 3")
             assert lines[7:] == [f"           logs in {run.path}/logs/0.0"]

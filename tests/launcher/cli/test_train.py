@@ -64,7 +64,7 @@ def test_every_byte_is_handed_over(words: list[bytes], tmp_path: Path) -> None:
     pid, _, line = shown.partition(" ")
     assert (process.returncode, int(pid)) == (7, process.pid)
     python, *rest = ast.literal_eval(line)
-    assert rest == [*SAFELY, b"-m", b"trainers.gnn", *words]
+    assert rest == [*SAFELY, b"-m", b"castoff_plugin", b"trainers.gnn", *words]
     assert Path(os.fsdecode(python)).parent == Path(sys.executable).parent
 
 
@@ -149,7 +149,7 @@ def test_trainings_are_listed(castoff: Castoff) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gmn", "c.yaml"], "'gmn' is not one of 'dpo', 'gnn', 'sedd' (see castoff train --help)"),
+        (["gmn", "c.yaml"], "'gmn' is not one of 'dpo', 'gnn', 'sedd'; did you mean gnn? (see castoff train"),
         (["c.yaml"], "'c.yaml' is not one of 'dpo', 'gnn', 'sedd'"),
         (["\x1b[2J"], "'\\x1b[2J' is not one of 'dpo', 'gnn', 'sedd'"),
         ([], "missing argument 'NAME'"),

@@ -23,27 +23,27 @@ directives: {filesystems: "home:flare"}
 MISTAKES = {
     "no file systems": (
         ["directives.filesystems=null"],
-        "directives.filesystems: is missing, and aurora needs it: PBS refuses the job: "
-        '"Resource: filesystems is required to be set."; write, for example, '
-        'directives: {pbs: {filesystems: "home:flare"}} (aurora/running-jobs-aurora, 2026-08-19)',
+        "directives.filesystems=null: is missing, and aurora needs it: PBS refuses the job: "
+        '"Resource: filesystems is required to be set."; give it, as in '
+        '`directives: {pbs: {filesystems: "home:flare"}}` (aurora/running-jobs-aurora, 2026-08-19)',
     ),
     "another machine's file system": (
         ["directives.filesystems=home:eagle"],
-        "directives.filesystems: is 'home:eagle', but aurora has no 'eagle'; there are: home, flare, "
+        "=home:eagle: is 'home:eagle', but aurora has no 'eagle'; there are: home, flare, "
         "daos_user_fs, daos_perf_fs, daos_user, daos_perf, joined by : (aurora/running-jobs-aurora; "
         "aurora/data-management/daos/daos-overview, 2026-08-19); one that is newer: directive_values in a ",
     ),
     "a misspelled file system": (
         ["directives.filesystems=home:flair"],
-        "directives.filesystems: is 'home:flair', but aurora has no 'flair'; did you mean flare?; there are:",
+        "=home:flair: is 'home:flair', but aurora has no 'flair'; did you mean flare?; there are:",
     ),
     "file systems with a comma": (
         ['directives.filesystems="home,flare"'],
-        "directives.filesystems: is 'home,flare', but aurora has no 'home,flare'",
+        "is 'home,flare', but aurora has no 'home,flare'",
     ),
     "another -k": (
         ["directives.k=oe"],
-        "directives.k: is 'oe', but aurora takes doe alone (running-jobs/index, 2026-08-19): drop it",
+        "k=oe: is 'oe', but aurora takes doe alone (running-jobs/index, 2026-08-19): drop it",
     ),
 }
 
@@ -78,7 +78,7 @@ def test_all_at_once_and_nothing_is_left(verb: str, job: Path, castoff: Castoff,
     path = f"{tmp_path}/bin:/usr/bin:/bin"
     answer = castoff(verb, job, "--site", "aurora", *words, cwd=tmp_path, env={"PATH": path})
     assert answer.returncode == 2
-    for field in ("account: is missing", "queue: is 'debug'", "directives.filesystems: is 'home:eagle'"):
+    for field in ("account=null: is missing", "queue: is 'debug'", "filesystems=home:eagle: is 'home:eagle'"):
         assert field in answer.stderr, answer.stderr
     assert not called.exists() and not (tmp_path / "castoff-runs").exists()
 

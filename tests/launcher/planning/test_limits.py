@@ -120,7 +120,7 @@ class TestAurorasQueues:
 
     @pytest.mark.parametrize("queue", ["small", "medium", "large"])
     def test_what_prod_routes_to_takes_nothing_itself(self, aurora: Site, queue: str) -> None:
-        assert "takes no jobs itself: write queue: prod" in (self.of_queue(aurora, queue, 512, 3600) or "")
+        assert "takes no jobs itself: use `queue: prod`" in (self.of_queue(aurora, queue, 512, 3600) or "")
 
     def test_a_near_miss(self, aurora: Site) -> None:
         message = self.of_queue(aurora, "Debug", 1, 3600)
@@ -143,7 +143,7 @@ class TestAurorasQueues:
         assert found["array.max_concurrent"].startswith(
             "is not set, but of 11 members prod takes 10 at a time ("
         )
-        assert found["array.max_concurrent"].endswith("write max_concurrent: 10 or less")
+        assert found["array.max_concurrent"].endswith("use `array: {max_concurrent: 10}` or less")
         found = problems(aurora, **fields, array={"count": 100, "max_concurrent": 20})
         assert found["array.max_concurrent"].startswith("is 20, but of 100 members")
         for array in (
@@ -248,7 +248,7 @@ class TestNewSites:
     def test_a_machine_that_chooses_the_partition_itself(self) -> None:
         found = problems(Site.load("perlmutter"), constraint="gpu", qos="debug", queue="gpu_ss11")
         assert found["queue"].startswith(
-            "is 'gpu_ss11', but perlmutter chooses the queue itself: drop it, and set"
+            "is 'gpu_ss11', but perlmutter chooses the queue itself: drop it, and choose a QOS (debug, "
         )
 
     def test_a_qos_by_the_schedulers_own_name(self) -> None:
@@ -261,7 +261,7 @@ class TestNewSites:
         found = problems(Site.load("perlmutter"), qos="debug")
         assert set(found) == {"account", "walltime", "constraint"}
         assert (
-            '"Job request does not match any supported policy"; write, for example, constraint: gpu'
+            '"Job request does not match any supported policy"; give it, as in `constraint: gpu`'
             in (found["constraint"])
         )
 
@@ -271,7 +271,7 @@ class TestNewSites:
         found = problems(at, constraint="gpu")
         for field, example in (("account", "account: "), ("walltime", 'walltime: "00:30:00"')):
             assert f"is missing, and {name} needs it: " in found[field]
-            assert f"; write, for example, {example}" in found[field]
+            assert f"; give it, as in `{example}" in found[field]
         assert {"account", "walltime"} & set(problems(at, account="a", walltime="30m")) == set()
 
     def test_a_limit_that_a_project_changed_is_the_one_that_counts(self) -> None:
@@ -343,7 +343,8 @@ class TestGoingOnOnPbs:
             assert problems(aurora, **GOOD, queue="capacity", requeue=fits) == {}
         assert problems(aurora, **GOOD, queue="capacity", requeue={"max": 5, "how": "chain"}) == {
             "requeue.max": "is 5, which makes a chain of 6 jobs, but capacity allows a user 5 jobs queued or "
-            f"running {self.GUIDE}; write requeue.max: 4, or requeue.how: copy, which takes two at a time"
+            f"running {self.GUIDE}; use `requeue: {{max: 4}}`, or `requeue: {{how: copy}}`, which takes "
+            "two at a time"
         }
 
     def test_members_of_an_array(self, aurora: Site) -> None:
@@ -362,8 +363,8 @@ class TestGoingOnOnPbs:
     def test_a_chain_of_an_array(self) -> None:
         chain = {"max": 1, "how": "chain"}
         assert problems(site("pbs"), array={"count": 3}, requeue=chain) == {
-            "requeue.how": "is chain, but array's members would have to wait for each other: write "
-            "requeue.how: copy, with which each member resumes by itself, or drop one of the two"
+            "requeue.how": "is chain, but array's members would have to wait for each other: use "
+            "`requeue: {how: copy}`, with which each member resumes by itself, or drop one of the two"
         }
         assert problems(site("pbs"), array={"count": 1}, requeue=chain) == {}, "which is not an array to PBS"
 
@@ -383,7 +384,7 @@ class TestRequired:
         assert set(found) == {"account", "walltime", "directives.filesystems"}
         assert found["account"] == (
             'is missing, and aurora needs it: PBS refuses the job: "Account_Name is required to be set."; '
-            "write, for example, account: MyProject (running-jobs/index, 2026-08-19)"
+            "give it, as in `account: MyProject` (running-jobs/index, 2026-08-19)"
         )
         assert problems(aurora, **GOOD) == {}
 

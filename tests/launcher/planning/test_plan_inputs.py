@@ -154,7 +154,7 @@ class TestWhere:
     def test_without_a_file(self) -> None:
         with pytest.raises(InvalidInput, match=r"^train on local: nodes: is 2"):
             planned("local", nodes=2)
-        with pytest.raises(InvalidInput, match=r"^--nodes: nodes: is 2"):
+        with pytest.raises(InvalidInput, match=r"^--nodes: is 2"):
             plan(JobSpec.load(None, flags={"command": ["x"], "nodes": 2}), Site.load("local"))
 
     def test_a_function_too(self, tmp_path: Path) -> None:
@@ -264,7 +264,13 @@ def test_planning_asks_nothing_of_the_world(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("pbs: home", {"pbs": "is 'home', but pbs holds PBS's own directives by their names, as in pbs: {"}),
+        (
+            "pbs: home",
+            {
+                "pbs": "is 'home', but pbs holds PBS's own directives by their names, as in `directives: "
+                "{pbs: {comment: home}}`"
+            },
+        ),
         ("slurm: true", {"slurm": "is True, but slurm holds Slurm's own"}),
         ("lsf: {x: y}", {"lsf": "holds directives, but only flux, slurm, pbs hold their own"}),
         ("comment: a, slurm: {comment: b}", {"slurm.comment": "appears in directives.comment too; keep one"}),

@@ -175,7 +175,7 @@ class TestPolaris:
         mine = {"env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
         said = refused("polaris", ranks_per_node=2, **mine)["env.CUDA_VISIBLE_DEVICES"]
         assert (
-            "is '0,1', but castoff sets it for each rank (3,1): drop it; or set devices_per_rank: 0" in said
+            "is '0,1', but castoff sets it for each rank (3,1): drop it; or use `devices_per_rank: 0`" in said
         )
         found = planned("polaris", devices_per_rank=0, **mine)
         assert (found.devices, found.env["CUDA_VISIBLE_DEVICES"]) == (Devices(), "0,1")
@@ -287,7 +287,7 @@ class TestLayout:
         assert planned("pbs", ranks=10, nodes=4).ranks == 10
 
     def test_a_machine_alone_is_one_node(self) -> None:
-        assert refused("local", nodes=2) == {"nodes": "is 2, but this machine is one node; use --set nodes=1"}
+        assert refused("local", nodes=2) == {"nodes": "is 2, but this machine is one node; use `nodes: 1`"}
         assert planned("local", ranks=3).start == ["launch", "--here", "--ranks-per-node", "3"]
 
     def test_logs_of_many_ranks(self) -> None:

@@ -133,9 +133,9 @@ def test_which_site(bench: Benches) -> None:
             "--log-dir is for ranks on this host alone (--here), and this is Slurm job 12",
         ),
         (["--here", "--runs-dir", "runs"], "--runs-dir applies to runs in an allocation"),
-        (["--here", "--nodes", "2"], "--nodes: nodes: is 2, but this machine is one node"),
-        (["--nodes", "2"], "--nodes: nodes: is 2, but Slurm job 12 (1 host: x0) has no more"),
-        (["--ranks", "2", "-n", "2"], "ranks: excludes ranks_per_node"),
+        (["--here", "--nodes", "2"], "--nodes: is 2, but this machine is one node"),
+        (["--nodes", "2"], "--nodes: is 2, but Slurm job 12 (1 host: x0) has no more"),
+        (["--ranks-per-node", "2", "-n", "2"], "ranks: excludes ranks_per_node"),
     ],
 )
 def test_options_that_exclude_each_other_are_refused(words: list[str], said: str, bench: Benches) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.trainers.dpo.small import SIZES, base_model, pairs_file, structures
+from tests.trainers.logged import unwrapped
 from trainers.dpo import __main__ as program
 from trainers.dpo.network.weights import load
 from trainers.reporting.metrics_file import MetricsFile
@@ -46,7 +47,7 @@ class Here:
 
     def logged(self, line: str) -> bool:
         """Whether the log or an error has it."""
-        return re.search(line, self.stderr) is not None
+        return re.search(line, unwrapped(self.stderr)) is not None
 
 
 @pytest.fixture

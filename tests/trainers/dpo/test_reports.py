@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from tests.trainers.logged import unwrapped
 from tests.trainers.toys import Ranks, Toy
 from trainers.data.sampling import shard
 from trainers.dpo.reports import EpochReports
@@ -44,7 +45,7 @@ def trained(folder: str, fields: dict[str, Any], task: Stand, **training: Any) -
 
 def said(log: str) -> list[str]:
     """The lines of rank 0's log that are one of those looked for, without rank, time and logger."""
-    found = re.findall(r"^\[RANK 0\] \S+ \S+ INFO trainers\.\w+(?:\.\w+)*: (.*)$", log, re.MULTILINE)
+    found = re.findall(r"^\[RANK 0\] \S+(?: \S+)? INFO: (.*)$", unwrapped(log), re.MULTILINE)
     words = ("Initialized", "Using", "Loaded", "Batch", "Epoch", "Training: ", "Validation: ", "  ")
     return [line for line in found if line.startswith(words)]
 
@@ -94,7 +95,7 @@ def alone(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.
     def train(fields: dict[str, Any], task: Stand, **training: Any) -> list[str]:
         caplog.clear()
         trained(str(tmp_path / "out"), fields, task, **training)
-        return said("\n".join(f"[RANK 0] d t INFO {each.name}: {each.message}" for each in caplog.records))
+        return said("\n".join(f"[RANK 0] d t INFO: {each.message}" for each in caplog.records))
 
     return train
 

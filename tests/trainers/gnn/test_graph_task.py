@@ -334,8 +334,8 @@ def test_the_guides_configuration_trains(tmp_path: Path) -> None:
     ranks.answers()
     log = ranks.log(0)
     for line in (
-        "INFO trainers.training: Training set size: 208, Validation set size: 26",
-        "INFO trainers.training: Starting distributed training",
+        "INFO: Training set size: 208, validation: 26",
+        "INFO: Starting distributed training",
         "Validation: loss=0.",
         " ± ",
         "Saving checkpoint for model at epoch 1",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.trainers.logged import unwrapped
 from tests.trainers.sedd.start.test_ranks import TINY
 from trainers.configuration.config import Config
 from trainers.configuration.yaml_text import read_yaml_file
@@ -91,9 +92,7 @@ def test_without_arguments_it_starts(here: Here, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(program, "_train", trained.append)
     assert here() == 0, here.stderr
     assert trained == [core_config(read({}))]
-    assert (
-        "WARNING trainers.sedd: data.datafile is not given: training on 4000 made-up proteins" in here.stderr
-    )
+    assert "WARNING: data.datafile is not given: training on 4000 made-up proteins" in here.stderr
 
 
 def test_with_a_data_file_nothing_is_warned_of(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +104,7 @@ def test_with_a_data_file_nothing_is_warned_of(here: Here, monkeypatch: pytest.M
 def test_what_has_no_effect_is_logged(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_train", lambda _: None)
     assert here("tiny.yaml", "--set", "validation.save_best_only=true") == 0
-    assert "INFO trainers.sedd: validation.save_best_only: has no effect; " in here.stderr
+    assert "INFO: validation.save_best_only: has no effect;" in here.stderr
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ def test_what_has_no_effect_is_logged(here: Here, monkeypatch: pytest.MonkeyPatc
 def test_mistakes_are_reported_with_the_files_fields(override: str, says: str, here: Here) -> None:
     """Also what the core finds later."""
     assert here("tiny.yaml", "--set", override) == 1
-    given = [line for line in here.stderr.splitlines() if not line.startswith("[RANK 0]")]
+    given = [line for line in unwrapped(here.stderr).splitlines() if not line.startswith("[RANK 0]")]
     assert given[0].startswith(f"castoff train: {says}"), here.stderr
 
 

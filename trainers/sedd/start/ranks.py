@@ -64,7 +64,7 @@ def launched(arguments: Namespace, devices: Callable[[], int]) -> list[str] | No
     port = arguments.master_port
     address = arguments.master_addr or (None if port is None else "127.0.0.1")
     hosts = {"--nodes": nodes, "--node-rank": number or 0, "--master-addr": address, "--master-port": port}
-    options = {"-n": ranks} | ({} if address is None else hosts)
+    options = {"--ranks-per-node": ranks} | ({} if address is None else hosts)
     return [word for name, value in options.items() if value is not None for word in (name, str(value))]
 
 

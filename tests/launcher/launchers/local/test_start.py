@@ -125,7 +125,11 @@ class TestCannotStart:
     @pytest.mark.parametrize(
         ("command", "code", "words"),
         [
-            (["no-such-program"], 127, "cannot find the program 'no-such-program' in PATH (/"),
+            (
+                ["no-such-program"],
+                127,
+                "cannot find the program 'no-such-program'; add its folder to PATH",
+            ),
             (["./no/such"], 127, "cannot find the program './no/such' (looked at /"),
             (["/etc/hostname/x"], 127, "cannot find the program"),
             (["/etc"], 126, "is it a folder, or does it lack `chmod +x`?"),

@@ -35,24 +35,28 @@ def none_asked() -> NoReturn:
     [
         ("", 0, None),
         ("", 1, None),
-        ("", 4, "-n 4"),
+        ("", 4, "--ranks-per-node 4"),
         ("--nproc_per_node 1", None, None),
-        ("--nproc_per_node 3", None, "-n 3"),
+        ("--nproc_per_node 3", None, "--ranks-per-node 3"),
         (
             "--nproc_per_node 3 --master_port 4000",
             None,
-            "-n 3 --nodes 1 --node-rank 0 --master-addr 127.0.0.1 --master-port 4000",
+            "--ranks-per-node 3 --nodes 1 --node-rank 0 --master-addr 127.0.0.1 --master-port 4000",
         ),
-        (f"--nnodes 2 --node_rank 0 {HOST}", 1, "-n 1 --nodes 2 --node-rank 0 --master-addr host-a"),
+        (
+            f"--nnodes 2 --node_rank 0 {HOST}",
+            1,
+            "--ranks-per-node 1 --nodes 2 --node-rank 0 --master-addr host-a",
+        ),
         (
             f"--nnodes 2 --node_rank 1 {HOST} --master_port 4000",
             4,
-            "-n 4 --nodes 2 --node-rank 1 --master-addr host-a --master-port 4000",
+            "--ranks-per-node 4 --nodes 2 --node-rank 1 --master-addr host-a --master-port 4000",
         ),
         (
             f"--nnodes 2 --node_rank 1 {HOST} --nproc_per_node 2",
             None,
-            "-n 2 --nodes 2 --node-rank 1 --master-addr host-a",
+            "--ranks-per-node 2 --nodes 2 --node-rank 1 --master-addr host-a",
         ),
         ("--nnodes 1 --node_rank 0", 1, None),
     ],
@@ -194,9 +198,7 @@ def test_mistakes_are_reported_before_anything_starts(
         program.main()
     assert ended.value.code == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert line == (
-        "castoff train: --set training.accum=0: training.accum: is 0, but takes a whole number of at least 1"
-    )
+    assert line == ("castoff train: --set training.accum=0: is 0, but takes a whole number of at least 1")
 
 
 # --- For real ----------------------------------------------------------------------------------------

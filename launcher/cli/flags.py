@@ -1,0 +1,109 @@
+"""A suggested setting as whoever reads the message would give it: a line of the job file, or a flag.
+
+Messages suggest a field as a line of YAML in backticks (launcher.typed.suggestion.setting). What was wrong on
+the command line is answered with the flag of the verb that was called, or with `--set` for a field without
+one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from launcher.config.job import JobSpec
+from launcher.errors import InvalidInput, Problem
+from launcher.quoting import visible_word, yaml_word
+from launcher.typed.document import Document
+from launcher.typed.structure import fields_of
+
+COMMAND_LINE = "the command line"
+"""Where a job was read that no file holds: `JobSpec.load`."""
+
+_MISREAD = {"nodes": "; -N is the nodes, as for sbatch, and qsub's -N NAME is -J NAME"}
+"""What else a flag is elsewhere, where its value is text that no such field takes."""
+
+_SETTING = re.compile(r"`([a-z_]+: [^`]+)`")
+
+
+def flags_of(command: click.Command) -> dict[str, str]:
+    """The verb's flag for each field of a job that has one."""
+    return {
+        option.name: max(option.opts, key=len)
+        for option in command.params
+        if isinstance(option, click.Option) and option.name in fields_of(JobSpec)
+    }
+
+
+def answered(error: InvalidInput, flags: Mapping[str, str]) -> InvalidInput:
+    """The same error, with what is to be set as it is set there where the problem is."""
+    return InvalidInput([_answered(problem, flags) for problem in error.problems])
+
+
+def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
+    where, path, message = problem
+    typed = where == COMMAND_LINE or where.startswith("--")
+
+    def instead(found: re.Match[str]) -> str:
+        words = flag_words(found[1], flags)
+        if typed and words:
+            return words
+        has_flag = words and not words.startswith(("--set ", "-- "))
+        return f"{found[0]} or {words}" if has_flag else found[0]
+
+    if path in _MISREAD and typed and message.startswith("is '"):
+        message += _MISREAD[path]
+    if where == "--command":  # no flag, but what follows --
+        return Problem("the program", "", _SETTING.sub(instead, message))
+    if where == COMMAND_LINE and path:
+        where = flags.get(path, "")  # what is missing has no place, and its flag is what to give
+    return Problem(where, path, _SETTING.sub(instead, message))
+
+
+def flag_words(line: str, flags: Mapping[str, str]) -> str:
+    """A line of a job file as words of the command line; empty if it is no such line."""
+    try:
+        document = Document.parse(line, "")
+    except InvalidInput:
+        return ""
+    if not isinstance(document.data, dict) or not document.data.keys() <= fields_of(JobSpec).keys():
+        return ""
+    return " ".join(_words(path, text, value, flags) for path, text, value in _leaves(document))
+
+
+def _leaves(document: Document) -> Iterator[tuple[str, str, Any]]:
+    """Each field that a document sets: its path, its text as `--set` reads it, and its value."""
+
+    def below(path: tuple[str | int, ...], value: Any) -> Iterator[tuple[str, str, Any]]:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                yield from below((*path, name), inner)
+            return
+        name = ".".join(map(str, path))
+        if isinstance(value, list):
+            words = [document.text((*path, at), item) for at, item in enumerate(value)]
+            yield name, f"[{', '.join(map(yaml_word, words))}]", words
+        else:
+            yield name, document.text(path, value), value
+
+    yield from below((), document.data)
+
+
+def _words(path: str, text: str, value: Any, flags: Mapping[str, str]) -> str:
+    if path == "command" and isinstance(value, list):
+        return " ".join(["--", *map(visible_word, value)])
+    if path in flags:
+        return f"{flags[path]} {visible_word(text)}"
+    if isinstance(value, str) and not _is_plain(text):
+        text = yaml_word(text)
+    return f"--set {visible_word(f'{path}={text}')}"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads a text as itself without quotes."""
+    try:
+        return bool(Document.parse(text, "").data == text)
+    except InvalidInput:
+        return False
