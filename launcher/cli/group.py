@@ -158,7 +158,8 @@ def _instead(option: str, value: str, command: click.Command) -> str:
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
     name = option.lstrip("-").replace("-", "_")
     resource, equals, amount = value.partition("=")
-    if option == "-l" and equals and (instead("JobSpec", resource) or resource in fields_of(JobSpec)):
+    is_field = bool(instead("JobSpec", resource)) or resource in fields_of(JobSpec)
+    if option == "-l" and equals and is_field and resource != "select":  # whose chunks are several fields
         return _instead(f"--{resource}", amount, command)
     meant = name if name in fields_of(JobSpec) else instead("JobSpec", name)
     if meant is None or "--set" not in flags:

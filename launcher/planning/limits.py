@@ -168,8 +168,8 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | 
         further = False
         held = "is not set" if array.max_concurrent is None else f"is {array.max_concurrent}"
         taken = f"of {array.size} members {name} takes {most} at a time {queue.cited}"
-        fitting = setting("array.max_concurrent", str(most))
-        yield "array.max_concurrent", f"{held}, but {taken}; use {fitting} or less"
+        most_words = setting("array.max_concurrent", str(most))
+        yield "array.max_concurrent", f"{held}, but {taken}; use {most_words} or less"
     if further and queue.max_jobs is not None:
         yield from _room_to_resume(spec, queue.max_jobs, allows)
 

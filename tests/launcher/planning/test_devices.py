@@ -67,7 +67,7 @@ def test_whole_gpus(aurora: Node) -> None:
 @pytest.mark.parametrize(
     ("ranks", "each", "words"),
     [
-        (13, 1, "up to 12 ranks, or 24, 36, 48 that share them evenly; or devices_per_rank: 0, for"),
+        (13, 1, "up to 12 ranks, or 24, 36, 48 that share them evenly; or `devices_per_rank: 0`, for"),
         (60, 1, "what fits: up to 12 ranks, or 24, 36, 48"),
         (12, 2, "need 24, and a node has 12; what fits: up to 6 ranks or up to 1 for each"),
         (24, 2, "need 48, and a node has 12; what fits: up to 6 ranks$"),
@@ -118,7 +118,7 @@ def test_ranks_that_share_a_device_sit_beside_it() -> None:
 
 def test_where_nothing_may_be_shared_nothing_is_offered() -> None:
     node = Node(devices=[4], device_variable="CUDA_VISIBLE_DEVICES", source="x", date="2026-11-20")
-    with pytest.raises(ValueError, match=r"what fits: up to 4 ranks; or devices_per_rank: 0"):
+    with pytest.raises(ValueError, match=r"what fits: up to 4 ranks; or `devices_per_rank: 0"):
         in_order(node, 8, 1)
 
 

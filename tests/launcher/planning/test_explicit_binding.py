@@ -73,7 +73,7 @@ def test_on_aurora_it_replaces_the_sites_choice() -> None:
         ({"binding": "7-4:8"}, "holds 7-4, which descends: write the smaller number first"),
         ({"binding": "4,7-6:8"}, "holds 7-6, which descends"),
         ({"binding": "0-9999:4"}, "names 12-9999, but a node's cores are 0-11 (lscpu, 2026-11-20)"),
-        ({"binding": "4:5", "exclusive": False}, "write exclusive: true"),
+        ({"binding": "4:5", "exclusive": False}, "use `exclusive: true`"),
         ({"binding": "4-7:8-11", "cores_per_rank": 2}, "gives a rank 4 cores, but cores_per_rank is 2"),
         ({"binding": "4:5", "launcher": {"torchrun": True}}, "here torchrun starts them"),
         (
@@ -256,7 +256,7 @@ def test_where_no_device_is_nearer_than_another() -> None:
             {"binding": ON_ONE_SOCKET},
             "binding",
             "binds 12 ranks (local ranks 0-11) to cores 0-51, beside devices 0-5, which 6 ranks can use: drop"
-            f" it, and castoff binds each rank beside its device ({TWELVE}); or set devices_per_rank: 0",
+            f" it, and castoff binds each rank beside its device ({TWELVE}); or use `devices_per_rank: 0",
         ),
         (
             "polaris",

@@ -73,7 +73,7 @@ class TestResources:
             ({"nodes": "2"}, "is a field of castoff's, not a resource: write nodes beside select, not in it"),
             (
                 {"filesystems": "home"},
-                "a resource of the whole job, not of a chunk; write directives: {filesystems",
+                "a resource of the whole job, not of a chunk; use `directives: {filesystems",
             ),
             ({"note": "it's"}, 'is "it\'s", but PBS takes plain ASCII without quotes'),
             ({"note": "é"}, "but PBS takes plain ASCII"),
@@ -93,7 +93,7 @@ class TestResources:
     def test_a_resource_of_chunks_among_directives(self) -> None:
         at = site(defaults={"select": {"scratch_local": "10gb"}})
         found = problems(at, directives={"scratch_local": "20gb", "host": "n1"})
-        assert "write select: {scratch_local: 20gb}" in found["directives.scratch_local"]
+        assert "use `select: {scratch_local: 20gb}`" in found["directives.scratch_local"]
         assert "set select instead" in found["directives.host"]
 
     def test_text_is_refused_with_what_to_write(self) -> None:
@@ -253,7 +253,7 @@ class TestOtherForms:
     @pytest.mark.parametrize("form", ["ncpus", "totals"])
     def test_chunks_where_there_are_none(self, form: str) -> None:
         found = problems(site(request_form=form), select={"jobfs": "200gb", "wd": True})
-        assert found["select"].endswith("write directives: {jobfs: 200gb, wd: true}, for the whole job")
+        assert found["select"].endswith("use `directives: {jobfs: 200gb, wd: true}`, for the whole job")
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
