@@ -67,7 +67,8 @@ def end_on_interrupt() -> None:
     By the signal itself: a shell then shows code 130, and ends a loop that runs castoff. Where it is ignored,
     as in a shell's background job, it stays so.
     """
-    import _signal  # what `signal` is made of, whose import would take a tenth of a start's time
+    # What `signal` is made of, whose import would take a tenth of a start's time.
+    import _signal  # type: ignore[import-not-found]
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

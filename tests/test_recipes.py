@@ -11,6 +11,10 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[1]
 MACHINERY = "templates/machinery"
 """There each scheduler and each launcher has what is under its name."""
+OPTIONAL = ("allocation", "beside")
+"""Modules that a scheduler needs only for shells in its jobs."""
+FURTHER = {"pbs": ["attributes", "requested", "select"]}
+"""Modules for what one scheduler alone has: PBS's chunks and -W."""
 
 
 def recipe(what: str) -> str:
@@ -51,15 +55,16 @@ def owned(name: str) -> set[str]:
 def test_a_schedulers_recipe_names_what_one_has(name: str) -> None:
     named = {file.replace("NAME", name) for file in files_of(recipe("scheduler"))}
     there = {file for file in owned(name) if not file.startswith(f"{MACHINERY}/launchers/")}
-    assert there <= named
-    optional = {f"launcher/schedulers/{name}/allocation.py"} if name == "flux" else set()
+    assert there - {f"launcher/schedulers/{name}/{module}.py" for module in FURTHER.get(name, [])} <= named
+    optional = {f"launcher/schedulers/{name}/{module}.py" for module in OPTIONAL} if name == "flux" else set()
     assert all((CHECKOUT / file).exists() for file in named - optional)
 
 
-def test_a_scheduler_takes_twelve_files() -> None:
-    always = [file for file in files_of(recipe("scheduler")) if not file.endswith("/allocation.py")]
-    assert len(always) == len({*always}) == 12
-    assert recipe("scheduler").startswith("**A scheduler** takes 12 files")
+def test_a_scheduler_takes_thirteen_files() -> None:
+    optional = tuple(f"/{module}.py" for module in OPTIONAL)
+    always = [file for file in files_of(recipe("scheduler")) if not file.endswith(optional)]
+    assert len(always) == len({*always}) == 13
+    assert recipe("scheduler").startswith("**A scheduler** takes 13 files")
 
 
 def test_a_job_field_takes_two_or_three() -> None:

@@ -111,6 +111,7 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
         message += f"; a program follows --, as in {path} -- python train.py"
         if fields:
             message += f"; a field is set by --set {fields[0]}"
+    message = message.replace(" [-- COMMAND...]'", "'")
     if isinstance(error, click.MissingParameter) and "'RUN'" in message:
         message += "; `castoff list` shows your runs"
     return f"{message} (see {path} --help)"

@@ -75,7 +75,7 @@ def test_where_only_srun_knows_the_ranks_host(desk: Desk) -> None:
 
 def test_beside_what_was_launched_in_an_allocation(desk: Desk) -> None:
     """From the head node, where the allocation is not."""
-    launch = ["castoff", "launch", "-n", "1", "--", "sh", "-c", WAITS]
+    launch = ["castoff", "launch", "--ranks-per-node", "1", "--", "sh", "-c", WAITS]
     process = desk.start("castoff", "alloc", "--site", "slurm", "--nodes", "2", "--", *launch)
     until(lambda: len(list(desk.folder.glob("here.*"))) == 2)
     answer = desk.castoff("shell", "sh", "--rank", "1", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE")

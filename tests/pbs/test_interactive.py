@@ -11,6 +11,7 @@ from tests.cluster import HEAD
 from tests.cluster.desk import Desk
 from tests.patience import until
 
+from . import openpbs
 from .cluster import PbsCluster
 
 WAITS = "touch here.$RANK; until [ -e go ]; do sleep 0.1; done"
@@ -44,13 +45,8 @@ def test_a_command_beside_a_rank(desk: Desk) -> None:
     assert desk.until(run, state="ended")["ending"] == "done"
 
 
-class TestAllocation:
-    """The double has no interactive jobs."""
-
-    @pytest.fixture(autouse=True)
-    def real(self, pbs: PbsCluster) -> None:
-        if not pbs.is_real:
-            pytest.skip("this needs OpenPBS: the double gives no interactive jobs")
+class Allocations:
+    """Interactive jobs, which the double has not; tests/launcher/cli/test_alloc.py tries them without PBS."""
 
     def test_a_command_in_it(self, desk: Desk) -> None:
         """Without a terminal of ours; its launches have all hosts, and its code is ours."""
@@ -81,3 +77,9 @@ class TestAllocation:
         until(lambda: not pbs.run(HEAD, waiting).stdout.strip())
         (desk.folder / "go").touch()
         desk.until(full, state="ended")
+
+
+if openpbs.installation() is not None:
+
+    class TestAllocations(Allocations):
+        """On OpenPBS."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -72,7 +73,11 @@ def test_a_line_of_a_job_file_as_words(line: str, words: str) -> None:
 @given(text=st.text(min_size=1).filter(lambda text: text.isprintable() and "`" not in text))
 def test_what_is_suggested_means_the_same_on_the_command_line(text: str) -> None:
     """Whatever the value: typed into a shell and read by --set or a flag, it is that value."""
-    for field, read in (("env.A", lambda job: job.env["A"]), ("constraint", lambda job: job.constraint)):
+    fields: list[tuple[str, Callable[[JobSpec], str | None]]] = [
+        ("env.A", lambda job: job.env["A"]),
+        ("constraint", lambda job: job.constraint),
+    ]
+    for field, read in fields:
         words = shlex.split(flag_words(setting(field, yaml_word(text)).strip("`"), FLAGS))
         if words[0] == "--set":
             job = JobSpec.load(None, overrides=["command=[x]", words[1]])

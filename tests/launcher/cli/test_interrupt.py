@@ -68,7 +68,7 @@ def test_where_it_is_ignored_it_stays_so(tmp_path: Path) -> None:
     """As in a shell's background job."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(AT_AN_IMPORT)
-    shell = ["sh", "-c", 'trap "" INT; exec "$0" "$@"', COMMAND, *RENDER]
+    shell: list[str] = ["sh", "-c", 'trap "" INT; exec "$0" "$@"', str(COMMAND), *RENDER]
     ended = subprocess.run(
         shell,
         cwd=tmp_path,

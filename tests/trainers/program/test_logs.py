@@ -40,7 +40,8 @@ def logged(*messages: str, level: int = logging.INFO, name: str = "trainers.mine
         records = [logging.LogRecord(name, level, "", 0, text, None, None) for text in messages]
         return "\n".join(map(handler.format, records)).split("\n")
     finally:
-        root.handlers[:], _ = before, root.setLevel(at)
+        root.handlers[:] = before
+        root.setLevel(at)
 
 
 STEP = (
