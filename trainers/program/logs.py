@@ -28,7 +28,7 @@ def setup_logging(rank: int, level: str = "INFO") -> None:
 class _Lines(logging.Formatter):
     """Lines for a terminal: the date where it is another one than before, and the name of loggers of others.
 
-    What happens is reported in values, which continue on lines of their own; a warning is a sentence, and whole.
+    What happens is reported in values, which continue on lines of their own; a warning is a whole sentence.
     """
 
     def __init__(self, rank: int):
