@@ -137,8 +137,8 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
             time.sleep(_POLL)
     except SchedulerUnreachable as why:
         raise CastoffError(
-            f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; what may "
-            "running are not restarted"
+            f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; "
+            "a run that may be active is not restarted"
         ) from None
     if left:
         raise CastoffError(
