@@ -7,6 +7,14 @@ castoff_tear_down() { # ENDING CODE, which are on record afterwards; sooner wher
   local castoff_code castoff_launcher castoff_place castoff_name castoff_lines=("${castoff_last_lines[@]}")
   castoff_last_lines=() # once
   if ((!${#castoff_lines[@]})); then return 0; fi
+  if [[ $1 == failed && $2 == 143 ]]; then # what cancels the job may reach its ranks first
+    for _ in {1..20}; do
+      if [[ -n $castoff_terminated ]]; then break; fi
+      read -r -t 0.1 -u 9 _ || true
+    done 9<> <(:)
+    if [[ -n $castoff_terminated && -n ${castoff_late-} ]]; then set -- walltime 143; fi
+    if [[ -n $castoff_terminated && $1 == failed ]]; then set -- cancelled 143; fi
+  fi
   export CASTOFF_OUTCOME=$1 CASTOFF_EXIT_CODE=$2
   if [[ $1 == failed && $2 == 0 ]]; then CASTOFF_EXIT_CODE=1; fi # a setup line that exits with 0
   castoff_tearing_down=1
