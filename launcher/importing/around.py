@@ -61,10 +61,9 @@ class Kept(NamedTuple):
 class Around:
     """Sorts statements; what is to be dropped is known only when all are seen, as others may use it."""
 
-    def __init__(self, reader: ScriptReader | None, account: Account, *, has_teardown: bool):
+    def __init__(self, reader: ScriptReader | None, account: Account):
         self.reader = reader
         self.account = account
-        self.has_teardown = has_teardown
         self.consumed: frozenset[str] = frozenset()
         self.in_folder = False
         self.setup: list[Kept] = []
@@ -110,12 +109,8 @@ class Around:
 
     def end(self, statement: Statement, text: str) -> None:
         """Lines that run when the ranks are over."""
-        if self.has_teardown:
-            self.teardown.append(text)
-            self._fate(statement, "teardown", "")
-        else:
-            why = "it runs after the ranks, for which a job file of this version has no field"
-            self.account.add(statement.first, statement.last, "not expressed", text, why)
+        self.teardown.append(text)
+        self._fate(statement, "teardown", "")
 
     def after_success(self, statement: Statement, operator: str, text: str) -> None:
         """What stands behind the launch with && or ||."""

@@ -8,15 +8,16 @@ from launcher.launchers.foreign.asked import Asked
 
 
 def fields_of_layout(
-    job: Asked, line: Asked | None, torch: Asked | None, *, one_per_node: bool, driver: bool, notes: Asked
+    job: Asked, line: Asked | None, torch: Asked | None, *, one_per_node: bool, notes: Asked
 ) -> dict[str, Any]:
     """`nodes`, `ranks_per_node` or `ranks`, `cores_per_rank` and `devices_per_rank`.
 
     `job`: by directives; `line`: by the launcher's options, None where nothing starts ranks; `torch`: by
     torchrun's. `one_per_node`: whether the launcher starts one process per node where nothing says how
-    many. `driver`: whether castoff can start one process on the first of several nodes. `notes` gets what
-    is to be said of it.
+    many. `notes` gets what is to be said of it.
     """
+    if isinstance(kinds := job.fields.get("select"), list):
+        return _of_kinds(kinds, line, torch, notes)
     outer = line or Asked()
     nodes = outer.nodes or job.nodes
     ranks = outer.ranks or (None if outer.ranks_per_node else job.ranks)
@@ -54,7 +55,7 @@ def fields_of_layout(
             )
         per_rank = mine
     elif line is None:
-        per_rank = _without_launcher(job, count, found, driver, notes)
+        per_rank = _without_launcher(job, count, found, notes)
     else:
         per_rank = _of_launcher(ranks, per_node, count, found, one_per_node)
     if per_rank is not None:
@@ -68,13 +69,25 @@ def fields_of_layout(
     return found
 
 
-def _without_launcher(job: Asked, nodes: int, found: dict[str, Any], driver: bool, notes: Asked) -> int:
-    if nodes > 1 and driver:
-        found["launcher.driver"] = True
-    elif nodes > 1:
+def _of_kinds(
+    kinds: list[dict[str, Any]], line: Asked | None, torch: Asked | None, notes: Asked
+) -> dict[str, Any]:
+    """Nodes of several kinds say how many ranks they have: look whether the script starts those."""
+    if line is None and torch is None:
+        return {"launcher.driver": True}
+    here = sum(kind.get("nodes", 1) * kind["ranks_per_node"] for kind in kinds)
+    asked = line or Asked()
+    if torch is not None or asked.ranks_per_node or asked.ranks != here:
         notes.refuse(
-            f"nothing starts ranks, so it runs on the first of {nodes} nodes; castoff starts it on each"
+            f"the chunks' ranks_per_node make {here} ranks, and the script says otherwise or nothing: set "
+            "ranks_per_node in each kind of `select`"
         )
+    return {}
+
+
+def _without_launcher(job: Asked, nodes: int, found: dict[str, Any], notes: Asked) -> int:
+    if nodes > 1:
+        found["launcher.driver"] = True
     elif (job.ranks or 1) > 1 or (job.ranks_per_node or 1) > 1:
         notes.note("nothing starts ranks, so there is one, whatever the directives' tasks are")
     return 1

@@ -7,7 +7,7 @@ import re
 from launcher.config.job import program_name, variable_problem
 from launcher.importing.account import Account
 from launcher.importing.around import Around, Kept
-from launcher.importing.available import has_field, settle_fields
+from launcher.importing.available import settle_fields
 from launcher.importing.command import FOLDER, Command, command_of
 from launcher.importing.head import Head
 from launcher.importing.imported import PLACEHOLDER, Imported
@@ -28,7 +28,7 @@ class Reading:
         name = head.reader.name if head.reader else None
         self.result = Imported({}, account, name, profile=dict(head.asked.profile))
         self.exports: dict[str, str] = {}
-        self.around = Around(head.reader, account, has_teardown=has_field("teardown"))
+        self.around = Around(head.reader, account)
 
     def imported(self) -> Imported:
         """Read all of it."""
@@ -72,7 +72,6 @@ class Reading:
             line.launcher if line else None,
             line.torch if line else None,
             one_per_node=bool(line and line.one_per_node),
-            driver=has_field("launcher.driver"),
             notes=notes,
         )
         for number, text in self.head.notes:

@@ -89,7 +89,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    looks_otherwise = re.fullmatch(r"[-+.]?[0-9][0-9_.:eE+-]*[a-zA-Z]?", text) or text.lower() in _WORDS
+    looks_otherwise = re.fullmatch(r"[-+.]?[0-9][0-9_.:eE+-]*", text) or text.lower() in _WORDS
     hidden = not re.sub(r"[\n\t]", "", text).isprintable()
     style = '"' if looks_otherwise or hidden else "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)

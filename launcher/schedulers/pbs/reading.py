@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 from launcher.config.quantities import clock
 from launcher.launchers.foreign.asked import Asked
 from launcher.launchers.foreign.line import LOGS
 from launcher.schedulers.pbs import NAME
+from launcher.schedulers.pbs.attributes import attributes_text, parse_attributes
 from launcher.schedulers.pbs.directives import DIALECT
+from launcher.schedulers.pbs.select import Chunk, parse_select
 from launcher.schedulers.reading import ScriptReader, raw
 
 _LETTERS_WITH_VALUES = "aAcCdDeIJhklmMNoOpPqrSStuvWwR"
 _FLAGS = "fhIVXzxn"
 _EVENTS = {"b": "begin", "e": "end", "a": "fail"}
-_PLACED = ("model", "gpu_type", "ompthreads")
 
 
 def read(rest: str, asked: Asked) -> None:
@@ -124,24 +126,25 @@ def _variables(text: str, asked: Asked) -> None:
 
 
 def _attributes(text: str, asked: Asked) -> None:
-    others: list[str] = []
-    for part in re.split(r",(?=[A-Za-z_]+=)", text):
-        name, _, value = part.partition("=")
-        if name == "depend":
-            after: dict[str, list[str]] = {}
-            for one in value.split(","):
-                condition, *jobs = one.split(":")
-                if condition not in ("after", "afterok", "afternotok", "afterany") or not jobs:
-                    asked.refuse(f"-W depend={value}: `after` knows after, afterok, afternotok and afterany")
-                    return
-                after.setdefault(condition, []).extend(jobs)
-            asked.fields["after"] = after
-        elif name == "block":
-            asked.drop("-W block: castoff wait does that")
-        else:
-            others.append(part)
-    if others:
-        raw("W", ",".join(others), DIALECT, asked, f"-W {','.join(others)}")
+    try:
+        attributes = parse_attributes(text)
+    except ValueError as error:
+        asked.refuse(f"-W {error}")
+        return
+    if depend := attributes.pop("depend", None):
+        after: dict[str, list[str]] = {}
+        for one in depend.split(","):
+            condition, *jobs = one.split(":")
+            if condition not in ("after", "afterok", "afternotok", "afterany") or not jobs:
+                asked.refuse(f"-W depend={depend}: `after` knows after, afterok, afternotok and afterany")
+                return
+            after.setdefault(condition, []).extend(jobs)
+        asked.fields["after"] = after
+    if attributes.pop("block", None):
+        asked.drop("-W block: castoff wait does that")
+    if attributes:
+        others = attributes_text(attributes)
+        raw("W", others, DIALECT, asked, f"-W {others}")
 
 
 def resources(text: str) -> list[tuple[str, str]]:
@@ -176,39 +179,48 @@ def _resource(name: str, value: str, asked: Asked) -> None:
 
 
 def _select(text: str, asked: Asked) -> None:
-    first, *others = text.split("+")
-    kinds = [_kind(first, asked), *(_kind(chunk, Asked()) for chunk in others)]
-    if others:
-        asked.fields["select"] = kinds
-    elif rest := {name: value for name, value in kinds[0].items() if name not in _OF_KINDS}:
-        asked.fields["select"] = rest
+    try:
+        first, *others = parse_select(text)
+    except ValueError as error:
+        asked.refuse(f"select: {error}")
+        return
+    if not others:
+        if rest := _of_chunk(first, asked):
+            asked.fields["select"] = rest
+        return
+    kinds = [_kind(chunk, asked) for chunk in (first, *others)]
+    asked.fields["select"] = kinds
+    asked.nodes = sum(kind.get("nodes", 1) for kind in kinds)
+    asked.ranks = sum(kind.get("nodes", 1) * kind["ranks_per_node"] for kind in kinds)
 
 
-_OF_KINDS = ("nodes", "ranks_per_node", "cores_per_rank", "devices_per_node", "memory")
-
-
-def _kind(chunk: str, asked: Asked) -> dict[str, str]:
-    """A chunk in the words of a job file, and its numbers and memory in `asked`, too."""
-    number, *parts = chunk.split(":")
-    if not number.isdecimal():
-        number, parts = "1", [number, *parts]
-    asked.count("nodes", number, "the number of chunks in select")
-    rest: dict[str, str] = {}
-    for part in parts:
-        name, _, value = part.partition("=")
+def _of_chunk(chunk: Chunk, asked: Asked) -> dict[str, Any]:
+    """Of a chunk, set what jobs ask for by other fields; the rest."""
+    asked.count("nodes", str(chunk.number), "the number of chunks in select")
+    rest: dict[str, Any] = {}
+    for name, value in chunk.resources.items():
         _chunk(name, value, asked, rest)
-    ranks, cores = asked.ranks_per_node, asked.node_cpus
-    said = (
-        asked.nodes,
-        ranks,
-        cores and cores // (ranks or 1),
-        asked.node_devices,
-        asked.fields.get("memory"),
-    )
-    return {**{name: str(value) for name, value in zip(_OF_KINDS, said, strict=True) if value}, **rest}
+    return rest
 
 
-def _chunk(name: str, value: str, asked: Asked, rest: dict[str, str]) -> None:
+def _kind(chunk: Chunk, job: Asked) -> dict[str, Any]:
+    """One of several kinds of chunks in the words of a job file; what no kind has is said of the job."""
+    asked = Asked()
+    rest = _of_chunk(chunk, asked)
+    job.remarks += asked.remarks
+    job.env |= asked.env
+    ranks = asked.ranks_per_node or 1  # as qsub counts
+    said = {
+        "nodes": asked.nodes,
+        "ranks_per_node": ranks,
+        "cores_per_rank": asked.node_cpus and asked.node_cpus // ranks,
+        "devices_per_node": asked.node_devices,
+        "memory": asked.fields.get("memory"),
+    }
+    return {**{name: value for name, value in said.items() if value}, **rest}
+
+
+def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
     counts = {
         "ncpus": "node_cpus",
         "mpiprocs": "ranks_per_node",
@@ -279,8 +291,7 @@ def variables(asked: Asked) -> Mapping[str, str]:
     """What PBS's variables will hold, as far as it follows from the directives (qsub(1B))."""
     known = {"PBS_NUM_NODES": asked.nodes or 1, "PBS_NUM_PPN": asked.ranks_per_node, "NCPUS": asked.node_cpus}
     known["PBS_NNODES"] = asked.nodes or 1
-    total = (asked.nodes or 1) * (asked.ranks_per_node or 1)
-    known["PBS_NP"] = total
+    known["PBS_NP"] = _processes(asked)
     return {name: str(value) for name, value in known.items() if value is not None}
 
 
@@ -288,10 +299,13 @@ def output_of(command: str, asked: Asked) -> str | None:
     """What somebody counts in PBS_NODEFILE: nodes, or ranks, as each host stands there mpiprocs times."""
     if "PBS_NODEFILE" not in command or not re.search(r"\bwc\s+-l|\bwc\b", command):
         return None
-    nodes = asked.nodes or 1
     if re.search(r"\buniq\b|sort\s+-u", command):
-        return str(nodes)
-    return str(nodes * (asked.ranks_per_node or 1))
+        return str(asked.nodes or 1)
+    return str(_processes(asked))
+
+
+def _processes(asked: Asked) -> int:
+    return asked.ranks or (asked.nodes or 1) * (asked.ranks_per_node or 1)
 
 
 READER = ScriptReader(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from launcher.importing.available import has_field
 from launcher.importing.imported import nested
 from launcher.importing.script import NotAScript, read_script
 
@@ -127,11 +126,7 @@ class TestLaunch:
         head = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=4\n"
         found = fields("python train.py\n", head)
         assert found["devices_per_rank"] == 4
-        if has_field("launcher.driver"):
-            assert found["launcher"] == {"driver": True} and "ranks_per_node" not in found
-        else:
-            assert found["ranks_per_node"] == 1
-            assert any("first of 2 nodes" in one for one in why("python train.py\n", head=head))
+        assert found["launcher"] == {"driver": True} and "ranks_per_node" not in found
 
     def test_fewer_nodes_than_the_job_has(self) -> None:
         assert fields("srun -n 4 --ntasks-per-node=4 python a.py\n")["nodes"] == 1
@@ -165,10 +160,7 @@ class TestLaunch:
 
     def test_what_runs_after_the_ranks(self) -> None:
         body = "srun python a.py\necho $?\ncp -r out $HOME\nwait\nexit 0\n"
-        if has_field("teardown"):
-            assert fields(body)["teardown"] == ["echo $CASTOFF_EXIT_CODE", "cp -r out $HOME"]
-        else:
-            assert len(why(body)) == 2
+        assert fields(body)["teardown"] == ["echo $CASTOFF_EXIT_CODE", "cp -r out $HOME"]
         assert len(why(body, "dropped")) == 2
 
     def test_a_job_that_submits_itself(self) -> None:
@@ -193,26 +185,20 @@ class TestDirectives:
 
     def test_resources_of_chunks(self) -> None:
         body = "#!/bin/bash\n#PBS -l select=2:ncpus=8:model=mil_a100\nmpiexec -n 2 python a.py\n"
-        if has_field("select"):
-            assert fields("", body)["select"] == {"model": "mil_a100"}
-        else:
-            assert any("model=mil_a100" in one for one in why("", head=body))
+        assert fields("", body)["select"] == {"model": "mil_a100"}
 
     def test_chunks_of_several_kinds(self) -> None:
-        head = "#!/bin/bash\n#PBS -l select=1:ncpus=8+2:ncpus=4\nmpiexec -n 2 python a.py\n"
-        if has_field("select"):
-            found = fields("", head)
-            assert len(found["select"]) == 2 and "nodes" not in found
-        else:
-            assert any("only the first kind" in one for one in why("", head=head))
+        head = "#!/bin/bash\n#PBS -l select=1:ncpus=8:mpiprocs=2+2:ncpus=4\n"
+        found = fields("mpiexec -n 4 python a.py\n", head)
+        assert len(found["select"]) == 2 and "nodes" not in found
+        assert why("mpiexec -n 4 python a.py\n", head=head) == []
+        assert "make 4 ranks" in why("mpiexec -n 6 python a.py\n", head=head)[0]
+        assert fields("python driver.py\n", head)["launcher"] == {"driver": True}
 
     @pytest.mark.parametrize("indices", ["1-10", "0-8:2", "1,4"])
     def test_arrays_with_indices(self, indices: str) -> None:
         head = f"#!/bin/bash\n#SBATCH --array={indices}\n"
-        if has_field("array.indices"):
-            assert fields("python a.py\n", head)["array"] == {"indices": indices}
-        else:
-            assert any(indices in one for one in why("python a.py\n", head=head))
+        assert fields("python a.py\n", head)["array"] == {"indices": indices}
 
 
 def test_a_shell_that_is_no_login_shell_is_for_the_profile() -> None:

@@ -101,11 +101,29 @@ def test_what_castoff_does_is_dropped(line: str) -> None:
 
 def test_chunks_of_several_kinds() -> None:
     found = asked("-l select=1:ncpus=8:mpiprocs=2:mem=8gb+2:ncpus=4:ngpus=1:model=a")
-    assert (found.nodes, found.node_cpus, found.ranks_per_node) == (1, 8, 2)
-    assert found.fields["select"] == [
-        {"nodes": "1", "ranks_per_node": "2", "cores_per_rank": "4", "memory": "8G"},
-        {"nodes": "2", "cores_per_rank": "4", "devices_per_node": "1", "model": "a"},
-    ]
+    assert found.fields == {
+        "select": [
+            {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 4, "memory": "8G"},
+            {"nodes": 2, "ranks_per_node": 1, "cores_per_rank": 4, "devices_per_node": 1, "model": "a"},
+        ]
+    }
+    assert READER.output_of("wc -l < $PBS_NODEFILE", found) == "4"
+    assert READER.output_of("sort -u $PBS_NODEFILE | wc -l", found) == "3"
+
+
+@pytest.mark.parametrize(
+    "line", ["select=node01:ppn=3", "select=0:ncpus=1", "select=1+1:mem=4xb", "select=1:"]
+)
+def test_chunks_that_qsub_or_castoff_cannot_take(line: str) -> None:
+    assert [one.fate for one in asked(f"-l {line}").remarks] == ["not expressed"]
+
+
+def test_attributes() -> None:
+    found = asked("-W depend=afterok:1.x:2.x,afterany:3.x,group_list=lab,block=true,umask=027")
+    assert found.fields == {"after": {"afterok": ["1.x", "2.x"], "afterany": ["3.x"]}}
+    assert found.directives == {"W": "group_list=lab,umask=027"}
+    assert [one.text for one in found.remarks] == ["-W block: castoff wait does that"]
+    assert [one.fate for one in asked("-W umask").remarks] == ["not expressed"]
 
 
 def test_variables_are_env() -> None:
