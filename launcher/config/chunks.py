@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,7 @@ _OWN: dict[str, Any] = {
 """What one kind of several says in castoff's words; every other name is a resource of the scheduler."""
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """Nodes in a row for which a job asks the same."""
 
     nodes: int = 1

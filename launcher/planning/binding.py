@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+
+import msgspec
 
 from launcher.config.job import JobSpec
 from launcher.config.job_fields import LauncherName
@@ -72,7 +73,7 @@ def _too_few_cores(usable: list[list[int]], ranks: int, share: int) -> str:
     return f"a node has {total} cores for ranks; {max(fitting, default=1)} ranks are the most"
 
 
-class Bound(NamedTuple):
+class Bound(msgspec.Struct, frozen=True):
     """What binds the ranks of a node in the place of castoff."""
 
     field: str

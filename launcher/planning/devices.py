@@ -8,7 +8,8 @@ from those. Where the launcher shows each rank some devices alone, the rank's ow
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from launcher.config.quantities import cpulist, cpus
 from launcher.config.site_fields import Node
@@ -16,7 +17,7 @@ from launcher.planning.binding import ranks_of_sockets
 from launcher.runs.plan import Devices
 
 
-class _Group(NamedTuple):
+class _Group(msgspec.Struct, frozen=True):
     """Devices that are beside the same cores."""
 
     devices: list[int]

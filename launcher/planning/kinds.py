@@ -53,7 +53,8 @@ def decided(
         if devices and most:
             devices = whole or min(devices, most)
         found.append(
-            kind._replace(
+            replace(
+                kind,
                 cores_per_rank=kind.cores_per_rank or cores,
                 devices_per_node=devices if kind.devices_per_node is None else kind.devices_per_node,
                 memory=kind.memory or memory,

@@ -7,7 +7,6 @@ the devices are those beside these cores (`planning.devices`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -26,7 +25,7 @@ from launcher.runs.plan import Devices
 from launcher.schedulers.base import Scheduler
 
 
-class Placement(NamedTuple):
+class Placement(msgspec.Struct, frozen=True):
     """Where the ranks of a node are."""
 
     cores: int | None
@@ -40,7 +39,7 @@ class Placement(NamedTuple):
     devices: Devices
 
 
-class Question(NamedTuple):
+class Question(msgspec.Struct, frozen=True):
     """A job on a site, as far as its placement follows from it."""
 
     spec: JobSpec

@@ -218,7 +218,9 @@ class _Planner:
         if each is None and not (self.kinds and all(kind.ranks_per_node for kind in self.kinds)):
             each, why = kinds.default_ranks(spec, site, self.shared)
             self.found.notes.append(why)
-        self.kinds = [kind._replace(ranks_per_node=kind.ranks_per_node or each) for kind in self.kinds]
+        self.kinds = [
+            msgspec.structs.replace(kind, ranks_per_node=kind.ranks_per_node or each) for kind in self.kinds
+        ]
         if self.kinds:
             return Layout.joined((kind.ranks_per_node or 1, kind.nodes) for kind in self.kinds)
         return Layout([(each or 1, nodes)])

@@ -289,16 +289,15 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> None:
             draft.unlink()
 
 
-_ABOUT = re.compile(r"^# (\S[^\n]*) on (\S+): ", re.MULTILINE)
-_COUNT = re.compile(r"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
-
-_INDICES = re.compile(rf"^castoff_array_indices=({INDICES_PATTERN[1 : -len(END)]})$", re.MULTILINE)
+_ABOUT = r"(?m)^# (\S[^\n]*) on (\S+): "
+_COUNT = r"(?m)^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$"
+_INDICES = rf"(?m)^castoff_array_indices=({INDICES_PATTERN[1 : -len(END)]})$"
 
 
 def facts_of(text: str) -> Facts:
     """What a script records that stood alone, and made the run directory itself."""
     head = head_of(text)
-    about, count, own = _ABOUT.search(head), _COUNT.search(head), _INDICES.search(head)
+    about, count, own = (re.search(one, head) for one in (_ABOUT, _COUNT, _INDICES))
     name, site = about.groups() if about else ("", "")
     members = min(int(count[1]), MOST_MEMBERS) if count else 1
     scheduler = scheduler_in(text) or ""

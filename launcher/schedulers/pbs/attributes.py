@@ -13,14 +13,12 @@ from collections.abc import Mapping
 
 from launcher.errors import shown
 
-_ATTRIBUTE = re.compile(
-    r"""\s*([^\s=,][^\s=]*)\s*=\s*  # a name
+# Compiled where they are used, as most jobs need none of them.
+_ATTRIBUTE = r"""(?sx)\s*([^\s=,][^\s=]*)\s*=\s*  # a name
     (?:"([^"]*)"|'([^']*)'|((?!["'])[^=]*?))\s*  # a value up to the last comma before another name and =
-    (?:\Z|,(?=\s*[^\s=,]+\s*=))""",
-    re.VERBOSE | re.DOTALL,
-)
+    (?:\Z|,(?=\s*[^\s=,]+\s*=))"""
 
-_CONDITIONS = re.compile(r"\s*(after|afterok|afternotok|afterany)\s*:", re.IGNORECASE)
+_CONDITIONS = r"(?i)\s*(after|afterok|afternotok|afterany)\s*:"
 
 _INSTEAD = {
     "block": "qsub would wait for the job's end: drop it; `castoff wait` waits for a run",
@@ -61,7 +59,7 @@ def parse_attributes(text: str) -> dict[str, str]:
         ValueError: qsub would refuse it, or make of it what nobody means.
     """
     found, at = {}, 0
-    while at < len(text) and (one := _ATTRIBUTE.match(text, at)):
+    while at < len(text) and (one := re.compile(_ATTRIBUTE).match(text, at)):
         name, *values = one.groups()
         found[name] = next(value for value in values if value is not None)
         at = one.end()
@@ -113,7 +111,7 @@ def dependency(text: str | bool | None) -> str | None:
 
 def waits_by_after(text: str | bool) -> bool:
     """Whether a text waits for jobs in a way that the field `after` has."""
-    return _CONDITIONS.match(dependency(text) or "") is not None
+    return re.match(_CONDITIONS, dependency(text) or "") is not None
 
 
 def check(text: str) -> None:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from launcher.errors import shown
 
-_PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^+"'])+""")
-_COUNT = re.compile(r"\s*([0-9]+)\s*(?::|\Z)")
-_RESOURCE = re.compile(
-    r"""\s*([A-Za-z][^\s=:]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^:"'\s][^:]*))\s*(?::|\Z)""", re.DOTALL
-)
-_UNQUOTED = re.compile(r"[^\s:,()]+")
-_PLAIN = re.compile(r"(?! )[ -~]*(?![ ,])[ -~]")
+# Compiled where they are used, as most jobs need none of them.
+_PART = r"""(?:"[^"]*"|'[^']*'|[^+"'])+"""
+_COUNT = r"\s*([0-9]+)\s*(?::|\Z)"
+_RESOURCE = r"""(?s)\s*([A-Za-z][^\s=:]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^:"'\s][^:]*))\s*(?::|\Z)"""
+_UNQUOTED = r"[^\s:,()]+"
+_PLAIN = r"(?! )[ -~]*(?![ ,])[ -~]"
 
 
-class Chunk(NamedTuple):
+class Chunk(msgspec.Struct, frozen=True):
     """So many chunks that ask for the same."""
 
     number: int
@@ -36,7 +36,7 @@ def parse_select(text: str) -> list[Chunk]:
     """
     parts: list[str] = []
     end = 0
-    for part in _PART.finditer(text):
+    for part in re.finditer(_PART, text):
         between = text[end : part.start()]
         if between != ("+" if parts else ""):
             break
@@ -49,11 +49,11 @@ def parse_select(text: str) -> list[Chunk]:
 
 def _chunk(text: str) -> Chunk:
     number, at = 1, 0
-    if found := _COUNT.match(text):
+    if found := re.match(_COUNT, text):
         number, at = int(found.group(1)), found.end()
     resources: dict[str, str] = {}
     while at < len(text) or (at and text[at - 1] == ":"):
-        if (one := _RESOURCE.match(text, at)) is None:
+        if (one := re.compile(_RESOURCE).match(text, at)) is None:
             raise ValueError(
                 f"{shown(text)} is not a chunk, such as 2:ncpus=8:mem=64gb, from {shown(text[at:])} on"
             )
@@ -91,7 +91,7 @@ def quoted(value: str) -> str:
         raise ValueError(
             f"is {shown(value)}, but PBS's scheduler crashes at a + there, and no job would start"
         )
-    if not _PLAIN.fullmatch(value) or re.search("['\"&]", value):
+    if not re.fullmatch(_PLAIN, value) or re.search("['\"&]", value):
         takes = "plain ASCII without quotes and &, and no space or comma at its end"
         raise ValueError(f"is {shown(value)}, but PBS takes {takes}")
-    return value if _UNQUOTED.fullmatch(value) else f'"{value}"'
+    return value if re.fullmatch(_UNQUOTED, value) else f'"{value}"'
