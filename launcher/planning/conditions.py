@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Set
+from functools import cache
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
@@ -51,7 +52,7 @@ def chosen(name: str, text: str, conditions: Conditions) -> str:
     branches: list[_Branch] = []
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         here = not branches or branches[-1].here
-        if not (found := _DIRECTIVE.fullmatch(line.rstrip("\n"))):
+        if not line.startswith("#") or not (found := _DIRECTIVE.fullmatch(line.rstrip("\n"))):
             if here:
                 lines.append(line)
             continue
@@ -87,20 +88,28 @@ def _branch(branches: list[_Branch], number: int, word: str, rest: str, conditio
     if word == "endif":
         return
     holds = not last.taken and (word == "else" or _holds(rest, conditions))
-    branches.append(last._replace(taken=last.taken or holds, here=last.outside and holds))
+    branches.append(_Branch(last.line, last.outside, last.taken or holds, last.outside and holds))
 
 
 def _holds(condition: str, conditions: Conditions) -> bool:
-    alternatives = [alternative.split() for alternative in condition.split("|")]
-    for word in (word.removeprefix("!") for words in alternatives for word in words):
-        if word not in conditions.known:
-            raise ValueError(f"there is no feature {word!r}; docs/templates.md has all of them")
+    alternatives = _alternatives(condition)
+    for words in alternatives:
+        for word, _ in words:
+            if word not in conditions.known:
+                raise ValueError(f"there is no feature {word!r}; docs/templates.md has all of them")
     if not all(alternatives):
         raise ValueError("it names no feature")
-    return any(
-        all((word.removeprefix("!") in conditions.features) != word.startswith("!") for word in words)
-        for words in alternatives
-    )
+    features = conditions.features
+    return any(all((word in features) == wanted for word, wanted in words) for words in alternatives)
+
+
+@cache
+def _alternatives(condition: str) -> list[list[tuple[str, bool]]]:
+    """Each alternative's features, and whether each is to hold; a script asks for most of them often."""
+    return [
+        [(word.removeprefix("!"), not word.startswith("!")) for word in alternative.split()]
+        for alternative in condition.split("|")
+    ]
 
 
 def _is_defined(function: str, conditions: Conditions) -> bool:
