@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from launcher.typed.structure import fields_of
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class EffectiveJob(NamedTuple):
+class EffectiveJob(msgspec.Struct, frozen=True):
     """A job and its site, each with what the other says of it."""
 
     spec: JobSpec

@@ -5,7 +5,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -159,7 +159,7 @@ class Site(Checked, frozen=True, kw_only=True):
         return contradictions(self)
 
 
-class Search(NamedTuple):
+class Search(msgspec.Struct, frozen=True):
     """Where profiles are looked for, and the environment that chooses one."""
 
     environ: Mapping[str, str]

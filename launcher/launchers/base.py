@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
+
+import msgspec
 
 from launcher.config.chunks import Kind
 from launcher.config.job_fields import OwnDistribution
 from launcher.config.site import Site
 
 
-class Layout(NamedTuple):
+class Layout(msgspec.Struct, frozen=True):
     """Processes on nodes, block by block."""
 
     groups: list[tuple[int, int]]
@@ -73,7 +75,7 @@ class Layout(NamedTuple):
         return self.is_uniform or (len(self.groups) == 2 and last == first - 1)
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True):
     """What a launcher and the scheduler are asked for."""
 
     layout: Layout

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Set
 from functools import cache
-from typing import NamedTuple
+
+import msgspec
 
 from launcher.errors import CastoffError
 
@@ -19,7 +20,7 @@ _DIRECTIVE = re.compile(r"#(if|ifdef|elif|else|endif|include)\b[ \t]*(.*?)[ \t]*
 _FUNCTION = re.compile(r"^(castoff_\w+)\(\)", re.MULTILINE)
 
 
-class Conditions(NamedTuple):
+class Conditions(msgspec.Struct, frozen=True):
     """What a script's lines may depend on."""
 
     known: Container[str]
@@ -32,7 +33,7 @@ class Conditions(NamedTuple):
     """The name and text of a file that `#include` asks for. Raises KeyError where there is none."""
 
 
-class _Branch(NamedTuple):
+class _Branch(msgspec.Struct, frozen=True):
     line: int
     outside: bool
     """Whether the lines around it are in the script."""
@@ -122,4 +123,4 @@ def _include(what: str, conditions: Conditions) -> str:
         name, text = conditions.included(what)
     except KeyError:
         raise ValueError("there is no such file to include") from None
-    return chosen(name, text, conditions._replace(features=conditions.features | {"node"}))
+    return chosen(name, text, msgspec.structs.replace(conditions, features=conditions.features | {"node"}))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from launcher.config.job import JobSpec
 from launcher.config.job_fields import Container, Gpus, LauncherName, RuntimeName
@@ -21,7 +22,7 @@ STAGED = "stage/"
 """An image that begins so lies in CASTOFF_STAGE_DIR."""
 
 
-class Runtime(NamedTuple):
+class Runtime(msgspec.Struct, frozen=True):
     """How a runtime is called."""
 
     command: list[str]

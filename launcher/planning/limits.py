@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+import msgspec
 
 from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
@@ -36,7 +38,7 @@ def site_problems(
     return found
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """What a job goes to: a queue, or a QOS."""
 
     field: Literal["queue", "qos"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from launcher.errors import CastoffError
 from launcher.launchers.base import Layout
@@ -85,7 +86,7 @@ FEATURES = {
 """What a line of the machinery may depend on, and what each says of a script."""
 
 
-class Machinery(NamedTuple):
+class Machinery(msgspec.Struct, frozen=True):
     """What a script does beside being a job."""
 
     scheduler: str
@@ -128,7 +129,7 @@ class Machinery(NamedTuple):
         functions = {
             function for name in self.parts for function in functions_of(chosen(name, text_of(name), some))
         }
-        conditions = some._replace(functions=functions)
+        conditions = msgspec.structs.replace(some, functions=functions)
         texts = {name: chosen(name, text_of(name), conditions) for name in self.parts}
         for name, text in texts.items():
             if re.search(f"^{re.escape(MARK)}", text, re.MULTILINE):

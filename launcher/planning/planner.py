@@ -99,7 +99,8 @@ class _Planner:
         for field, message in drivers.problems(self.spec, function=function):
             self.found.report(field, message)
         placed = placement.place(self._question(), self.found)
-        processes = self._processes(placed)._replace(
+        processes = msgspec.structs.replace(
+            self._processes(placed),
             whole_nodes=self.whole_nodes,
             name=self.name,
             walltime=self.walltime,

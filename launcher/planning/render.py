@@ -15,7 +15,9 @@ import textwrap
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
@@ -46,7 +48,7 @@ def render(plan: Plan) -> str:
     return rendered(plan, scheduler_of(plan.scheduler)).text
 
 
-class Script(NamedTuple):
+class Script(msgspec.Struct, frozen=True):
     """A plan's script, and who wrote what of it."""
 
     text: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from launcher.config.array_indices import index_list
 from launcher.config.directives import of_scheduler
@@ -22,7 +24,7 @@ _JOB_ID = re.compile(r"[0-9]+(_[0-9]+|\[[0-9]*\])?(\.[A-Za-z0-9.-]+)?")
 """A job's id: 123, 123_4, 123.host, 123[].host."""
 
 
-class Dialect(NamedTuple):
+class Dialect(msgspec.Struct, frozen=True):
     """What a scheduler's directives may be."""
 
     owned: Mapping[str, str]

@@ -8,7 +8,6 @@ refused everywhere, so no new field is dropped in silence. A field within anothe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -53,7 +52,7 @@ OF_QUEUED_SITES = frozenset(
 """Fields of a profile that castoff checks or hands on for every scheduler that has queues and directives."""
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     """A field that has another value than its default."""
 
     name: str

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from launcher.config.site import Search, Site
 from launcher.errors import CastoffError, InvalidInput, printable, report
 from launcher.runs.records import write_file
@@ -193,7 +195,7 @@ def sound(path: Path, text: str, search: Search) -> Site:
     Raises:
         InvalidInput: with every problem that it has.
     """
-    site = Site.load(path.stem, search=search._replace(draft=(path, text)))
+    site = Site.load(path.stem, search=replace(search, draft=(path, text)))
     check_profile(site)
     return site
 

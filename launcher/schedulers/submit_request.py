@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from launcher.config.array_indices import index_list
 from launcher.runs.records import Facts
 from launcher.runs.script import directives_of
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """Members of an array that one job of the scheduler holds."""
 
     members: Sequence[int]
@@ -27,7 +28,7 @@ class Part(NamedTuple):
         return index_list(self.tasks or [member - self.offset for member in self.members])
 
 
-class SubmitCommand(NamedTuple):
+class SubmitCommand(msgspec.Struct, frozen=True):
     """One command that submits a run's script, or starts members of it again."""
 
     environment: dict[str, str]
@@ -40,7 +41,7 @@ class SubmitCommand(NamedTuple):
     """Which job of a chain it is; None: of none."""
 
 
-class SubmitRequest(NamedTuple):
+class SubmitRequest(msgspec.Struct, frozen=True):
     """A run's script that is to be sent: for the first time, or again."""
 
     head: str

@@ -11,13 +11,14 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 _MOST_LINKS = 40
 """As many as the kernel follows."""
 
 
-class Weakness(NamedTuple):
+class Weakness(msgspec.Struct, frozen=True):
     """Something on the way to a path that somebody else can change, or put his own in place of."""
 
     path: Path
@@ -32,7 +33,7 @@ class Weakness(NamedTuple):
     is_link: bool
 
 
-class _Step(NamedTuple):
+class _Step(msgspec.Struct, frozen=True):
     path: Path
     about: os.stat_result
     open_to_all: bool

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
@@ -41,7 +42,7 @@ def pbs(request: Request = REQUEST, at: Site | None = None, **fields: Any) -> di
 
 class TestSlurm:
     def test_least(self) -> None:
-        request = REQUEST._replace(cores=None, devices=0, node_devices=0, walltime=None)
+        request = replace(REQUEST, cores=None, devices=0, node_devices=0, walltime=None)
         assert scheduler_of("slurm").directives(spec(), site("slurm"), request) == [
             ("job-name", "job"),
             ("nodes", "2"),
@@ -109,7 +110,7 @@ class TestSlurm:
 
     def test_of_whole_nodes_srun_alone_divides_the_devices(self) -> None:
         # Frontier's nodes come with all their devices; seen too with --exclusive on Slurm 22.05.8.
-        whole = REQUEST._replace(whole_nodes=True)
+        whole = replace(REQUEST, whole_nodes=True)
         at = site("slurm", gpu_request="gpus-per-task")
         assert not [name for name in slurm(whole, at) if "gpu" in name]
         assert slurm(whole, site("slurm"))["gpus-per-node"] == "4"
@@ -119,7 +120,7 @@ class TestSlurm:
         assert slurm(at=Site.load("frontier"))["cpus-per-task"] == "8"
 
     def test_a_job_without_devices_asks_for_none(self) -> None:
-        none = REQUEST._replace(devices=0, node_devices=0)
+        none = replace(REQUEST, devices=0, node_devices=0)
         assert not [name for name in slurm(none, site("slurm", gpu_request="gres")) if "g" in name[:1]]
 
     @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ class TestSlurm:
 
 class TestPbs:
     def test_least(self) -> None:
-        assert scheduler_of("pbs").directives(spec(), site("pbs"), REQUEST._replace(walltime=None)) == [
+        assert scheduler_of("pbs").directives(spec(), site("pbs"), replace(REQUEST, walltime=None)) == [
             ("N", "job"),
             ("select", "2"),
             ("place", "scatter"),
@@ -146,7 +147,7 @@ class TestPbs:
 
     def test_every_field(self) -> None:
         found = pbs(
-            REQUEST._replace(after="afterok:7.host"),
+            replace(REQUEST, after="afterok:7.host"),
             account="a",
             queue="q",
             exclusive=True,
@@ -186,7 +187,7 @@ class TestPbs:
         assert pbs(at=site("pbs", requested_resources=spelled), memory="64G")["select"] == select
 
     def test_a_chunk_without_memory_or_devices(self) -> None:
-        none = REQUEST._replace(node_devices=0, cores=None)
+        none = replace(REQUEST, node_devices=0, cores=None)
         at = site("pbs", requested_resources=["ncpus", "mpiprocs", "ngpus", "mem"])
         assert pbs(none, at)["select"] == "2:ncpus=4:mpiprocs=4"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from launcher import JobSpec, Site, plan, render
 from launcher.errors import InvalidInput
@@ -25,7 +26,7 @@ def asked(request: Request = REQUEST, **fields: Any) -> dict[str, str | bool]:
 
 def test_every_field() -> None:
     found = asked(
-        REQUEST._replace(after="afterok:1:2,after:3"),
+        replace(REQUEST, after="afterok:1:2,after:3"),
         account="a",
         queue="q",
         constraint="-host:n7",
@@ -50,7 +51,7 @@ def test_every_field() -> None:
 
 
 def test_whole_nodes_have_all_that_is_in_them() -> None:
-    found = asked(REQUEST._replace(whole_nodes=True), inherit="all")
+    found = asked(replace(REQUEST, whole_nodes=True), inherit="all")
     assert found["exclusive"] is True
     assert not {"nslots", "cores-per-slot", "gpus-per-slot", "env", "env-remove"} & found.keys()
 
