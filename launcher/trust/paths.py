@@ -11,14 +11,13 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-
-import msgspec
+from typing import NamedTuple
 
 _MOST_LINKS = 40
 """As many as the kernel follows."""
 
 
-class Weakness(msgspec.Struct, frozen=True):
+class Weakness(NamedTuple):
     """Something on the way to a path that somebody else can change, or put his own in place of."""
 
     path: Path
@@ -33,7 +32,7 @@ class Weakness(msgspec.Struct, frozen=True):
     is_link: bool
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _Step(NamedTuple):
     path: Path
     about: os.stat_result
     open_to_all: bool
