@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -162,6 +163,35 @@ class TestLaunch:
         body = "srun python a.py\necho $?\ncp -r out $HOME\nwait\nexit 0\n"
         assert fields(body)["teardown"] == ["echo $CASTOFF_EXIT_CODE", "cp -r out $HOME"]
         assert len(why(body, "dropped")) == 2
+
+    def test_the_ranks_code_is_that_before_another_command(self) -> None:
+        body = "srun python a.py\nif [ $? = 0 ]; then cp a b || echo $?; fi\ncp b c\nrc=$?\n"
+        first = "if [ $CASTOFF_EXIT_CODE = 0 ]; then cp a b || echo $?; fi"
+        assert fields(body)["teardown"] == [first, "cp b c", "rc=$?"]
+
+    @pytest.mark.parametrize(
+        ("trap", "text"),
+        [
+            ("trap clean_scratch TERM EXIT", "clean_scratch"),
+            ('trap "rm -r $SCRATCH" EXIT', "rm -r $SCRATCH"),
+            ("trap -- 'echo $?' 0", "echo $CASTOFF_EXIT_CODE"),
+            ("trap a EXIT\ntrap b EXIT", "b"),
+        ],
+    )
+    def test_a_trap_comes_last(self, trap: str, text: str) -> None:
+        assert fields(f"{trap}\nsrun python a.py\ncp out $HOME\n")["teardown"] == ["cp out $HOME", text]
+        leaves = "cp out $HOME || exit 4"
+        assert fields(f"{trap}\nsrun python a.py\n{leaves}\n")["teardown"] == [
+            f"trap {shlex.quote(text)} EXIT",
+            leaves,
+        ]
+
+    def test_what_a_trap_needs_is_set(self) -> None:
+        body = "HERE=/scratch/x\ntrap 'rm -r $HERE' EXIT\nsrun python a.py\ncp out $HOME || exit\n"
+        assert fields(body)["setup"] == ["HERE=/scratch/x"]
+
+    def test_a_trap_that_is_taken_back(self) -> None:
+        assert "teardown" not in fields("trap a EXIT\nsrun python a.py\ntrap - EXIT\n")
 
     def test_a_job_that_submits_itself(self) -> None:
         assert any("requeue.max" in one for one in why("srun python a.py\nsbatch next.sh\n"))
