@@ -334,5 +334,6 @@ READER = ScriptReader(
     submit_dir=("PBS_O_WORKDIR",),
     title="qsub",
     starts_at_home=True,
+    array_index=("PBS_ARRAY_INDEX", "PBS_ARRAYID"),
 )
 """How qsub's scripts are read."""

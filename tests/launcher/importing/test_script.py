@@ -225,6 +225,21 @@ class TestDirectives:
         assert "make 4 ranks" in why("mpiexec -n 6 python a.py\n", head=head)[0]
         assert fields("python driver.py\n", head)["launcher"] == {"driver": True}
 
+    @pytest.mark.parametrize(
+        ("head", "name"),
+        [
+            ("#PBS -J 1-9:2", "PBS_ARRAY_INDEX"),
+            ("#PBS -t 1,4", "PBS_ARRAYID"),
+            ("#SBATCH -a 1,4", "SLURM_ARRAY_TASK_ID"),
+        ],
+    )
+    def test_members_find_their_number_as_castoff_counts(self, head: str, name: str) -> None:
+        body = f"mkdir -p out/${name}\nmpiexec -n 2 python a.py --fold ${{{name}}}\n"
+        found = fields(body, f"#!/bin/bash\n{head}\n")
+        assert found["setup"] == ["mkdir -p out/$CASTOFF_ARRAY_INDEX"]
+        assert found["command"][2] == "exec python a.py --fold ${CASTOFF_ARRAY_INDEX}"
+        assert fields(body, f"#!/bin/bash\n{head.split()[0]} -N 2\n")["setup"] == [f"mkdir -p out/${name}"]
+
     @pytest.mark.parametrize("indices", ["1-10", "0-8:2", "1,4"])
     def test_arrays_with_indices(self, indices: str) -> None:
         head = f"#!/bin/bash\n#SBATCH --array={indices}\n"
