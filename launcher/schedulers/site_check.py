@@ -89,7 +89,7 @@ class Comparison:
         if not reported.nodes or (site.node is None and site.other_nodes is None):
             return
         threads = reported.counts_threads
-        own = [one for one in reported.nodes if site.node and is_node(site.node, one, threads)]
+        own = own_kinds(site, reported)
         listed = [
             (one, [kind for kind in reported.nodes if _is_other(one, kind)]) for one in site.other_nodes or []
         ]
@@ -115,6 +115,24 @@ class Comparison:
         for number, (one, kinds) in enumerate(listed):
             if not kinds:
                 self._differs(f"other_nodes.{number}", _other_words(one), "no such nodes", one)
+
+
+def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:
+    """The kinds that may be the profile's nodes.
+
+    Where the profile lists the other kinds and does not know its own nodes' cores or devices, as PBS does not
+    tell them, these are those of the most frequent one.
+    """
+    node = site.node
+    found = [one for one in reported.nodes if node and is_node(node, one, reported.counts_threads)]
+    mine = [one for one in found if not any(_is_other(other, one) for other in site.other_nodes or [])]
+    if node is None or site.other_nodes is None or not mine:
+        return found
+    return [
+        one
+        for one in mine
+        if (node.sockets or one.cores == mine[0].cores) and (node.devices or one.devices == mine[0].devices)
+    ]
 
 
 def is_node(node: Node, kind: NodeKind, threads: bool) -> bool:

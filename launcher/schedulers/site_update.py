@@ -13,7 +13,7 @@ from launcher.config.site import Site
 from launcher.config.site_fields import Node, Queue
 from launcher.errors import InvalidInput
 from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
-from launcher.schedulers.site_check import Comparison, is_node
+from launcher.schedulers.site_check import Comparison, is_node, own_kinds
 from launcher.schedulers.site_draft import (
     Draft,
     chosen_kind,
@@ -152,8 +152,7 @@ class _Update:
     def _other_nodes(self) -> None:
         """All of them anew, beside the node that the profile has by now."""
         kind = self._kind()
-        node = self.site.node
-        own = [one for one in self.info.nodes if node and is_node(node, one, self.info.counts_threads)]
+        own = own_kinds(self.site, self.info)
         lines = clean(other_nodes_lines(self.draft, self.info, own or [one for one in (kind,) if one]))
         self.text = put_block(
             self.text, ("other_nodes",), [line for line in lines if not line.startswith("#")]
