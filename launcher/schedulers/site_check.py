@@ -34,7 +34,9 @@ class Comparison:
         self.differences: list[Difference] = []
         self.not_compared: list[str] = []
         """What could not be compared, and why."""
-        self._queues("queues", site.queues, site.other_queues, reported.queues)
+        source = reported.sources.get("queues")
+        others = site.other_queues and not _is_listing(site.queues, source)
+        self._queues("queues", site.queues, others, reported.queues)
         if reported.qos is not None:
             self._queues("qos", site.qos, site.other_qos, reported.qos)
         if site.default_queue is not None:
@@ -78,10 +80,11 @@ class Comparison:
                     self._compare(f"{field}.{name}.{part}", ours, theirs, queue, words)
         listed_names = {queue.listed_as or name for name, queue in known.items()}
         beyond = [name for name, queue in reported.items() if queue.offered and name not in listed_names]
-        if beyond and others:
-            self.not_compared.append(f"{field} that the profile does not list: {', '.join(beyond)}")
-        elif known:  # a site that lists none and takes none chooses it itself
-            for name in beyond:
+        passing = [name for name in beyond if reported[name].passing]
+        if shown := beyond if others else passing:
+            self.not_compared.append(f"{field} that the profile does not list: {', '.join(shown)}")
+        if known and not others:  # a site that lists none and takes none chooses it itself
+            for name in [one for one in beyond if one not in passing]:
                 self._differs(f"{field}.{name}", "not listed", "listed")
 
     def _nodes(self, site: Site, reported: MachineInfo) -> None:
@@ -115,6 +118,11 @@ class Comparison:
         for number, (one, kinds) in enumerate(listed):
             if not kinds:
                 self._differs(f"other_nodes.{number}", _other_words(one), "no such nodes", one)
+
+
+def _is_listing(known: Mapping[str, Queue], source: str | None) -> bool:
+    """Whether all queues of a profile are the scheduler's own list, as `castoff sites new` writes it."""
+    return bool(source and known) and all(queue.source.startswith(f"{source} ") for queue in known.values())
 
 
 def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:

@@ -206,3 +206,14 @@ def test_a_new_profile_follows_its_machine(change: dict[str, Any]) -> None:
     text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), INFO)
     info = INFO._replace(nodes=[KIND._replace(**change)])
     assert Comparison(load(update(text, info).text), info).differences == []
+
+
+def test_a_new_profile_gets_new_queues() -> None:
+    """Its queues are the scheduler's list; a profile that a person wrote lists what they wanted."""
+    text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), INFO)
+    added = {"fast": QueueInfo(max_walltime=3600), "R1": QueueInfo(passing=True)}
+    info = INFO._replace(queues={**INFO.queues, **added})
+    found = load(update(text, info).text).queues
+    assert [*found] == ["main", "slow", "fast"] and found["fast"].ranges[0].max_walltime == "1h"
+    own = text.replace("source: scontrol show partition slow", "source: Ann")
+    assert own != text and update(own, info).text == own
