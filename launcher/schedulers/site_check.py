@@ -36,9 +36,9 @@ class Comparison:
         """What could not be compared, and why."""
         source = reported.sources.get("queues")
         others = site.other_queues and not _is_listing(site.queues, source)
-        self._queues("queues", site.queues, others, reported.queues)
+        self._queues("queues", site.queues, others, reported.queues, source)
         if reported.qos is not None:
-            self._queues("qos", site.qos, site.other_qos, reported.qos)
+            self._queues("qos", site.qos, site.other_qos, reported.qos, reported.sources.get("qos"))
         if site.default_queue is not None:
             self._compare("default_queue", site.default_queue, reported.default_queue)
         if site.default_qos is not None:
@@ -66,7 +66,12 @@ class Comparison:
         self.differences.append(Difference(field, ours, source, date, theirs))
 
     def _queues(
-        self, field: str, known: Mapping[str, Queue], others: bool, reported: Mapping[str, QueueInfo]
+        self,
+        field: str,
+        known: Mapping[str, Queue],
+        others: bool,
+        reported: Mapping[str, QueueInfo],
+        source: str | None,
     ) -> None:
         for name, queue in known.items():
             listed = reported.get(queue.listed_as or name)
@@ -77,6 +82,9 @@ class Comparison:
                     words = clock if part.endswith("walltime") else str
                     # A bound of nothing bounds nothing, and no profile can have it.
                     theirs = getattr(listed, part) or None
+                    if theirs is None and ours is not None and _is_from(queue.source, source, name):
+                        self._differs(f"{field}.{name}.{part}", words(ours), "no limit", queue)
+                        continue
                     self._compare(f"{field}.{name}.{part}", ours, theirs, queue, words)
         listed_names = {queue.listed_as or name for name, queue in known.items()}
         beyond = [name for name, queue in reported.items() if queue.offered and name not in listed_names]
@@ -122,7 +130,12 @@ class Comparison:
 
 def _is_listing(known: Mapping[str, Queue], source: str | None) -> bool:
     """Whether all queues of a profile are the scheduler's own list, as `castoff sites new` writes it."""
-    return bool(source and known) and all(queue.source.startswith(f"{source} ") for queue in known.values())
+    return bool(known) and all(_is_from(queue.source, source, name) for name, queue in known.items())
+
+
+def _is_from(where: str, source: str | None, name: str) -> bool:
+    """Whether what is known of a queue or QOS is from the scheduler: what it no longer tells is lifted."""
+    return where in (source, f"{source} {name}")
 
 
 def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:

@@ -217,3 +217,17 @@ def test_a_new_profile_gets_new_queues() -> None:
     assert [*found] == ["main", "slow", "fast"] and found["fast"].ranges[0].max_walltime == "1h"
     own = text.replace("source: scontrol show partition slow", "source: Ann")
     assert own != text and update(own, info).text == own
+
+
+def test_a_limit_that_is_lifted() -> None:
+    """What the scheduler alone had said goes; a limit that a person knows stays."""
+    text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), INFO)
+    info = INFO._replace(
+        queues={"main": QueueInfo(max_nodes=8), "slow": QueueInfo()}, qos={"normal": QueueInfo()}
+    )
+    new = load(update(text, info).text)
+    assert [(one.max_nodes, one.max_walltime) for one in new.queues["main"].ranges] == [(8, None)]
+    assert (new.queues["slow"].ranges, new.qos["normal"].max_jobs) == ([], None)
+    assert Comparison(new, info).differences == []
+    own = text.replace("source: scontrol show partition main", "source: Ann")
+    assert load(update(own, info).text).queues["main"].ranges[0].max_walltime == "24h"
