@@ -49,6 +49,7 @@ _ON_OTHER_NODES = re.compile(r"(?:ssh|pdsh|pbsdsh)\s.*(?:python|torchrun|mpi|\.s
 
 _SUBMITS = re.compile(r"(?:sbatch|qsub|qresub|flux\s+batch|scontrol\s+requeue)(?:\s|$)")
 
+_SAVES_AT_SIGNAL = re.compile(r"trap\s.*\b(?:cp|mv|rsync|tar|scp)\s", re.DOTALL)
 _CODE = re.compile(r"(?<!\\)\$\?|\$\{\?\}|\$\{PIPESTATUS\[0\]\}")
 _TESTS_ENDING = '[ "$CASTOFF_EXIT_CODE" = 0 ]'
 
@@ -198,6 +199,10 @@ class Around:
             return "it uses the script's own arguments, and a job has none: write their values"
         if re.search(r"\$\{?0(?![:\w-])|BASH_SOURCE", bare) and statement.compound != "function":
             return "it asks for the script's own file, which in a job is another: write the folder"
+        if _SAVES_AT_SIGNAL.match(statement.text) and not re.search(
+            r"\s(?:EXIT|SIGEXIT|0)(?:\s|$)", statement.text
+        ):
+            return "it saves something when the job is ended: write those lines into `teardown`"
         for command in statement.commands:
             if _ON_OTHER_NODES.match(command.text):
                 return "it starts programs on other nodes by itself: castoff starts ranks on all of the job"

@@ -186,6 +186,11 @@ class TestLaunch:
             leaves,
         ]
 
+    def test_a_trap_that_saves_when_the_job_is_ended(self) -> None:
+        body = "trap 'cp -r out $HOME; exit 1' TERM\nsrun python a.py\n"
+        assert "`teardown`" in why(body)[0]
+        assert why(body.replace(" TERM", " EXIT TERM")) == why(body.replace(" TERM", " TERM 0")) == []
+
     def test_what_a_trap_needs_is_set(self) -> None:
         body = "HERE=/scratch/x\ntrap 'rm -r $HERE' EXIT\nsrun python a.py\ncp out $HOME || exit\n"
         assert fields(body)["setup"] == ["HERE=/scratch/x"]
