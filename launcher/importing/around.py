@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import NamedTuple
 
 from launcher.config.job import variable_problem
@@ -48,6 +49,8 @@ _ON_OTHER_NODES = re.compile(r"(?:ssh|pdsh|pbsdsh)\s.*(?:python|torchrun|mpi|\.s
 
 _SUBMITS = re.compile(r"(?:sbatch|qsub|qresub|flux\s+batch|scontrol\s+requeue)(?:\s|$)")
 
+_SAVES_AT_SIGNAL = re.compile(r"trap\s.*\b(?:cp|mv|rsync|tar|scp)\s", re.DOTALL)
+_CODE = re.compile(r"(?<!\\)\$\?|\$\{\?\}|\$\{PIPESTATUS\[0\]\}")
 _TESTS_ENDING = '[ "$CASTOFF_EXIT_CODE" = 0 ]'
 
 
@@ -71,6 +74,8 @@ class Around:
         self.env: dict[str, str] = {}
         self.env_lines: dict[str, Statement] = {}
         self.folders: list[tuple[Statement, str]] = []
+        self._at_exit = ""
+        self._code_is_theirs = True
         self._maybe: list[tuple[Statement, str]] = []
         self._before: dict[int, dict[str, str]] = {}
 
@@ -93,6 +98,8 @@ class Around:
         """A statement behind the launch line."""
         why = self._impossible(statement)
         first = statement.commands[0].words[:1] if statement.commands else []
+        text = _with_exit_code(statement) if self._code_is_theirs else statement.text
+        self._code_is_theirs = self._code_is_theirs and first == ["wait"]
         if why:
             self._fate(statement, "not expressed", why)
         elif not statement.compound and first in (["exit"], ["wait"], ["return"]):
@@ -102,10 +109,7 @@ class Around:
         elif dropped := self._done_already(statement):
             self._fate(statement, "dropped", dropped)
         else:
-            self.end(
-                statement,
-                re.sub(r"(?<!\\)\$\?|\$\{\?\}|\$\{PIPESTATUS\[0\]\}", "$CASTOFF_EXIT_CODE", statement.text),
-            )
+            self.end(statement, text)
 
     def end(self, statement: Statement, text: str) -> None:
         """Lines that run when the ranks are over."""
@@ -121,7 +125,7 @@ class Around:
         """Decide what only matters if something else uses it; `wanted`: text of the command."""
         while True:
             lines = [kept.text for kept in self.setup if not _talks(kept.statement)]
-            needed = (used(wanted) - OF_RANKS) | used([*lines, *self.teardown])
+            needed = (used(wanted) - OF_RANKS) | used([*lines, *self.teardown, self._at_exit])
             found = [one for one in self._maybe if _names(one[0]) & needed]
             if not found:
                 break
@@ -137,12 +141,21 @@ class Around:
             if _talks(kept.statement) and variables(kept.text) & (gone | OF_RANKS):
                 self.setup.remove(kept)
                 self._fate(kept.statement, "dropped", "it shows what castoff works out itself")
+        self._end_with_trap()
         self._env_to_setup()
         for kept in self.setup:
             self._fate(kept.statement, "setup", "")
         for name, statement in self.env_lines.items():
             if name in self.env:
                 self._fate(statement, "env", "")
+
+    def _end_with_trap(self) -> None:
+        """What the last trap for EXIT does comes last, as there; also where a line before it exits."""
+        if any(re.search(r"\bexit\b", text) for text in self.teardown) and self._at_exit:
+            self.teardown.insert(0, f"trap {shlex.quote(self._at_exit)} EXIT")
+        elif self._at_exit:
+            self.teardown.append(self._at_exit)
+        self._at_exit = ""
 
     def _env_to_setup(self) -> None:
         """Variables that some line of setup may read are set there: those of `env` come later."""
@@ -186,6 +199,10 @@ class Around:
             return "it uses the script's own arguments, and a job has none: write their values"
         if re.search(r"\$\{?0(?![:\w-])|BASH_SOURCE", bare) and statement.compound != "function":
             return "it asks for the script's own file, which in a job is another: write the folder"
+        if _SAVES_AT_SIGNAL.match(statement.text) and not re.search(
+            r"\s(?:EXIT|SIGEXIT|0)(?:\s|$)", statement.text
+        ):
+            return "it saves something when the job is ended: write those lines into `teardown`"
         for command in statement.commands:
             if _ON_OTHER_NODES.match(command.text):
                 return "it starts programs on other nodes by itself: castoff starts ranks on all of the job"
@@ -220,10 +237,14 @@ class Around:
         return ""
 
     def _trap(self, statement: Statement, words: list[str]) -> str:
-        signals = {word.removeprefix("SIG") for word in words[2:]}
-        action = value(words[1], {}) if len(words) > 1 else None
-        if signals & {"EXIT", "0"} and action:
-            self.end(statement, action)
+        _, action, *names = [word for word in words if word != "--"] + [""] * (2 - len(words))
+        if {name.removeprefix("SIG") for name in names} & {"EXIT", "0"}:
+            quoted = value(action, {})
+            if quoted is None:  # variables in double quotes: they are read at the end instead
+                quoted = re.sub(r'^"(.*)"$', r"\1", action, flags=re.DOTALL)
+            self._at_exit = "" if quoted == "-" else _CODE.sub("$CASTOFF_EXIT_CODE", quoted)
+            if self._at_exit:
+                self._fate(statement, "teardown", "")
             return "castoff's script has a trap for EXIT of its own; `teardown` runs whatever the ending"
         return (
             "castoff has its own handlers: it asks the program to stop before the walltime (grace) and "
@@ -322,6 +343,14 @@ class Around:
         else:
             why = "castoff sets OMP_NUM_THREADS to a rank's cores, or to 1 where nobody says how many it has"
             self._fate(statement, "dropped", why)
+
+
+def _with_exit_code(statement: Statement) -> str:
+    """The statement behind the launch line: up to the end of its first command $? is the ranks' code."""
+    text = statement.text
+    first = statement.commands[0].text if statement.commands else text
+    end = text.find(first) + len(first)
+    return _CODE.sub("$CASTOFF_EXIT_CODE", text[:end]) + text[end:]
 
 
 def _talks(statement: Statement) -> bool:

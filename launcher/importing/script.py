@@ -32,6 +32,10 @@ def read_script(text: str) -> Imported:
     lines = text.replace("\r\n", "\n").split("\n")
     body = _without_groups(statements("\n".join(lines)), account)
     head = read_head(lines, body, readers(), account)
+    if head.reader and "array" in head.asked.fields:
+        variables = "|".join(head.reader.array_index) or "(?!)"
+        own = re.sub(rf"\b(?:{variables})\b", "CASTOFF_ARRAY_INDEX", "\n".join(lines))
+        body = _without_groups(statements(own), account)
     result = Reading(head, body, account).imported()
     make_valid(result)
     if result.fields.get("inherit") == "all" and re.match(r"#!\s*/(?:usr/)?bin/(?:ba)?sh\s*$", lines[0]):

@@ -40,6 +40,8 @@ class ScriptReader(NamedTuple):
     title: str
     starts_at_home: bool = False
     """Whether a script starts in the user's home folder, and not in that of the submission."""
+    array_index: tuple[str, ...] = ()
+    """Variables that hold the number of an array's member."""
 
 
 def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> None:

@@ -34,9 +34,11 @@ class Comparison:
         self.differences: list[Difference] = []
         self.not_compared: list[str] = []
         """What could not be compared, and why."""
-        self._queues("queues", site.queues, site.other_queues, reported.queues)
+        source = reported.sources.get("queues")
+        others = site.other_queues and not _is_listing(site.queues, source)
+        self._queues("queues", site.queues, others, reported.queues, source)
         if reported.qos is not None:
-            self._queues("qos", site.qos, site.other_qos, reported.qos)
+            self._queues("qos", site.qos, site.other_qos, reported.qos, reported.sources.get("qos"))
         if site.default_queue is not None:
             self._compare("default_queue", site.default_queue, reported.default_queue)
         if site.default_qos is not None:
@@ -64,7 +66,12 @@ class Comparison:
         self.differences.append(Difference(field, ours, source, date, theirs))
 
     def _queues(
-        self, field: str, known: Mapping[str, Queue], others: bool, reported: Mapping[str, QueueInfo]
+        self,
+        field: str,
+        known: Mapping[str, Queue],
+        others: bool,
+        reported: Mapping[str, QueueInfo],
+        source: str | None,
     ) -> None:
         for name, queue in known.items():
             listed = reported.get(queue.listed_as or name)
@@ -75,13 +82,17 @@ class Comparison:
                     words = clock if part.endswith("walltime") else str
                     # A bound of nothing bounds nothing, and no profile can have it.
                     theirs = getattr(listed, part) or None
+                    if theirs is None and ours is not None and _is_from(queue.source, source, name):
+                        self._differs(f"{field}.{name}.{part}", words(ours), "no limit", queue)
+                        continue
                     self._compare(f"{field}.{name}.{part}", ours, theirs, queue, words)
         listed_names = {queue.listed_as or name for name, queue in known.items()}
         beyond = [name for name, queue in reported.items() if queue.offered and name not in listed_names]
-        if beyond and others:
-            self.not_compared.append(f"{field} that the profile does not list: {', '.join(beyond)}")
-        elif known:  # a site that lists none and takes none chooses it itself
-            for name in beyond:
+        passing = [name for name in beyond if reported[name].passing]
+        if shown := beyond if others else passing:
+            self.not_compared.append(f"{field} that the profile does not list: {', '.join(shown)}")
+        if known and not others:  # a site that lists none and takes none chooses it itself
+            for name in [one for one in beyond if one not in passing]:
                 self._differs(f"{field}.{name}", "not listed", "listed")
 
     def _nodes(self, site: Site, reported: MachineInfo) -> None:
@@ -89,7 +100,7 @@ class Comparison:
         if not reported.nodes or (site.node is None and site.other_nodes is None):
             return
         threads = reported.counts_threads
-        own = [one for one in reported.nodes if site.node and is_node(site.node, one, threads)]
+        own = own_kinds(site, reported)
         listed = [
             (one, [kind for kind in reported.nodes if _is_other(one, kind)]) for one in site.other_nodes or []
         ]
@@ -115,6 +126,34 @@ class Comparison:
         for number, (one, kinds) in enumerate(listed):
             if not kinds:
                 self._differs(f"other_nodes.{number}", _other_words(one), "no such nodes", one)
+
+
+def _is_listing(known: Mapping[str, Queue], source: str | None) -> bool:
+    """Whether all queues of a profile are the scheduler's own list, as `castoff sites new` writes it."""
+    return bool(known) and all(_is_from(queue.source, source, name) for name, queue in known.items())
+
+
+def _is_from(where: str, source: str | None, name: str) -> bool:
+    """Whether what is known of a queue or QOS is from the scheduler: what it no longer tells is lifted."""
+    return where in (source, f"{source} {name}")
+
+
+def own_kinds(site: Site, reported: MachineInfo) -> list[NodeKind]:
+    """The kinds that may be the profile's nodes.
+
+    Where the profile lists the other kinds and does not know its own nodes' cores or devices, as PBS does not
+    tell them, these are those of the most frequent one.
+    """
+    node = site.node
+    found = [one for one in reported.nodes if node and is_node(node, one, reported.counts_threads)]
+    mine = [one for one in found if not any(_is_other(other, one) for other in site.other_nodes or [])]
+    if node is None or site.other_nodes is None or not mine:
+        return found
+    return [
+        one
+        for one in mine
+        if (node.sockets or one.cores == mine[0].cores) and (node.devices or one.devices == mine[0].devices)
+    ]
 
 
 def is_node(node: Node, kind: NodeKind, threads: bool) -> bool:

@@ -13,7 +13,7 @@ from launcher.config.site import Site
 from launcher.config.site_fields import Node, Queue
 from launcher.errors import InvalidInput
 from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
-from launcher.schedulers.site_check import Comparison, is_node
+from launcher.schedulers.site_check import Comparison, is_node, own_kinds
 from launcher.schedulers.site_draft import (
     Draft,
     chosen_kind,
@@ -94,7 +94,9 @@ class _Update:
 
     def _limit(self, field: str, name: str, part: str, queue: Queue, theirs: QueueInfo) -> None:
         if part not in _BOUNDS:
-            self.text = put(self.text, (field, name, part), str(getattr(theirs, part)))
+            limit = getattr(theirs, part)
+            path = (field, name, part)
+            self.text = put(self.text, path, str(limit)) if limit else remove(self.text, path)
         elif theirs.routes_to:
             ranges = ranges_of(theirs, self.info)
             self.text = put(self.text, (field, name, "ranges"), ranges_text(ranges))
@@ -107,9 +109,10 @@ class _Update:
         else:
             held = self._bounds.setdefault((field, name), _bounds(queue))
             bound = getattr(theirs, part)
-            held[part] = units(bound) if part.endswith("walltime") else bound
+            held[part] = units(bound) if bound and part.endswith("walltime") else bound
             ordered = {one: held[one] for one in _BOUNDS if held.get(one) not in (None, _UNBOUND.get(one))}
-            self.text = put(self.text, (field, name, "ranges"), ranges_text([ordered]))
+            path = (field, name, "ranges")
+            self.text = put(self.text, path, ranges_text([ordered])) if ordered else remove(self.text, path)
         source = self.info.sources.get(field, "")
         self._cite((field, name), queue.source, f"{source} {name}" if field == "queues" else source)
 
@@ -152,8 +155,7 @@ class _Update:
     def _other_nodes(self) -> None:
         """All of them anew, beside the node that the profile has by now."""
         kind = self._kind()
-        node = self.site.node
-        own = [one for one in self.info.nodes if node and is_node(node, one, self.info.counts_threads)]
+        own = own_kinds(self.site, self.info)
         lines = clean(other_nodes_lines(self.draft, self.info, own or [one for one in (kind,) if one]))
         self.text = put_block(
             self.text, ("other_nodes",), [line for line in lines if not line.startswith("#")]

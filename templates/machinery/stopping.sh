@@ -26,6 +26,31 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
 #endif
 }
+#if teardown
+castoff_hurry_at=
+# Called again and again while the ranks run, and never in a trap: what a bash 5.2 forks there may run on in here.
+castoff_leave_time() { # a program that ignores TERM has half of what there is before the scheduler kills
+  if [[ -z $castoff_terminated || -n $castoff_tearing_down || $castoff_hurry_at == done ]]; then return 0; fi
+  if [[ -z $castoff_hurry_at ]]; then
+    castoff_hurry_at=$SECONDS
+    local castoff_delay
+    castoff_delay=$(castoff_scheduler_kill_delay || true) # nothing, if what ends this job ends that, too
+    castoff_hurry_at=$((castoff_hurry_at + ${castoff_delay:-10} / 2))
+  fi
+  if ((SECONDS < castoff_hurry_at)); then return 0; fi
+  castoff_hurry_at='done'
+  echo "castoff: the program is still running, and is killed: teardown needs the time that is left" >&2
+#if here
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second, which has it kill its ranks
+#elif driver
+  local castoff_children=()
+  read -r -a castoff_children <"/proc/$castoff_launcher/task/$castoff_launcher/children" || true # no line's end
+  builtin kill -s KILL "${castoff_children[@]}" 2>/dev/null || true
+#else
+  builtin kill -s KILL "$castoff_launcher" 2>/dev/null || true
+#endif
+}
+#endif
 #if requeue | copy | timer
 castoff_pause() { # SECONDS; unlike sleep it lets a trap run meanwhile, and leaves no process behind
   if (($1 > 0)); then read -r -t "$1" _ <> <(:) || true; fi
@@ -50,6 +75,9 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
   # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
   while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
     read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
+#if teardown
+    castoff_leave_time
+#endif
   done 9<> <(:)
   castoff_signalled=1
   while [[ -n $castoff_signalled ]]; do # a signal ends wait alone

@@ -28,6 +28,8 @@ class Asked:
     node_devices: int | None = None
     rank_devices: int | None = None
     device_cpus: int | None = None
+    memory_is_total: bool = False
+    """Whether the field `memory` is that of all nodes together so far."""
     fields: dict[str, Any] = field(default_factory=dict)
     """By their paths: `launcher.args`."""
     env: dict[str, str] = field(default_factory=dict)

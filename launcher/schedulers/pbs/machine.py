@@ -83,16 +83,21 @@ def _nodes(
     for held in nodes.values():
         if f"{_HERE}ncpus" not in held:
             continue
-        memory = re.fullmatch(r"(\d+)kb", held.get(f"{_HERE}mem", ""))
         yield NodeKind(
             cores=int(held[f"{_HERE}ncpus"]),
             devices=int(held.get(f"{_HERE}ngpus", 0)),
             device_type=next((held[one] for one in _TYPES if one in held), None),
-            memory=int(memory[1]) // 1024 or None if memory else None,
+            memory=_mebibytes(held.get(f"{_HERE}mem", "")),
             queues=tuple(_queues_of(held, queues)),
             whole=held.get("sharing", "")
             in ("default_excl", "default_exclhost", "force_excl", "force_exclhost"),
         )
+
+
+def _mebibytes(size: str) -> int | None:
+    """Of a size of PBS: pbs_mom tells kb, and an administrator sets any unit (pbs_resources(7B))."""
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b", size, re.IGNORECASE)
+    return (int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ")) >> 20 or None if found else None
 
 
 def _queues_of(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

@@ -246,6 +246,7 @@ def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
 
 def _torque(text: str, asked: Asked) -> None:
     """Torque's `nodes=2:ppn=4:gpus=1`, which PBS takes as well."""
+    asked.memory_is_total = True
     first, *others = text.split("+")
     number, *parts = first.split(":")
     if number.isdecimal():
@@ -267,6 +268,14 @@ def _torque(text: str, asked: Asked) -> None:
     asked.note(f"nodes={text} is Torque's way, which castoff writes as a select")
 
 
+def _share(memory: str, nodes: int) -> str:
+    """Each node's part of a job's memory, in the next smaller unit where it is not a whole number."""
+    number, unit = int(memory[:-1]), memory[-1]
+    while number % nodes and unit != "K":
+        number, unit = number * 1024, "KMGT"["KMGT".index(unit) - 1]
+    return f"{-(-number // nodes)}{unit}"
+
+
 def seconds(text: str) -> int | None:
     """Seconds of `walltime`: a number, or with minutes, hours and days before it; None: it is none."""
     parts = text.split(".")[0].split(":")
@@ -280,6 +289,8 @@ def seconds(text: str) -> int | None:
 
 def finish(asked: Asked) -> None:
     """qsub hands a job nothing of the submitter's environment unless a directive says so, as castoff does."""
+    if asked.memory_is_total and (asked.nodes or 1) > 1 and "memory" in asked.fields:
+        asked.fields["memory"] = _share(asked.fields["memory"], asked.nodes or 1)
     if "mail.on" in asked.fields and "mail.to" not in asked.fields:
         kinds = {event: kind for kind, event in _EVENTS.items()}
         asked.directives["m"] = "".join(kinds[event] for event in asked.fields.pop("mail.on"))
@@ -323,5 +334,6 @@ READER = ScriptReader(
     submit_dir=("PBS_O_WORKDIR",),
     title="qsub",
     starts_at_home=True,
+    array_index=("PBS_ARRAY_INDEX", "PBS_ARRAYID"),
 )
 """How qsub's scripts are read."""

@@ -345,5 +345,6 @@ READER = ScriptReader(
     ),
     submit_dir=("SLURM_SUBMIT_DIR",),
     title="sbatch",
+    array_index=("SLURM_ARRAY_TASK_ID",),
 )
 """How sbatch's scripts are read."""

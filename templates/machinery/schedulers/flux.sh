@@ -10,6 +10,9 @@ castoff_scheduler_locate() {
   fi
   castoff_restarts=0
 }
+#if teardown
+castoff_scheduler_kill_delay() { echo 5; } # kill-timeout
+#endif
 #if secrets
 castoff_scheduler_advice="submit with flux batch --env=NAME"
 #endif

@@ -1,4 +1,7 @@
 # --- What castoff's own scheduler tells a job, or that there is none -------------------------------
+#if teardown
+castoff_scheduler_kill_delay() { echo 10; }
+#endif
 #if secrets
 castoff_scheduler_advice="export it first"
 #endif

@@ -16,6 +16,9 @@ castoff_scheduler_choose_log() { # PBS has named it by its own index
   exec >>"$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>&1
 }
 #endif
+#if teardown
+castoff_scheduler_kill_delay() { echo 10; } # kill_delay of the queue, unless somebody has set it
+#endif
 #if secrets
 castoff_scheduler_advice="submit with qsub -v NAME"
 #endif

@@ -18,6 +18,13 @@ castoff_scheduler_choose_log() {
   fi
 }
 #endif
+#if teardown
+castoff_scheduler_kill_delay() {
+  local castoff_seconds
+  castoff_seconds=$(timeout 2 scontrol show config 2>/dev/null | sed -n 's/^KillWait *= *\([0-9]*\) sec.*/\1/p' || true)
+  echo "${castoff_seconds:-30}"
+}
+#endif
 #if secrets
 castoff_scheduler_advice="submit with sbatch --export=NAME"
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -163,6 +164,40 @@ class TestLaunch:
         assert fields(body)["teardown"] == ["echo $CASTOFF_EXIT_CODE", "cp -r out $HOME"]
         assert len(why(body, "dropped")) == 2
 
+    def test_the_ranks_code_is_that_before_another_command(self) -> None:
+        body = "srun python a.py\nif [ $? = 0 ]; then cp a b || echo $?; fi\ncp b c\nrc=$?\n"
+        first = "if [ $CASTOFF_EXIT_CODE = 0 ]; then cp a b || echo $?; fi"
+        assert fields(body)["teardown"] == [first, "cp b c", "rc=$?"]
+
+    @pytest.mark.parametrize(
+        ("trap", "text"),
+        [
+            ("trap clean_scratch TERM EXIT", "clean_scratch"),
+            ('trap "rm -r $SCRATCH" EXIT', "rm -r $SCRATCH"),
+            ("trap -- 'echo $?' 0", "echo $CASTOFF_EXIT_CODE"),
+            ("trap a EXIT\ntrap b EXIT", "b"),
+        ],
+    )
+    def test_a_trap_comes_last(self, trap: str, text: str) -> None:
+        assert fields(f"{trap}\nsrun python a.py\ncp out $HOME\n")["teardown"] == ["cp out $HOME", text]
+        leaves = "cp out $HOME || exit 4"
+        assert fields(f"{trap}\nsrun python a.py\n{leaves}\n")["teardown"] == [
+            f"trap {shlex.quote(text)} EXIT",
+            leaves,
+        ]
+
+    def test_a_trap_that_saves_when_the_job_is_ended(self) -> None:
+        body = "trap 'cp -r out $HOME; exit 1' TERM\nsrun python a.py\n"
+        assert "`teardown`" in why(body)[0]
+        assert why(body.replace(" TERM", " EXIT TERM")) == why(body.replace(" TERM", " TERM 0")) == []
+
+    def test_what_a_trap_needs_is_set(self) -> None:
+        body = "HERE=/scratch/x\ntrap 'rm -r $HERE' EXIT\nsrun python a.py\ncp out $HOME || exit\n"
+        assert fields(body)["setup"] == ["HERE=/scratch/x"]
+
+    def test_a_trap_that_is_taken_back(self) -> None:
+        assert "teardown" not in fields("trap a EXIT\nsrun python a.py\ntrap - EXIT\n")
+
     def test_a_job_that_submits_itself(self) -> None:
         assert any("requeue.max" in one for one in why("srun python a.py\nsbatch next.sh\n"))
         assert why("trap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun python a.py\n") == []
@@ -194,6 +229,21 @@ class TestDirectives:
         assert why("mpiexec -n 4 python a.py\n", head=head) == []
         assert "make 4 ranks" in why("mpiexec -n 6 python a.py\n", head=head)[0]
         assert fields("python driver.py\n", head)["launcher"] == {"driver": True}
+
+    @pytest.mark.parametrize(
+        ("head", "name"),
+        [
+            ("#PBS -J 1-9:2", "PBS_ARRAY_INDEX"),
+            ("#PBS -t 1,4", "PBS_ARRAYID"),
+            ("#SBATCH -a 1,4", "SLURM_ARRAY_TASK_ID"),
+        ],
+    )
+    def test_members_find_their_number_as_castoff_counts(self, head: str, name: str) -> None:
+        body = f"mkdir -p out/${name}\nmpiexec -n 2 python a.py --fold ${{{name}}}\n"
+        found = fields(body, f"#!/bin/bash\n{head}\n")
+        assert found["setup"] == ["mkdir -p out/$CASTOFF_ARRAY_INDEX"]
+        assert found["command"][2] == "exec python a.py --fold ${CASTOFF_ARRAY_INDEX}"
+        assert fields(body, f"#!/bin/bash\n{head.split()[0]} -N 2\n")["setup"] == [f"mkdir -p out/${name}"]
 
     @pytest.mark.parametrize("indices", ["1-10", "0-8:2", "1,4"])
     def test_arrays_with_indices(self, indices: str) -> None:

@@ -179,6 +179,15 @@ class TestNodes:
         alone = NOTHING._replace(nodes=[self.WHOLE._replace(**change)])
         assert fields(Comparison(self.at(), alone)) == ["node"]
 
+    def test_cores_that_the_profile_does_not_know(self) -> None:
+        """PBS does not tell them, and a host that has lost some is noticed all the same."""
+        node = {"memory": "24G", **FACT}
+        info = NOTHING._replace(nodes=[self.WHOLE, self.SHRUNKEN], counts_threads=True)
+        assert fields(Comparison(site(node=node, other_nodes=[]), info)) == ["other_nodes"]
+        assert fields(Comparison(site(node=node), info)) == []
+        listed = {"cores": 12, "devices": 4, "memory": "24000M", **FACT}
+        assert fields(Comparison(site(node=node, other_nodes=[listed]), info)) == []
+
     def test_memory_that_is_a_little_less(self) -> None:
         info = NOTHING._replace(nodes=[self.WHOLE._replace(memory=24300)])
         assert fields(Comparison(self.at(), info)) == []

@@ -206,3 +206,28 @@ def test_a_new_profile_follows_its_machine(change: dict[str, Any]) -> None:
     text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), INFO)
     info = INFO._replace(nodes=[KIND._replace(**change)])
     assert Comparison(load(update(text, info).text), info).differences == []
+
+
+def test_a_new_profile_gets_new_queues() -> None:
+    """Its queues are the scheduler's list; a profile that a person wrote lists what they wanted."""
+    text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), INFO)
+    added = {"fast": QueueInfo(max_walltime=3600), "R1": QueueInfo(passing=True)}
+    info = INFO._replace(queues={**INFO.queues, **added})
+    found = load(update(text, info).text).queues
+    assert [*found] == ["main", "slow", "fast"] and found["fast"].ranges[0].max_walltime == "1h"
+    own = text.replace("source: scontrol show partition slow", "source: Ann")
+    assert own != text and update(own, info).text == own
+
+
+def test_a_limit_that_is_lifted() -> None:
+    """What the scheduler alone had said goes; a limit that a person knows stays."""
+    text = profile_text(Draft("here", "slurm", "Slurm", "2026-11-26", "login1"), INFO)
+    info = INFO._replace(
+        queues={"main": QueueInfo(max_nodes=8), "slow": QueueInfo()}, qos={"normal": QueueInfo()}
+    )
+    new = load(update(text, info).text)
+    assert [(one.max_nodes, one.max_walltime) for one in new.queues["main"].ranges] == [(8, None)]
+    assert (new.queues["slow"].ranges, new.qos["normal"].max_jobs) == ([], None)
+    assert Comparison(new, info).differences == []
+    own = text.replace("source: scontrol show partition main", "source: Ann")
+    assert load(update(own, info).text).queues["main"].ranges[0].max_walltime == "24h"

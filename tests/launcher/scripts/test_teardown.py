@@ -113,6 +113,23 @@ def test_once_somebody_ends_the_job(kind: str, bench: Benches) -> None:
     assert ended.ending[0] == said.split()[0] == ("failed" if kind == "local" else "cancelled"), ended.output
 
 
+@pytest.mark.parametrize("driver", [False, True])
+def test_a_program_that_ignores_its_end_leaves_time(driver: bool, bench: Benches) -> None:
+    """It has half of KillWait, which is none here; then it is killed, as the scheduler would do."""
+    here = bench("srun")
+    here.stub("scontrol", "#!/bin/sh\n[ $2 = config ] && echo 'KillWait                = 1 sec' || echo x0\n")
+    ignores = "trap '' TERM USR1; touch $PROBE_FOLDER/ready-0; while :; do sleep 0.05; done"
+    started = here.start(command=["sh", "-c", ignores], launcher={"driver": driver}, teardown=[NOTE])
+    started.wait_for("ready", 1)
+    started.process.send_signal(signal.SIGTERM)
+    patience.until((here.folder / "noted").exists, "its teardown")
+    for process in marked(started.mark) if not driver else []:  # srun is killed, and Slurm kills its ranks
+        process.kill()
+    ended = started.end()
+    assert noted(here)[0].startswith("cancelled 137"), ended.output
+    assert len(noted(here)) == 1 and "wait:" not in ended.output and "error" not in ended.output
+
+
 @pytest.mark.parametrize("kind", ["local", "srun"])
 def test_while_setup_is_ended(kind: str, bench: Benches) -> None:
     here = bench(kind)

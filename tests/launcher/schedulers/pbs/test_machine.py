@@ -138,3 +138,12 @@ def test_a_server_that_reports_nothing() -> None:
 def test_what_pbs_does_not_write(text: str) -> None:
     with pytest.raises(ValueError):
         info(server=text)
+
+
+@pytest.mark.parametrize(
+    ("mem", "mebibytes"),
+    [("24683520kb", 24105), ("48gb", 49152), ("512MB", 512), ("1tb", 1 << 20), ("0kb", None)],
+)
+def test_memory_in_any_unit(mem: str, mebibytes: int | None) -> None:
+    nodes = f"n1\n     resources_available.ncpus = 8\n     resources_available.mem = {mem}\n\n"
+    assert info(nodes=nodes).nodes == [NodeKind(8, memory=mebibytes)]

@@ -59,6 +59,22 @@ def test_numbers(line: str) -> None:
     assert {name: getattr(found, name) for name in NUMBERS[line]} == NUMBERS[line]
 
 
+@pytest.mark.parametrize(
+    ("line", "memory"),
+    [
+        ("-l nodes=2:ppn=8,mem=64gb", "32G"),
+        ("-l mem=64gb,nodes=3", "22369622K"),
+        ("-l mem=1gb,nodes=4", "256M"),
+        ("-l nodes=1,mem=3gb", "3G"),
+        ("-l select=2:mem=8gb", "8G"),
+    ],
+)
+def test_memory_beside_nodes_is_that_of_all(line: str, memory: str) -> None:
+    found = asked(line)
+    READER.finish(found)
+    assert found.fields["memory"] == memory
+
+
 RAW = {
     "-l place=scatter:excl": {"place": "scatter:excl"},
     "-l filesystems=home:flare,walltime=10": {"filesystems": "home:flare"},
