@@ -48,6 +48,12 @@ _ON_OTHER_NODES = re.compile(r"(?:ssh|pdsh|pbsdsh)\s.*(?:python|torchrun|mpi|\.s
 
 _SUBMITS = re.compile(r"(?:sbatch|qsub|qresub|flux\s+batch|scontrol\s+requeue)(?:\s|$)")
 
+_IN_ENVIRONMENT = re.compile(r"\w*PATH|HOME|TMPDIR|TMP|TEMP|LANG|LC_\w+|IFS|TERM|SHELL")
+"""Variables that a job's environment has in any case, so that assigning one is enough; or the shell has."""
+
+_SOMEWHERE = "$?"
+"""A folder that nobody knows."""
+
 _TESTS_ENDING = '[ "$CASTOFF_EXIT_CODE" = 0 ]'
 
 
@@ -66,8 +72,16 @@ class Around:
         self.account = account
         self.consumed: frozenset[str] = frozenset()
         self.in_folder = False
+        self.ends_at_failure = False
+        """Whether the script ends at a launch line that fails (set -e)."""
+        self.starts_ranks = ""
+        """The function in which the ranks are started."""
+        self._exported: set[str] = set()
+        self._exports_all = False
         self.setup: list[Kept] = []
         self.teardown: list[str] = []
+        self._trapped: list[str] = []
+        """What a trap runs, after all that follows the launch line."""
         self.env: dict[str, str] = {}
         self.env_lines: dict[str, Statement] = {}
         self.folders: list[tuple[Statement, str]] = []
@@ -87,7 +101,24 @@ class Around:
         elif self._changes_folder(statement, knowledge):
             pass
         else:
+            if _moves(statement):
+                self.in_folder = True
+                self.folders.append((statement, _SOMEWHERE))
             self.setup.append(Kept(statement, statement.text))
+        self._note_options(statement)
+
+    def _note_options(self, statement: Statement) -> None:
+        """What a statement says of those that follow."""
+        for command in statement.commands:
+            if command.words[:1] == ["set"]:
+                for option, word in zip(command.words[1:], [*command.words[2:], ""], strict=True):
+                    letters = option[1:] if re.match(r"[-+][a-zA-Z]+$", option) else ""
+                    if "e" in letters or (letters.endswith("o") and word == "errexit"):
+                        self.ends_at_failure = option.startswith("-")
+                    if "a" in letters or (letters.endswith("o") and word == "allexport"):
+                        self._exports_all = option.startswith("-")
+            if exports(statement):
+                self._exported |= {word.partition("=")[0] for word in command.words[1:]}
 
     def after(self, statement: Statement) -> None:
         """A statement behind the launch line."""
@@ -102,10 +133,8 @@ class Around:
         elif dropped := self._done_already(statement):
             self._fate(statement, "dropped", dropped)
         else:
-            self.end(
-                statement,
-                re.sub(r"(?<!\\)\$\?|\$\{\?\}|\$\{PIPESTATUS\[0\]\}", "$CASTOFF_EXIT_CODE", statement.text),
-            )
+            text = re.sub(r"(?<!\\)\$\?|\$\{\?\}|\$\{PIPESTATUS\[0\]\}", "$CASTOFF_EXIT_CODE", statement.text)
+            self.end(statement, _if_done(text) if self.ends_at_failure else text)
 
     def end(self, statement: Statement, text: str) -> None:
         """Lines that run when the ranks are over."""
@@ -119,6 +148,7 @@ class Around:
 
     def settle(self, wanted: list[str]) -> None:
         """Decide what only matters if something else uses it; `wanted`: text of the command."""
+        self.teardown += self._trapped
         while True:
             lines = [kept.text for kept in self.setup if not _talks(kept.statement)]
             needed = (used(wanted) - OF_RANKS) | used([*lines, *self.teardown])
@@ -181,6 +211,11 @@ class Around:
             return f"bash finds no end of {statement.broken}"
         if "\r" in statement.text:
             return "it holds a carriage return"
+        first = statement.commands[0].words if statement.commands else []
+        if self.starts_ranks and first[:1] == [self.starts_ranks]:
+            return "it calls the function that starts the ranks: castoff starts them, and nothing else of it"
+        if first[:1] == ["trap"] and _signals(first) & {"EXIT", "0"} and _action(first) is None:
+            return "it works out what is to run at the end: write that in `teardown`"
         bare = without_single_quotes(statement.text)
         if re.search(r"\$\{?(?:[1-9]|[@*#])(?![:\w-])", bare) and statement.compound != "function":
             return "it uses the script's own arguments, and a job has none: write their values"
@@ -220,10 +255,10 @@ class Around:
         return ""
 
     def _trap(self, statement: Statement, words: list[str]) -> str:
-        signals = {word.removeprefix("SIG") for word in words[2:]}
-        action = value(words[1], {}) if len(words) > 1 else None
-        if signals & {"EXIT", "0"} and action:
-            self.end(statement, action)
+        action = _action(words)
+        if _signals(words) & {"EXIT", "0"} and action:
+            self._trapped = [action]
+            self._fate(statement, "teardown", "")
             return "castoff's script has a trap for EXIT of its own; `teardown` runs whatever the ending"
         return (
             "castoff has its own handlers: it asks the program to stop before the walltime (grace) and "
@@ -233,8 +268,9 @@ class Around:
     def _changes_folder(self, statement: Statement, knowledge: Knowledge) -> bool:
         if (
             statement.compound
-            or len(statement.commands) != 1
+            or not statement.commands
             or statement.commands[0].words[:1] not in (["cd"], ["pushd"])
+            or not (len(statement.commands) == 1 or _or_ends(statement))
         ):
             return False
         words = [word for word in statement.commands[0].words[1:] if word != "--"]
@@ -255,7 +291,7 @@ class Around:
     ) -> None:
         names = {name for name, _, _ in pairs}
         text = " ".join(word for _, word, _ in pairs)
-        handed_on = exports(statement)
+        handed_on = exports(statement) or self._exports_all or bool(names & self._exported)
         if not pairs:
             self._exports_names(statement)
             return
@@ -273,6 +309,9 @@ class Around:
             return
         if names == {"CUDA_VISIBLE_DEVICES"} and re.fullmatch(r"\"?0(?:,\d+)*\"?", pairs[0][1]):
             self._fate(statement, "dropped", "castoff gives each rank its own devices (devices_per_rank)")
+            return
+        if not handed_on and any(map(_IN_ENVIRONMENT.fullmatch, names)):
+            self.setup.append(Kept(statement, statement.text))  # programs see it, as it is exported already
             return
         placed = bool((self.reader and self.reader.places.search(text)) or _RENDEZVOUS.search(text))
         placed = placed or bool(variables(text) & self._placed())
@@ -322,6 +361,38 @@ class Around:
         else:
             why = "castoff sets OMP_NUM_THREADS to a rank's cores, or to 1 where nobody says how many it has"
             self._fate(statement, "dropped", why)
+
+
+def _or_ends(statement: Statement) -> bool:
+    """Whether what follows its first command only ends the job where that fails, as castoff does."""
+    first, *others = statement.commands
+    says = all(one.words[:1] in (["echo"], ["printf"], ["exit"]) for one in others)
+    return first.after == "||" and others[-1].words[:1] == ["exit"] and says
+
+
+def _moves(statement: Statement) -> bool:
+    """Whether it may change the script's folder; a function may once it is called."""
+    changes = any(command.words[:1] in (["cd"], ["pushd"], ["popd"]) for command in statement.commands)
+    return changes and statement.compound not in ("(", "function")
+
+
+def _if_done(text: str) -> str:
+    """Lines that run only if the ranks did not fail."""
+    plain = re.fullmatch(r"[^\n#]*[^\n#&;\s\\]", text) and "<<" not in text
+    return f"if {_TESTS_ENDING}; then {text}; fi" if plain else f"if {_TESTS_ENDING}; then\n{text}\nfi"
+
+
+def _signals(words: list[str]) -> set[str]:
+    """Of a trap."""
+    return {word.removeprefix("SIG") for word in words[2:]}
+
+
+def _action(words: list[str]) -> str | None:
+    """What a trap runs; None where nobody knows. Variables are worked out at the end, and not before."""
+    text = words[1] if len(words) > 1 else ""
+    if re.fullmatch(r'"[^"\\`]*"', text):
+        return text[1:-1]
+    return value(text, {})
 
 
 def _talks(statement: Statement) -> bool:
