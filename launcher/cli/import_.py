@@ -15,6 +15,9 @@ from launcher.quoting import visible_word
 INCOMPLETE = 3
 """The exit code where some line of the script is not expressed in the job file."""
 
+_LONGEST = 4 << 20
+"""Bytes of a script: what Slurm takes (slurm.conf(5), max_script_size)."""
+
 
 @click.command(
     "import", epilog=examples("castoff import train.sbatch", "castoff import train.sbatch -o job.yaml")
@@ -78,6 +81,12 @@ def _text(script: Path) -> str:
             f"{shown}: is a folder; name the script in it that you give to sbatch, qsub or flux batch"
         )
     try:
-        return script.read_bytes().decode("utf-8", errors="surrogateescape")  # line ends as they are
+        with script.open("rb") as file:
+            found = file.read(_LONGEST + 1)
     except OSError as error:
         raise CastoffError(f"{shown}: cannot be read: {error.strerror}") from error
+    if len(found) > _LONGEST:
+        raise CastoffError(
+            f"{shown}: is longer than {_LONGEST >> 20} MiB, which is no script for a scheduler"
+        )
+    return found.decode("utf-8", errors="surrogateescape")  # line ends as they are

@@ -25,12 +25,27 @@ def console() -> NoReturn:
     Collecting garbage and taking the interpreter apart cost a short command a fifth of its time.
     """
     gc.set_threshold(100_000)
+    _open_streams()
     try:
         main()
     except SystemExit as end:
         if sys.stderr is not None:
             sys.stderr.flush()
         os._exit(end.code & 0xFF if isinstance(end.code, int) else 1)  # as the system does with any other
+
+
+def _open_streams() -> None:
+    """Give a process that was started without a standard stream one that leads nowhere.
+
+    Else the next file that is opened takes its descriptor, and what is written to the stream goes there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

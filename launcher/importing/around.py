@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import NamedTuple
 
 from launcher.config.job import variable_problem
@@ -11,6 +10,7 @@ from launcher.importing.account import Account, Fate
 from launcher.importing.knowledge import Knowledge, exports, plain_assignments, used
 from launcher.importing.programs import OF_RANKS
 from launcher.importing.shell import Statement
+from launcher.importing.teardown import Teardown, action_of, if_done, if_failed, is_at_exit
 from launcher.importing.words import NAME, value, variables, without_single_quotes
 from launcher.schedulers.reading import ScriptReader
 
@@ -50,8 +50,11 @@ _ON_OTHER_NODES = re.compile(r"(?:ssh|pdsh|pbsdsh)\s.*(?:python|torchrun|mpi|\.s
 _SUBMITS = re.compile(r"(?:sbatch|qsub|qresub|flux\s+batch|scontrol\s+requeue)(?:\s|$)")
 
 _SAVES_AT_SIGNAL = re.compile(r"trap\s.*\b(?:cp|mv|rsync|tar|scp)\s", re.DOTALL)
-_CODE = re.compile(r"(?<!\\)\$\?|\$\{\?\}|\$\{PIPESTATUS\[0\]\}")
-_TESTS_ENDING = '[ "$CASTOFF_EXIT_CODE" = 0 ]'
+_IN_ENVIRONMENT = re.compile(r"\w*PATH|HOME|TMPDIR|TMP|TEMP|LANG|LC_\w+|IFS|TERM|SHELL")
+"""Variables that a job's environment has in any case, so that assigning one is enough; or the shell has."""
+
+_SOMEWHERE = "$?"
+"""A folder that nobody knows."""
 
 
 class Kept(NamedTuple):
@@ -69,13 +72,17 @@ class Around:
         self.account = account
         self.consumed: frozenset[str] = frozenset()
         self.in_folder = False
+        self.ends_at_failure = False
+        """Whether the script ends at a launch line that fails (set -e)."""
+        self.starts_ranks = ""
+        """The function in which the ranks are started."""
+        self._exported: set[str] = set()
+        self._exports_all = False
         self.setup: list[Kept] = []
-        self.teardown: list[str] = []
+        self.teardown = Teardown()
         self.env: dict[str, str] = {}
         self.env_lines: dict[str, Statement] = {}
         self.folders: list[tuple[Statement, str]] = []
-        self._at_exit = ""
-        self._code_is_theirs = True
         self._maybe: list[tuple[Statement, str]] = []
         self._before: dict[int, dict[str, str]] = {}
 
@@ -92,14 +99,30 @@ class Around:
         elif self._changes_folder(statement, knowledge):
             pass
         else:
+            if _moves(statement):
+                self.in_folder = True
+                self.folders.append((statement, _SOMEWHERE))
             self.setup.append(Kept(statement, statement.text))
+        self._note_options(statement)
+
+    def _note_options(self, statement: Statement) -> None:
+        """What a statement says of those that follow."""
+        for command in statement.commands:
+            if command.words[:1] == ["set"]:
+                for option, word in zip(command.words[1:], [*command.words[2:], ""], strict=True):
+                    letters = option[1:] if re.match(r"[-+][a-zA-Z]+$", option) else ""
+                    if "e" in letters or (letters.endswith("o") and word == "errexit"):
+                        self.ends_at_failure = option.startswith("-")
+                    if "a" in letters or (letters.endswith("o") and word == "allexport"):
+                        self._exports_all = option.startswith("-")
+            if exports(statement):
+                self._exported |= {word.partition("=")[0] for word in command.words[1:]}
 
     def after(self, statement: Statement) -> None:
         """A statement behind the launch line."""
         why = self._impossible(statement)
         first = statement.commands[0].words[:1] if statement.commands else []
-        text = _with_exit_code(statement) if self._code_is_theirs else statement.text
-        self._code_is_theirs = self._code_is_theirs and first == ["wait"]
+        text = self.teardown.with_exit_code(statement)
         if why:
             self._fate(statement, "not expressed", why)
         elif not statement.compound and first in (["exit"], ["wait"], ["return"]):
@@ -109,23 +132,22 @@ class Around:
         elif dropped := self._done_already(statement):
             self._fate(statement, "dropped", dropped)
         else:
-            self.end(statement, text)
+            self.end(statement, if_done(text) if self.ends_at_failure else text)
 
     def end(self, statement: Statement, text: str) -> None:
         """Lines that run when the ranks are over."""
-        self.teardown.append(text)
+        self.teardown.lines.append(text)
         self._fate(statement, "teardown", "")
 
     def after_success(self, statement: Statement, operator: str, text: str) -> None:
         """What stands behind the launch with && or ||."""
-        test = _TESTS_ENDING if operator == "&&" else _TESTS_ENDING.replace(" = ", " != ")
-        self.end(statement, f"if {test}; then {text}; fi")
+        self.end(statement, if_done(text) if operator == "&&" else if_failed(text))
 
     def settle(self, wanted: list[str]) -> None:
         """Decide what only matters if something else uses it; `wanted`: text of the command."""
         while True:
             lines = [kept.text for kept in self.setup if not _talks(kept.statement)]
-            needed = (used(wanted) - OF_RANKS) | used([*lines, *self.teardown, self._at_exit])
+            needed = (used(wanted) - OF_RANKS) | used([*lines, *self.teardown.texts()])
             found = [one for one in self._maybe if _names(one[0]) & needed]
             if not found:
                 break
@@ -141,21 +163,12 @@ class Around:
             if _talks(kept.statement) and variables(kept.text) & (gone | OF_RANKS):
                 self.setup.remove(kept)
                 self._fate(kept.statement, "dropped", "it shows what castoff works out itself")
-        self._end_with_trap()
         self._env_to_setup()
         for kept in self.setup:
             self._fate(kept.statement, "setup", "")
         for name, statement in self.env_lines.items():
             if name in self.env:
                 self._fate(statement, "env", "")
-
-    def _end_with_trap(self) -> None:
-        """What the last trap for EXIT does comes last, as there; also where a line before it exits."""
-        if any(re.search(r"\bexit\b", text) for text in self.teardown) and self._at_exit:
-            self.teardown.insert(0, f"trap {shlex.quote(self._at_exit)} EXIT")
-        elif self._at_exit:
-            self.teardown.append(self._at_exit)
-        self._at_exit = ""
 
     def _env_to_setup(self) -> None:
         """Variables that some line of setup may read are set there: those of `env` come later."""
@@ -194,6 +207,11 @@ class Around:
             return f"bash finds no end of {statement.broken}"
         if "\r" in statement.text:
             return "it holds a carriage return"
+        first = statement.commands[0].words if statement.commands else []
+        if self.starts_ranks and first[:1] == [self.starts_ranks]:
+            return "it calls the function that starts the ranks: castoff starts them, and nothing else of it"
+        if first[:1] == ["trap"] and is_at_exit(first) and action_of(first) is None:
+            return "it works out what is to run at the end: write that in `teardown`"
         bare = without_single_quotes(statement.text)
         if re.search(r"\$\{?(?:[1-9]|[@*#])(?![:\w-])", bare) and statement.compound != "function":
             return "it uses the script's own arguments, and a job has none: write their values"
@@ -237,13 +255,10 @@ class Around:
         return ""
 
     def _trap(self, statement: Statement, words: list[str]) -> str:
-        _, action, *names = [word for word in words if word != "--"] + [""] * (2 - len(words))
-        if {name.removeprefix("SIG") for name in names} & {"EXIT", "0"}:
-            quoted = value(action, {})
-            if quoted is None:  # variables in double quotes: they are read at the end instead
-                quoted = re.sub(r'^"(.*)"$', r"\1", action, flags=re.DOTALL)
-            self._at_exit = "" if quoted == "-" else _CODE.sub("$CASTOFF_EXIT_CODE", quoted)
-            if self._at_exit:
+        action = action_of(words)
+        if is_at_exit(words) and action is not None:
+            self.teardown.at_exit(action)
+            if action not in ("", "-"):
                 self._fate(statement, "teardown", "")
             return "castoff's script has a trap for EXIT of its own; `teardown` runs whatever the ending"
         return (
@@ -254,8 +269,9 @@ class Around:
     def _changes_folder(self, statement: Statement, knowledge: Knowledge) -> bool:
         if (
             statement.compound
-            or len(statement.commands) != 1
+            or not statement.commands
             or statement.commands[0].words[:1] not in (["cd"], ["pushd"])
+            or not (len(statement.commands) == 1 or _or_ends(statement))
         ):
             return False
         words = [word for word in statement.commands[0].words[1:] if word != "--"]
@@ -276,7 +292,7 @@ class Around:
     ) -> None:
         names = {name for name, _, _ in pairs}
         text = " ".join(word for _, word, _ in pairs)
-        handed_on = exports(statement)
+        handed_on = exports(statement) or self._exports_all or bool(names & self._exported)
         if not pairs:
             self._exports_names(statement)
             return
@@ -294,6 +310,9 @@ class Around:
             return
         if names == {"CUDA_VISIBLE_DEVICES"} and re.fullmatch(r"\"?0(?:,\d+)*\"?", pairs[0][1]):
             self._fate(statement, "dropped", "castoff gives each rank its own devices (devices_per_rank)")
+            return
+        if not handed_on and any(map(_IN_ENVIRONMENT.fullmatch, names)):
+            self.setup.append(Kept(statement, statement.text))  # programs see it, as it is exported already
             return
         placed = bool((self.reader and self.reader.places.search(text)) or _RENDEZVOUS.search(text))
         placed = placed or bool(variables(text) & self._placed())
@@ -345,12 +364,17 @@ class Around:
             self._fate(statement, "dropped", why)
 
 
-def _with_exit_code(statement: Statement) -> str:
-    """The statement behind the launch line: up to the end of its first command $? is the ranks' code."""
-    text = statement.text
-    first = statement.commands[0].text if statement.commands else text
-    end = text.find(first) + len(first)
-    return _CODE.sub("$CASTOFF_EXIT_CODE", text[:end]) + text[end:]
+def _or_ends(statement: Statement) -> bool:
+    """Whether what follows its first command only ends the job where that fails, as castoff does."""
+    first, *others = statement.commands
+    says = all(one.words[:1] in (["echo"], ["printf"], ["exit"]) for one in others)
+    return first.after == "||" and others[-1].words[:1] == ["exit"] and says
+
+
+def _moves(statement: Statement) -> bool:
+    """Whether it may change the script's folder; a function may once it is called."""
+    changes = any(command.words[:1] in (["cd"], ["pushd"], ["popd"]) for command in statement.commands)
+    return changes and statement.compound not in ("(", "function")
 
 
 def _talks(statement: Statement) -> bool:

@@ -12,7 +12,7 @@ from launcher.importing.knowledge import Knowledge
 from launcher.importing.programs import Inside, Reader, is_python, name_of
 from launcher.importing.shell import Command, Statement, statements
 from launcher.importing.shells import options_inlined, shell
-from launcher.importing.words import NAME, assignment, inlined
+from launcher.importing.words import NAME, assignment, inlined, literal
 from launcher.launchers.foreign import lines
 from launcher.launchers.foreign.asked import Asked
 from launcher.launchers.foreign.line import Launch
@@ -49,6 +49,8 @@ class Candidate(NamedTuple):
     """Its words, without what only stands in front of a program."""
     prefix: list[tuple[str, str]]
     """Variables that it sets for the program alone."""
+    around: list[str]
+    """The words of a program around the launcher, as `timeout 1h`."""
     strength: int
     """3: a launcher of many processes, 2: torchrun and its like, 1: another program."""
 
@@ -77,17 +79,34 @@ def _candidate(number: int, at: int, command: Command, knowledge: Knowledge) -> 
         if pair is not None:
             prefix.append(pair)
         elif words[0] in _PREFIXES or (words[0] == "env" and any(assignment(word) for word in words[1:2])):
-            if words[0] in ("stdbuf", "nice", "command"):
+            if words[0] in ("stdbuf", "nice", "command", "time"):
                 words = [words[0], *[word for word in words[1:] if not word.startswith("-")]]
         elif words[0] == "eval" and len(words) > 1:
-            words = ["eval", *inlined([word.strip('"') for word in words[1:]], knowledge.lists)]
+            told = [*inlined([word.strip('"') for word in words[1:]], knowledge.lists)]
+            if len(told) == 1 and re.search(r"\s", told[0]):
+                told = ["bash", "-c", words[1]]  # it reads a text as a shell does
+            words = ["eval", *told]
         else:
             break
         words = words[1:]
     if not words:
         return None
+    at = _behind_wrapper(words)
+    around, words = words[:at], words[at:]
     strength = _strength(words, knowledge)
-    return Candidate(number, command, at, words, prefix, strength) if strength else None
+    return Candidate(number, command, at, words, prefix, around, strength) if strength else None
+
+
+def _behind_wrapper(words: list[str]) -> int:
+    """Where a launcher begins behind a program that starts it, as in `timeout 1h srun …`; 0: none does."""
+    if _is_chore(words) or name_of(words[0]) in {*lines.NAMES, "bash", "sh"} or is_python(words[0]):
+        return 0
+    for at, word in enumerate(words):
+        if word.endswith((".py", ".sh")) or distributed(words[at:], Reader({}, {}, lambda _: None)):
+            return 0
+        if at and name_of(word) in lines.NAMES:
+            return at
+    return 0
 
 
 def _strength(words: list[str], knowledge: Knowledge) -> int:
@@ -107,8 +126,9 @@ def _strength(words: list[str], knowledge: Knowledge) -> int:
 
 def _is_chore(words: list[str]) -> bool:
     first = name_of(words[0])
-    if first in ("bash", "sh") and len(words) > 2 and words[1] in ("-c", "-lc"):
-        inner = statements(words[2].strip("\"'"))
+    if first in ("bash", "sh") and len(words) > 2 and words[2] and words[1] in ("-c", "-lc"):
+        is_quoted = words[2][0] in "\"'" and words[2][-1] == words[2][0]
+        inner = statements((literal(words[2]) or words[2][1:-1]) if is_quoted else words[2])
         return all(_is_chore(one.words) for found in inner for one in found.commands if one.words)
     if first == "uv":
         return words[1:2] != ["run"]
@@ -184,7 +204,9 @@ def _one_layer(line: Line, reader: Reader) -> bool:
         return True
     if line.container is None and (inside := container(words, reader)):
         line.container = inside.asked
-    elif (inside := shell(line.words, reader)) and _worth(inside.words, reader):
+    elif (inside := shell(line.words, reader)) and (
+        _worth(inside.words, reader) or (line.launcher is None and name_of(inside.words[0]) in lines.NAMES)
+    ):
         line.shell = inside.asked
         line.quoted, line.inside = inside.quoted, not inside.quoted
     elif line.torch is None and (inside := distributed(words, reader)):

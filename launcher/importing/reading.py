@@ -15,6 +15,7 @@ from launcher.importing.knowledge import Knowledge, exported_names, plain_assign
 from launcher.importing.launch import Candidate, Line, candidates, chosen, read_line
 from launcher.importing.layout import fields_of_layout
 from launcher.importing.programs import name_of
+from launcher.importing.shell import Command as ShellCommand
 from launcher.importing.shell import Statement, statements
 from launcher.importing.words import NAME, literal, value, without_single_quotes
 from launcher.launchers.foreign.asked import Asked, Remark
@@ -28,6 +29,8 @@ class Reading:
         name = head.reader.name if head.reader else None
         self.result = Imported({}, account, name, profile=dict(head.asked.profile))
         self.exports: dict[str, str] = {}
+        self._ended = ""
+        """Why the script never comes to what follows; empty: it does."""
         self.around = Around(head.reader, account)
 
     def imported(self) -> Imported:
@@ -131,6 +134,8 @@ class Reading:
                 "submit next.yaml --set 'after.afterok=[NAME]')"
             )
             self.account.add(statement.first, statement.last, "not expressed", statement.text, why)
+        elif self._ended:
+            self.account.add(statement.first, statement.last, "dropped", statement.text, self._ended)
         elif launch is None or number < launch.statement:
             self.around.before(statement, knowledge)
         else:
@@ -140,12 +145,25 @@ class Reading:
         """The statement with the launch line: what stands around that in it."""
         self.account.add(statement.first, statement.last, "launch", launch.command.text)
         if statement.compound:
+            if statement.compound == "function" and (
+                name := re.match(r"(?:function\s+)?([\w.-]+)", statement.text)
+            ):
+                self.around.starts_ranks = name[1]
             kind = {"(": "a subshell", "{": "a group", "function": "a function"}.get(
                 statement.compound, f"a {statement.compound}"
             )
             why = f"the ranks are started in {kind}: castoff starts them once, and nothing else of it"
             self.account.add(statement.first, statement.last, "not expressed", statement.text, why)
             return
+        if launch.around:
+            why = "it stands around the launcher, which castoff starts itself (a time limit is walltime)"
+            text = " ".join(launch.around)
+            self.account.add(statement.first, statement.last, "not expressed", text, why)
+        if "exec" in launch.command.words[: len(launch.command.words) - len(launch.words)]:
+            self._ended = "the script ends with the line above, which it replaces itself by (exec)"
+        if re.match(r"!\s", statement.text):
+            why = "a launch line behind ! turns its exit code round: castoff reports the ranks' own"
+            self.account.add(statement.first, statement.last, "not expressed", statement.text, why)
         place = statement.commands.index(launch.command)
         for at, command in enumerate(statement.commands):
             if at < place and command.after == "&&":
@@ -159,7 +177,13 @@ class Reading:
 
     def _behind(self, statement: Statement, launch: Candidate, place: int) -> None:
         operator = launch.command.after
-        for command in statement.commands[place + 1 :]:
+        following = statement.commands[place + 1 :]
+        if operator not in ("", ";", "\n"):
+            self.around.ends_at_failure = False
+        if any(one.depth > launch.command.depth for one in following):
+            self._group_behind(statement, launch, following)
+            following = []
+        for command in following:
             text = f"{operator} {command.text}"
             if operator in ("|", "|&"):
                 kind = command.words[:1]
@@ -187,6 +211,23 @@ class Reading:
         if outputs:
             why = "castoff keeps each rank's log itself; castoff logs shows them"
             self.account.add(statement.first, statement.last, "dropped", " ".join(outputs), why)
+
+    def _group_behind(self, statement: Statement, launch: Candidate, following: list[ShellCommand]) -> None:
+        """A group, or a compound command, behind the launch line, as in `|| { echo failed; exit 1; }`."""
+        operator = launch.command.after
+        _, _, rest = statement.text.partition(launch.command.text)
+        _, _, group = rest.partition(operator)
+        ends = all(one.words[:1] in (["exit"], ["true"], ["echo"], [":"], ["printf"]) for one in following)
+        if operator == "||" and ends:
+            why = "castoff reports which rank failed first, and ends the job with its code"
+            self.account.add(statement.first, statement.last, "dropped", f"|| {group}", why)
+        elif operator in ("||", "&&") and following[0].depth > launch.command.depth:
+            self.around.after_success(statement, operator, group.strip())
+        else:
+            why = (
+                "it stands behind the launch line in a way that a job file cannot say: write it in `teardown`"
+            )
+            self.account.add(statement.first, statement.last, "not expressed", f"{operator} {group}", why)
 
     def _command(self, launch: Candidate | None, line: Line | None, before: list[Knowledge]) -> Command:
         if launch is None or line is None:
@@ -264,9 +305,15 @@ class Reading:
         """Put all of it into fields."""
         setup = [_exported(kept, command.uses, self.body) for kept in self.around.setup]
         setup += self._exports(command, setup)
+        for kept in self.around.setup:
+            if kept.statement.compound != "function" and any(
+                one.words[:1] == ["exit"] and one.words[1:2] in ([], ["0"]) for one in kept.statement.commands
+            ):
+                place = f"line {kept.statement.first}"
+                self.result.note("setup", f"{place}: `exit` in setup ends the job as failed")
         setup += [f"export {name}={word}" for name, word in self.exports.items()]
         setup += command.setup
-        fields = {"setup": setup, "env": self.around.env, "teardown": self.around.teardown}
+        fields = {"setup": setup, "env": self.around.env, "teardown": self.around.teardown.in_order()}
         self.result.fields |= {
             "command": command.words,
             **{name: held for name, held in fields.items() if held},
@@ -294,10 +341,28 @@ class Reading:
         ours: set[str] = set()
         for kept in self.around.setup:
             if plain_assignments(kept.statement) is None:
-                pattern = rf"(?:^|[\s;(])({NAME})\+?=|\bfor\s+({NAME})|\bread\s+(?:-\w+\s+)*({NAME})"
-                ours |= {one or two or three for one, two, three in re.findall(pattern, kept.text)}
+                ours |= _sets(kept.text, command.uses)
         missing = sorted((command.uses & ours) - exported_names(self.body) - {FOLDER})
         return [f"export {' '.join(missing)}"] if missing else []
+
+
+_ASSIGNS = re.compile(
+    rf"(?:^|[\s;(])({NAME})\+?=|\bfor\s+({NAME})|\$\{{({NAME}):?=|\bprintf\s+-v\s+({NAME})"
+    rf"|\(\(\s*({NAME})\s*[-+*/%]?=(?!=)|\blet\s+[\"']?({NAME})"
+)
+_READS = re.compile(r"\b(?:read|mapfile|readarray|getopts)\b([^\n;<|&]*)")
+_OPAQUE = re.compile(r"(?:^|[\s;&|({])(?:source|\.|eval)\s")
+_OF_THE_SYSTEM = re.compile(r"(?:SLURM|PBS|FLUX|CASTOFF|LC)_\w+|HOME|USER|LOGNAME|PATH|PWD|SHELL|LANG|TMPDIR")
+
+
+def _sets(text: str, uses: set[str]) -> set[str]:
+    """The variables that a line of shell may set, of those that the command uses."""
+    if _OPAQUE.search(text):
+        return {name for name in uses if re.fullmatch(NAME, name) and not _OF_THE_SYSTEM.fullmatch(name)}
+    found = {name for names in _ASSIGNS.findall(text) for name in names}
+    for words in _READS.findall(text):
+        found |= {word for word in words.split() if re.fullmatch(NAME, word)}
+    return found & uses
 
 
 def _input_of(launch: Candidate) -> str:

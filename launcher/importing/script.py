@@ -12,7 +12,14 @@ from launcher.importing.imported import Imported, nested
 from launcher.importing.reading import Reading
 from launcher.importing.shell import Statement, statements
 from launcher.importing.validity import make_valid
+from launcher.importing.words import Overgrown
 from launcher.schedulers.registry import readers
+
+_MOST = 10_000
+"""Commands of a script."""
+
+_DEEP = 20
+"""Groups within groups whose lines are taken one by one."""
 
 
 class NotAScript(CastoffError):
@@ -27,16 +34,32 @@ def read_script(text: str) -> Imported:
     Raises:
         NotAScript: it holds no shell script.
     """
+    marked = text.startswith("\ufeff")
+    text = text.removeprefix("\ufeff")
     shell = _shell_of(text)
+    try:
+        result = _read(text, shell)
+    except (Overgrown, RecursionError):
+        raise NotAScript("holds commands within commands, more of them than can be read") from None
+    if marked:
+        result.note("", "the script begins with a byte order mark, with which the scheduler would refuse it")
+    return result
+
+
+def _read(text: str, shell: str) -> Imported:
     account = Account()
     lines = text.replace("\r\n", "\n").split("\n")
     body = _without_groups(statements("\n".join(lines)), account)
+    if len(body) > _MOST:
+        raise NotAScript(f"has {len(body):,} commands; castoff import reads scripts of {_MOST:,} at the most")
     head = read_head(lines, body, readers(), account)
     if head.reader and "array" in head.asked.fields:
         variables = "|".join(head.reader.array_index) or "(?!)"
         own = re.sub(rf"\b(?:{variables})\b", "CASTOFF_ARRAY_INDEX", "\n".join(lines))
         body = _without_groups(statements(own), account)
-    result = Reading(head, body, account).imported()
+    reading = Reading(head, body, account)
+    reading.around.ends_at_failure = bool(re.match(r"#!.*sh\s+-\w*e", lines[0]))
+    result = reading.imported()
     make_valid(result)
     if result.fields.get("inherit") == "all" and re.match(r"#!\s*/(?:usr/)?bin/(?:ba)?sh\s*$", lines[0]):
         why = "as in the script's first line: a login shell, as castoff's sites have it, may set PATH anew"
@@ -51,12 +74,12 @@ def read_script(text: str) -> Imported:
     return result
 
 
-def _without_groups(body: list[Statement], account: Account) -> list[Statement]:
+def _without_groups(body: list[Statement], account: Account, depth: int = 0) -> list[Statement]:
     """Statements with those of a `{ …; }` in its place: it only sends to one file what all of them write."""
     found: list[Statement] = []
     for one in body:
         group = re.fullmatch(r"\{(\s.*[\s;])\}((?:\s*[0-9]*>[>&]?\s*\S+)*)", one.text, re.DOTALL)
-        inner = statements(group[1]) if group and one.compound == "{" else []
+        inner = statements(group[1]) if group and one.compound == "{" and depth < _DEEP else []
         if not inner or any(part.broken for part in inner):
             found.append(one)
             continue
@@ -66,7 +89,7 @@ def _without_groups(body: list[Statement], account: Account) -> list[Statement]:
             )
         before = one.first - 1
         moved = [part._replace(first=part.first + before, last=part.last + before) for part in inner]
-        found += _without_groups(moved, account)
+        found += _without_groups(moved, account, depth + 1)
     return found
 
 

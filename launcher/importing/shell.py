@@ -7,12 +7,18 @@ compound command has no end, its first line is a statement of its own that says 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 from launcher.importing.lexing import Token, Unfinished
 from launcher.importing.scanner import BEFORE_A_COMMAND, OPENING, Scanner
 
 _SEPARATORS = {";", "&", "&&", "||", "|", "|&", ";;", ";&", ";;&", "\n", "(", ")"}
+
+_BLANK = re.compile(r"(?:[ \t\n;]|\\\n|#[^\n]*)*")
+
+_BROKEN = 20
+"""Statements without an end that are told apart; each takes a look at all that follows."""
 
 
 class Command(NamedTuple):
@@ -50,7 +56,8 @@ class Statement(NamedTuple):
 def statements(script: str) -> list[Statement]:
     """A script's statements in order; comments and empty lines are none."""
     found: list[Statement] = []
-    at = 0
+    lines = _Lines(script)
+    at, broken = 0, 0
     while at < len(script):
         start = _skip_blank(script, at)
         if start >= len(script):
@@ -58,39 +65,44 @@ def statements(script: str) -> list[Statement]:
         try:
             tokens, end = Scanner(script).statement(start)
         except Unfinished as error:
+            broken += 1
             line_end = script.find("\n", start)
-            at = len(script) if line_end < 0 else line_end + 1
-            found.append(_broken(script, start, at, str(error)))
+            at = len(script) if line_end < 0 or broken > _BROKEN else line_end + 1
+            text = script[start:at].rstrip("\n")
+            found.append(
+                Statement(lines.number(start), lines.number(start + len(text)), text, [], "", str(error))
+            )
             continue
         if any(token.kind != "comment" for token in tokens):
-            found.append(_statement(script, start, tokens))
+            found.append(_statement(script, lines, start, tokens))
         at = max(end, start + 1)
     return found
 
 
 def _skip_blank(script: str, at: int) -> int:
-    blank = re.compile(r"(?:[ \t\n;]|\\\n|#[^\n]*)*")
-    match = blank.match(script, at)
+    match = _BLANK.match(script, at)
     return match.end() if match else at
 
 
-def _line(script: str, at: int) -> int:
-    return script.count("\n", 0, at) + 1
+class _Lines:
+    """Where a script's lines begin."""
+
+    def __init__(self, script: str):
+        self._ends = [found.start() for found in re.finditer("\n", script)]
+
+    def number(self, at: int) -> int:
+        """The number of the line that a place is in, from 1."""
+        return bisect_left(self._ends, at) + 1
 
 
-def _broken(script: str, start: int, end: int, what: str) -> Statement:
-    number = _line(script, start)
-    return Statement(number, number, script[start:end].rstrip("\n"), [], "", what)
-
-
-def _statement(script: str, start: int, tokens: list[Token]) -> Statement:
+def _statement(script: str, lines: _Lines, start: int, tokens: list[Token]) -> Statement:
     real = [token for token in tokens if token.kind != "comment"]
     while len(real) > 1 and real[-1].kind == "op" and real[-1].text in (";", "\n"):
         real.pop()
     end = real[-1].at + len(real[-1].text)
     return Statement(
-        _line(script, start),
-        _line(script, max(end - 1, start)),
+        lines.number(start),
+        lines.number(max(end - 1, start)),
         script[start:end].rstrip("\n"),
         _commands(script, real),
         _compound(real),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from launcher.importing.programs import OF_RANKS, Inside, Reader, name_of
 from launcher.importing.shell import statements
-from launcher.importing.words import NAME, assignment, literal
+from launcher.importing.words import MOST_WORDS, NAME, Overgrown, assignment, literal
 from launcher.launchers.foreign.asked import Asked
 
 
@@ -65,6 +65,8 @@ def options_inlined(words: list[str], lists: Mapping[str, list[str]]) -> tuple[l
                 held, {key: value for key, value in lists.items() if key != name[1]}
             )
             found += more
+            if len(found) > MOST_WORDS:
+                raise Overgrown
             consumed |= {name[1], *inner}
         else:
             found.append(word)

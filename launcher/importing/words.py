@@ -13,6 +13,11 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNMENT = re.compile(rf"({NAME})(?:\[([^\]=]*)\])?(\+?)=(.*)", re.DOTALL)
 _PLAIN_VARIABLE = re.compile(rf"\$(?:({NAME})|\{{({NAME})\}})")
 _USED = re.compile(rf"\$(?:\{{[#!]?)?({NAME}|[0-9@*#?!-])")
+_LONGEST = 1 << 18
+
+MOST_WORDS = 20_000
+"""Words of a command line."""
+
 _ARITHMETIC: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -63,6 +68,12 @@ def variables(text: str) -> set[str]:
     used = set(_USED.findall(bare))
     for inner in re.findall(r"\(\((.*?)\)\)", bare, re.DOTALL):
         used |= set(re.findall(NAME, inner))
+    for inner in re.findall(
+        r"(?m)(?:^|[;&|({]\s*|\b(?:then|do|else)\s+)(?:let|(?:declare|typeset) -\w*i)\s+(.*)", bare
+    ):
+        used |= set(re.findall(NAME, inner))
+    for inner in re.findall(rf"\$\{{{NAME}\[([^\]]*)\]", bare):
+        used |= set(re.findall(NAME, inner))
     return used
 
 
@@ -74,7 +85,8 @@ def literal(word: str) -> str | None:
 def value(word: str, known: Mapping[str, str], substitute: Substitute = lambda _: None) -> str | None:
     """What a word means, by what is known of variables and commands; None: nobody knows.
 
-    A pattern for files' names is not known either, nor what would be split into several words.
+    A pattern for files' names is not known either, nor what would be split into several words, nor what would
+    be longer than any word of a command line may be.
     """
     pieces: list[str] = []
     at = 0
@@ -97,17 +109,28 @@ def value(word: str, known: Mapping[str, str], substitute: Substitute = lambda _
             pieces.append("" if after == "\n" else after or "\\")
             at += 2
         elif char in "$`":
+            if word[at + 1 : at + 2] in ("'", '"'):  # $'…' and $"…"
+                return None
             stop, found = _expansion(word, at, known, substitute)
             if found is None or re.search(r"[\s*?\[]", found):
                 return None
             pieces.append(found)
             at = stop
-        elif char in "*?[" or (char == "~" and at == 0) or (char in "{" and "," in word[at:]):
+        elif (
+            char in "*?["
+            or (char == "~" and at == 0)
+            or (char == "{" and ("," in word[at:] or ".." in word[at:]))
+        ):
             return None
         else:
             pieces.append(char)
             at += 1
-    return "".join(pieces)
+    return _bounded("".join(pieces))
+
+
+def _bounded(text: str) -> str | None:
+    """A text that is no longer than what Linux hands a program (MAX_ARG_STRLEN), or little more."""
+    return text if len(text) <= _LONGEST else None
 
 
 def _double(word: str, at: int, known: Mapping[str, str], substitute: Substitute) -> tuple[int, str | None]:
@@ -208,12 +231,27 @@ def array(word: str) -> list[str] | None:
     return split(word[1:-1]) if word.startswith("(") and word.endswith(")") else None
 
 
+class Overgrown(Exception):
+    """Variables within variables hold more words than a command line has."""
+
+
 def inlined(words: list[str], texts: Mapping[str, list[str]]) -> Iterator[str]:
-    """Words with the words of lists in the place of variables that hold them: `$ARGS`, `"${ARGS[@]}"`."""
+    """Words with the words of lists in the place of variables that hold them: `$ARGS`, `"${ARGS[@]}"`.
+
+    Raises:
+        Overgrown: there are too many.
+    """
+    for number, word in enumerate(_inlined(words, texts)):
+        if number > MOST_WORDS:
+            raise Overgrown
+        yield word
+
+
+def _inlined(words: list[str], texts: Mapping[str, list[str]]) -> Iterator[str]:
     for word in words:
         found = re.fullmatch(rf"\$({NAME})|\$\{{({NAME})\}}|\"?\$\{{({NAME})\[[@*]\]\}}\"?", word)
         name = found and (found[1] or found[2] or found[3])
         if name and name in texts:
-            yield from inlined(texts[name], {one: of for one, of in texts.items() if one != name})
+            yield from _inlined(texts[name], {one: of for one, of in texts.items() if one != name})
         else:
             yield word

@@ -32,6 +32,8 @@ _SURVEY = 0.5
 """Seconds between looks at the records."""
 _SURVEY_SHARE = 20
 """Times longer than a look at the records takes, the next one waits."""
+_SURVEY_MOST = 10.0
+"""Seconds between two of them at most, as a scheduler that did not answer in time may answer the next."""
 _SETTLE = 0.3
 """Seconds after an ending in which what was written before may still come into sight."""
 
@@ -91,7 +93,9 @@ class Follower:
         self._show_failures()
         self._retire()
         took = self.clock() - now
-        pause = _SETTLE if self._over > self._retired else max(_SURVEY, _SURVEY_SHARE * took)
+        pause = max(_SURVEY, min(_SURVEY_SHARE * took, _SURVEY_MOST))
+        if self._over > self._retired:
+            pause = _SETTLE
         self._next_survey = now + took + pause
 
     def _read_records(self) -> None:

@@ -130,6 +130,18 @@ def makes_nothing(setup: Sequence[str]) -> bool:
     return plain and not any(re.search(r"[;&|>(`]", line) for line in setup)
 
 
+def runs_scripts(setup: Sequence[str]) -> bool:
+    """Whether one of these lines sources a file of the user's that may do anything; not `activate`."""
+    words = (line.split() for line in setup)
+    return any(
+        one[:1] in (["source"], ["."])
+        and len(one) > 1
+        and PurePosixPath(one[1]).name.strip("\"'") != "activate"
+        and not one[1].startswith(("/etc/", "/opt/", "/usr/"))
+        for one in words
+    )
+
+
 def changes_folder(setup: Sequence[str]) -> bool:
     """Whether one of these lines may change the folder in which the ranks start."""
     return any(re.search(r"\b(?:cd|pushd)\b", line) for line in setup)

@@ -29,6 +29,7 @@ from launcher.submission.named_files import (
     makes_nothing,
     others,
     program,
+    runs_scripts,
     sourced,
 )
 from launcher.typed.suggestion import did_you_mean, nearest
@@ -103,6 +104,8 @@ class _Look:
         self._moves = changes_folder(plan.setup)
         self._is_as_now = makes_nothing(plan.setup) and not plan.after
         """Whether the job will find the same files as are here now."""
+        self._runs_scripts = runs_scripts(plan.setup)
+        """Whether setup may make files or change the folder all the same, before the program starts."""
 
     def program(self) -> list[_Missing]:
         """What is wrong with the program."""
@@ -130,7 +133,7 @@ class _Look:
             sets_path
             or self._moves
             or which(named.word, path=path)
-            or not (self._folder / named.word).is_file()
+            or not _is_file(self._folder / named.word)
         ):
             return []
         starts = "python " if named.word.endswith(".py") else "./"
@@ -145,23 +148,21 @@ class _Look:
             return []
         top, *rest = module.name.split(".")
         place = self._folder / top
-        if not (place / "__init__.py").is_file():
+        if not _is_file(place / "__init__.py"):
             return self._module_elsewhere(module, top)
         for name in rest:
-            there = [one.stem for one in _entries(place) if one.suffix == ".py" or one.is_dir()]
-            if name not in there:
+            there = [one.name.partition(".")[0] for one in _entries(place) if _imports(one)]
+            if there and name not in there:  # nothing: nobody may list it
                 hint = did_you_mean(name, there)
                 message = f"is {module.name!r}, but {place} has no module {name}{hint}"
-                return [_Missing(module.field, message, self._is_as_now)]
+                return [_Missing(module.field, message, self._is_as_now and not self._runs_scripts)]
             place /= name
         return []
 
     def _module_elsewhere(self, module: Module, top: str) -> list[_Missing]:
         """One that may be installed in the job's environment, unless one of a like name is here."""
         here = [
-            one.stem
-            for one in _entries(self._folder)
-            if one.suffix == ".py" or (one / "__init__.py").is_file()
+            one.stem for one in _entries(self._folder) if one.suffix == ".py" or _is_file(one / "__init__.py")
         ]
         near = nearest(top, here)
         if top in here or (self._folder / top).is_dir() or near is None:
@@ -181,6 +182,8 @@ class _Look:
             return []
         relative = not word.startswith(("/", "~"))
         certain = self._is_as_now if relative else self._is_everywhere(place)
+        if self._runs_scripts and relative and named.field.startswith("command"):
+            certain = False
         if is_there:
             return self._unusable(named, place, certain)
         if relative and self._moves:
@@ -246,6 +249,19 @@ def _near(word: str, place: Path, folder: Path) -> str:
         return ""
     relative = not word.startswith(("/", "~")) and meant.is_relative_to(folder)
     return f"; did you mean {meant.relative_to(folder) if relative else meant}?"
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there, as far as anybody may look."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _imports(path: Path) -> bool:
+    """Whether Python may import it: a module, one of machine code (NAME.cpython-….so), or a package."""
+    return path.suffix in (".py", ".pyc", ".so") or path.is_dir()
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
   castoff_signalled=1 castoff_terminated=1
 #if teardown
   if [[ -n $castoff_tearing_down ]]; then # they have ended: that is on record before this is killed
-    castoff_record_ending "$CASTOFF_OUTCOME" "$CASTOFF_EXIT_CODE"
+    castoff_record_torn
     return
   fi
 #endif

@@ -42,10 +42,14 @@ castoff_record_soon() { # while teardown runs; the scheduler, too, says of a job
   if [[ $CASTOFF_OUTCOME =~ ^(cancelled|walltime)$ ]]; then castoff_delay=3; fi # castoff wait may still return after it
   (
     read -r -t "$castoff_delay" _ <> <(:) || true
-    castoff_record_ending "$CASTOFF_OUTCOME" "$CASTOFF_EXIT_CODE"
+    castoff_record_torn
   ) &
   castoff_recorder=$!
   disown "$castoff_recorder" # or bash would tell of its end
+}
+castoff_record_torn() { # what holds unless teardown gets to its end before it is killed; then another record follows
+  local castoff_reason=${castoff_reason:+$castoff_reason; }"teardown was still running when the job was ended"
+  castoff_record_ending "$CASTOFF_OUTCOME" "$CASTOFF_EXIT_CODE"
 }
 castoff_report_teardown() { # CODE [COMMAND]: what did not work; the job's own ending stays as it is
   local castoff_text="$castoff_name ended with code $1"

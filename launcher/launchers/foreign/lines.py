@@ -22,6 +22,9 @@ _READERS: dict[str, Callable[[list[str]], Launch | None]] = {
     "ibrun": read_ibrun,
 }
 
+NAMES = frozenset(_READERS) - {"flux"}
+"""What starts ranks by its name alone, whatever stands behind it."""
+
 
 def read(words: list[str]) -> Launch | None:
     """What such a line asks for; None: its first word is no launcher."""

@@ -74,6 +74,9 @@ def read_srun(words: list[str]) -> Launch:
     asked = Asked()
     for one in options:
         _srun_option(one, asked)
+    if ":" in program:
+        asked.refuse("several programs joined by :, and a job file has one program in all ranks")
+        program = program[: program.index(":")]
     return Launch("", asked, program, nodes_only=True)
 
 

@@ -292,6 +292,18 @@ class TestPipes:
         answer = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (answer.returncode, answer.stderr) == (0, "")
 
+    @pytest.mark.parametrize(
+        ("words", "closed", "code"),
+        [
+            (["launch", "--here", "--", "sh", "-c", "cat; echo x; exit 4"], "<&- >&-", 4),
+            (["shell", "nothing"], "<&-", 2),
+        ],
+    )
+    def test_no_streams_at_all(self, words: list[str], closed: str, code: int, tmp_path: Path) -> None:
+        shell = ["sh", "-c", f'"$0" "$@" {closed}', COMMAND, *words]
+        answer = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert answer.returncode == code and "Traceback" not in answer.stderr
+
     def test_a_script_is_utf_8_whatever_the_locale(self, tmp_path: Path) -> None:
         words = [COMMAND, "render", "--site", "local", "--", "echo", "ä"]
         environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}

@@ -282,3 +282,99 @@ def test_a_script_for_another_shell() -> None:
     body = "setenv A 1\nsrun python a.py\n"
     head = HEAD.replace("bash", "tcsh")
     assert len(why(body, head=head)) == 2 and all("tcsh" in one for one in why(body, head=head))
+
+
+class TestMeaning:
+    """What would silently become another program, other variables or another order."""
+
+    @pytest.mark.parametrize(
+        "lines", ["cd /data || . rc\ncd sub", "if [ -d /d ]; then cd /d; fi\ncd sub", "cd /data && . rc"]
+    )
+    def test_a_folder_after_one_that_nobody_knows(self, lines: str) -> None:
+        found = fields(f"{lines}\nsrun python a.py\n")
+        assert "workdir" not in found
+        assert found["setup"] == [*lines.split("\n"), "export IMPORTED_DIR=$PWD"]
+
+    def test_a_folder_or_the_end(self) -> None:
+        assert fields("cd /data || exit 1\nsrun python a.py\n")["workdir"] == "/data"
+
+    def test_a_group_behind_the_launch_line(self) -> None:
+        assert "teardown" not in fields("srun python a.py || { echo failed; exit 1; }\n")
+        found = fields("srun python a.py && { cp a b; echo c; }\n")
+        assert found["teardown"] == ['if [ "$CASTOFF_EXIT_CODE" = 0 ]; then { cp a b; echo c; }; fi']
+
+    @pytest.mark.parametrize(
+        "head", ["#!/bin/bash -e\n#SBATCH -N 2\n", "#!/bin/bash\n#SBATCH -N 2\nset -eu\n"]
+    )
+    def test_what_follows_a_launch_line_that_ends_the_script(self, head: str) -> None:
+        found = fields("srun python a.py\nrm -r old\nmake &\n", head)
+        done = 'if [ "$CASTOFF_EXIT_CODE" = 0 ]; then'
+        assert found["teardown"] == [f"{done} rm -r old; fi", f"{done}\nmake &\nfi"]
+        assert fields("srun python a.py || true\nrm -r old\n", head)["teardown"] == ["rm -r old"]
+
+    def test_a_trap_runs_last(self) -> None:
+        body = 'trap "rm -r $D" EXIT\nD=$(mktemp -d)\nsrun python a.py\ncp $D/out .\n'
+        assert fields(body)["teardown"] == ["cp $D/out .", "rm -r $D"]
+
+    def test_what_is_exported_already(self) -> None:
+        assert fields("PATH=/x:$PATH\nsrun python a.py\n")["setup"] == ["PATH=/x:$PATH"]
+        assert fields("set -a\nA=1\nsrun python a.py\n")["env"] == {"A": "1"}
+        found = fields("export A=1\nA=2\nsrun python a.py\n")
+        assert (found["setup"], "env" in found) == (["export A=1", "A=2"], False)
+
+    def test_what_the_ranks_must_see(self) -> None:
+        for line, names in (
+            ("read -r A B < x", "A B"),
+            ("source rc", "A B"),
+            ('printf -v A x; : "${B:=1}"', "A B"),
+        ):
+            found = fields(f"{line}\nsrun python a.py $A $B\n")
+            assert found["setup"][-1] == f"export {names}"
+
+    def test_numbers_that_the_shell_works_out(self) -> None:
+        assert fields("N=3\nlet M=N+1\nsrun python a.py $M\n")["setup"][0] == "N=3"
+
+    @pytest.mark.parametrize("around", ["timeout 1h", "numactl -m 0", "/usr/bin/time -v"])
+    def test_a_program_around_the_launcher(self, around: str) -> None:
+        found = fields(f"{around} srun -n 4 python a.py\n")
+        assert (found["command"], found["ranks_per_node"]) == (["python", "a.py"], 2)
+        assert [one for one in why(f"{around} srun python a.py\n") if around in one]
+
+    def test_a_text_that_is_evaluated(self) -> None:
+        found = fields("eval \"srun python a.py --x '$HOME'\"\n")
+        assert found["command"] == ["bash", "-c", "eval \"exec python a.py --x '$HOME'\""]
+
+    def test_quotes_of_ansi_c_and_braces(self) -> None:
+        for word in ("$'a\\tb'", "x{1..3}"):
+            assert fields(f"srun python a.py {word}\n")["setup"][-1].endswith(f'python a.py {word})"')
+        assert fields("export A=$'a\\tb'\nsrun python a.py\n")["setup"] == ["export A=$'a\\tb'"]
+
+    def test_several_programs_and_a_code_turned_round(self) -> None:
+        assert "several programs" in why("srun -n 2 python a.py : -n 2 python b.py\n")[0]
+        assert "turns its exit code round" in why("! srun python a.py\n")[0]
+
+    def test_a_call_of_what_starts_the_ranks(self) -> None:
+        body = "run() {\n  srun python a.py\n}\nrun x\n"
+        assert "teardown" not in fields(body) and any("it calls the function" in one for one in why(body))
+
+    def test_nothing_follows_exec(self) -> None:
+        assert "teardown" not in fields("exec srun python a.py\nrm x\n")
+
+
+class TestOdd:
+    def test_a_byte_order_mark(self) -> None:
+        assert fields("srun python a.py\n", "\ufeff" + HEAD)["nodes"] == 2
+
+    def test_one_that_is_too_much(self) -> None:
+        for body in (
+            "echo " + "$(" * 3000 + ")" * 3000,
+            'A0="x x"\n'
+            + "".join(f'A{n + 1}="$A{n} $A{n} $A{n} $A{n}"\n' for n in range(30))
+            + "srun $A30\n",
+        ):
+            with pytest.raises(NotAScript):
+                read_script(HEAD + body)
+
+    def test_values_that_grow(self) -> None:
+        lines = "".join(f"A{n + 1}=$A{n}$A{n}$A{n}$A{n}\n" for n in range(40))
+        assert fields(f"A0=xx\n{lines}srun python a.py $A40\n")["command"][0] == "bash"

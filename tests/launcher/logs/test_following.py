@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.logs import following
 from launcher.logs.show import Json, Text
+from launcher.status import watch
 
 from .conftest import Followed, MadeRun, Time
 
@@ -358,3 +360,20 @@ def test_a_directory_that_disappears_is_reported(made: MadeRun, time: Time, foll
     time.at(3, lambda: made.path.rename(made.path.with_name("moved")))
     with pytest.raises(CastoffError, match="/run: is gone; if it was moved, name its new path"):
         follow(made)
+
+
+def test_a_scheduler_that_once_did_not_answer_does_not_hide_the_end(
+    made: MadeRun, time: Time, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience, survey = [30.0, 0.0], watch.status
+
+    def slow(*words: Any) -> Any:
+        found = survey(*words)
+        time.now += patience.pop() if patience else 0
+        return found
+
+    monkeypatch.setattr(following, "status", slow)
+    made.begin()
+    time.at(32, made.end)
+    assert follow(made).end.code == 0
+    assert time.now < 1060

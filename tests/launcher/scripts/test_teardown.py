@@ -157,7 +157,9 @@ def test_one_that_hangs_does_not_hide_the_ending(
     started.process.kill()
     for process in marked(started.mark):
         process.kill()
-    assert started.end().ending == ending
+    ended = started.end()
+    assert ended.ending == ending
+    assert ended.record("ending")["reason"].endswith("teardown was still running when the job was ended")
 
 
 def test_one_that_takes_long_in_a_job_that_is_ended(bench: Benches) -> None:
@@ -170,6 +172,7 @@ def test_one_that_takes_long_in_a_job_that_is_ended(bench: Benches) -> None:
     started.process.send_signal(signal.SIGTERM)
     ended = started.end()
     assert (ended.ending[0], noted(here)) == ("cancelled", ["recorded"]), ended.output
+    assert "reason" not in ended.record("ending")
 
 
 @pytest.mark.parametrize("kind", ["local", "srun", "pals"])

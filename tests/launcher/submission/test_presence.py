@@ -164,3 +164,25 @@ def test_a_program_within_a_container_may_be_the_images(check: Check, tmp_path: 
         "warning: command.1: is '/nothing/x.py', which is not there",
         f"error: container.image: is {str(image)!r}, which is not there",
     ]
+
+
+def test_a_script_that_setup_sources_may_make_the_program_or_change_the_folder(
+    check: Check, tmp_path: Path
+) -> None:
+    (tmp_path / "here" / "env.sh").touch()
+    for command in ("python other.py", "python -m pkg.other"):
+        assert check(command, setup=["source ./env.sh"]).startswith("warning: command.")
+    assert check("python other.py", setup=["source /etc/profile"]).startswith("error: command.1")
+
+
+def test_a_module_of_machine_code(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "here" / "pkg" / "fast.cpython-312-x86_64-linux-gnu.so").touch()
+    assert check("python -m pkg.fast") == ""
+
+
+def test_a_folder_that_nobody_may_look_into(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert check("python -m pkg.main") == check("runs.sh") == ""
