@@ -41,7 +41,9 @@ class TakesProgram(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """click's, of the words before the program."""
         at = first_word(self, ctx, args)
-        if at is not None and not is_job_file(args[at]):
+        if at is not None and is_job_file(args[at]):
+            _refuse_directives(ctx, args[at])
+        elif at is not None:
             ctx.obj = [*args[at:], *([] if ctx.obj is None else ["--", *ctx.obj])]
             args = args[:at]
         return super().parse_args(ctx, args)
@@ -55,6 +57,8 @@ class TakesJob(click.Command):
         at = None if ctx.resilient_parsing else first_word(self, ctx, args)
         if at is not None and is_program(args[at]) and not is_job_file(args[at]):
             _refuse(ctx, args[:at], [*args[at:], *([] if ctx.obj is None else ["--", *ctx.obj])])
+        if at is not None:
+            _refuse_directives(ctx, args[at])
         return super().parse_args(ctx, args)
 
 
@@ -82,6 +86,16 @@ def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
     ctx.fail(f"{visible_word(name)} {says}")
 
 
+def _refuse_directives(ctx: click.Context, name: str) -> None:
+    """Fail where a job file is a script for a scheduler's own command, whatever its name."""
+    from launcher.quoting import visible_word
+
+    if name.endswith(_JOB_FILES) or not Path(name).is_file():  # a pipe can be read once
+        return
+    if (says := _directives(name)) is not None:
+        ctx.fail(f"{visible_word(name)} {says}")
+
+
 def _directives(path: str) -> str | None:
     """What to say of a script for a scheduler's own command; None if it is none."""
     from launcher.quoting import visible_word
@@ -95,6 +109,7 @@ def _directives(path: str) -> str | None:
     for one in map(queued_of, HAVE_DIRECTIVES):
         if one.directive_mark in text:
             command = " ".join(one.submit_command)
-            writes = f"`castoff import {visible_word(path)}` writes one for it"
+            job_file = Path(path).with_suffix(".yaml").name
+            writes = f"`castoff import {visible_word(path)} -o {visible_word(job_file)}` writes one for it"
             return f"is a script for {command}, not a job file; {writes}"
     return None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from launcher.cli import render
+from launcher.cli import launch, render
 from launcher.cli.help import VERBS
 from launcher.config.checked import word_of_others
 from launcher.config.job import JobSpec
@@ -106,17 +106,21 @@ def test_any_word_has_an_answer(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("name", "text", "said"),
     [
-        ("#SBATCH -N 2", "is a script for sbatch"),
-        ("#PBS -q a", "is a script for qsub"),
-        ("true", "-- bash my.sh"),
+        ("my.sh", "#SBATCH -N 2", "is a script for sbatch"),
+        ("my.sh", "#PBS -q a", "is a script for qsub"),
+        ("my.sh", "true", "-- bash my.sh"),
+        ("my.sbatch", "#SBATCH -N 2", "is a script for sbatch"),  # read as YAML, all of it is comments
+        ("my.sbatch", "#SBATCH -N 2\necho a: b: c", "`castoff import my.sbatch -o my.yaml`"),
     ],
 )
 def test_a_batch_script_is_refused_as_a_job_file(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("my.sh").write_text(f"#!/bin/sh\n{text}\n")
-    error = CliRunner().invoke(render.command, ["my.sh"], standalone_mode=False).exception
+    Path(name).write_text(f"#!/bin/sh\n{text}\n")
+    error = CliRunner().invoke(render.command, [name], standalone_mode=False).exception
     assert said in str(error)
+    if name == "my.sbatch":
+        assert said in str(CliRunner().invoke(launch.command, [name], standalone_mode=False).exception)
