@@ -177,6 +177,12 @@ castoff_on_usr1() { castoff_pass_on USR1; }
 #endif
 #include program
 if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
+#if !container
+  if [ "$castoff_code" -eq 127 ] && [ "$1" = "${1#*/}" ] && ! command -v "$1" >/dev/null 2>&1; then
+    printf 'castoff: this job has no %s on its PATH (%s): %s\n' "$1" "$PATH" \
+      'put it there in setup, as by source venv/bin/activate, or name an interpreter in the field python' >&3
+  fi
+#endif
 #if torchrun
   # torchrun_rank.sh has recorded which rank it was, unless it was killed with its rank; then torchrun itself knows.
   castoff_cause=$(awk '/^Root Cause \(first observed failure\):/ { cause = 1; rank = code = "" }
