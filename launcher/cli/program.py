@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-_JOB_FILES = (".yaml", ".yml", ".json")
+JOB_FILES = (".yaml", ".yml", ".json")
 
 INTERPRETERS = {".py": "python", ".sh": "bash"}
 """What runs a script that is no program by itself, by its ending."""
@@ -18,7 +18,7 @@ def is_job_file(word: str) -> bool:
     """Whether the first word behind a verb's options is a job file: by its ending; any other file is one if
     this machine could not start it as a program.
     """
-    if word.endswith(_JOB_FILES):
+    if word.endswith(JOB_FILES):
         return True
     path = Path(word)
     is_file = path.exists() and not path.is_dir() and not os.access(path, os.X_OK)
@@ -59,6 +59,11 @@ class TakesJob(click.Command):
             _refuse(ctx, args[:at], [*args[at:], *([] if ctx.obj is None else ["--", *ctx.obj])])
         if at is not None:
             _refuse_directives(ctx, args[at])
+        if at is not None and ctx.obj is None and args[at + 1 : at + 2] and is_program(args[at + 1]):
+            from launcher.quoting import visible_word
+
+            line = " ".join(map(visible_word, [*args[: at + 1], "--", *args[at + 1 :]]))
+            ctx.fail(f"a program follows --: {ctx.command_path} {line}")
         return super().parse_args(ctx, args)
 
 
@@ -77,7 +82,7 @@ def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
     from launcher.quoting import visible_word
 
     name = program[0]
-    says = _directives(name)
+    says = directives_in(name)
     if says is None:
         starts = INTERPRETERS.get(Path(name).suffix)
         meant = [*options, "--", *([starts] if starts and not os.access(name, os.X_OK) else []), *program]
@@ -90,13 +95,13 @@ def _refuse_directives(ctx: click.Context, name: str) -> None:
     """Fail where a job file is a script for a scheduler's own command, whatever its name."""
     from launcher.quoting import visible_word
 
-    if name.endswith(_JOB_FILES) or not Path(name).is_file():  # a pipe can be read once
+    if name.endswith(JOB_FILES) or not Path(name).is_file():  # a pipe can be read once
         return
-    if (says := _directives(name)) is not None:
+    if (says := directives_in(name)) is not None:
         ctx.fail(f"{visible_word(name)} {says}")
 
 
-def _directives(path: str) -> str | None:
+def directives_in(path: str) -> str | None:
     """What to say of a script for a scheduler's own command; None if it is none."""
     from launcher.quoting import visible_word
     from launcher.schedulers.registry import HAVE_DIRECTIVES, queued_of

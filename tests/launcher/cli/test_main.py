@@ -128,7 +128,22 @@ class TestWrongWords:
             (["render", "--rdzv_endpoint", "x"], "; here: the job script chooses where ranks meet"),
             (["logs", "--partition", "x"], "no option --partition (see"),
             (["logs", "x", "--ranks", "1"], "did you mean --rank?"),
-            (["render", "a.yaml", "b.yaml"], "a program follows --, as in castoff render -- "),
+            (
+                ["render", "a.yaml", "b.yaml"],
+                "argument (b.yaml); one job file at a time; a program follows --",
+            ),
+            (["shell", "a", "--rank", "3", "hostname"], "--: castoff shell a --rank 3 -- hostname (see"),
+            (
+                ["render", "a.yaml", "sh", "-c", "b c"],
+                "follows --: castoff render a.yaml -- sh -c 'b c' (see",
+            ),
+            (["render", "a.yaml", "--set", "nodes", "2"], "a field is set by --set nodes=2 (see"),
+            (["render", "-nodes", "2", "a.yaml"], "no option -nodes; did you mean --nodes? (see"),
+            (["submit", "-follow", "a.yaml"], "no option -follow; did you mean --follow? (see"),
+            (
+                ["--site", "x", "submit", "a.yaml"],
+                "--site before a verb; here: castoff submit --site x a.yaml",
+            ),
             (["launch", "a.yaml", "b.yaml"], "unexpected extra argument (b.yaml)"),
             (
                 ["submit", "sh"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from launcher.cli import launch, render
+from launcher.cli.group import WrongWords, call
 from launcher.cli.help import VERBS
 from launcher.config.checked import word_of_others
 from launcher.config.job import JobSpec
@@ -124,3 +126,20 @@ def test_a_batch_script_is_refused_as_a_job_file(
     assert said in str(error)
     if name == "my.sbatch":
         assert said in str(CliRunner().invoke(launch.command, [name], standalone_mode=False).exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "here"),
+    [
+        ("my.yaml", "command: [x] #SBATCH", "castoff submit my.yaml -N 2"),
+        ("my.sbatch", "#SBATCH -N 2", "castoff import my.sbatch"),
+        ("my.py", "print()", "castoff launch -- python my.py -N 2"),
+    ],
+)
+def test_a_file_in_a_verbs_place(
+    name: str, text: str, here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    with pytest.raises(WrongWords, match=re.escape(f"; here: {here} (see")):
+        call([name, "-N", "2"], None)
