@@ -224,7 +224,13 @@ def _instead(option: str, value: str, command: click.Command) -> str:
         if meant.partition(",")[0] in own:  # several fields
             meant = re.sub(r"\w+", lambda word: own.get(word[0], word[0]), meant)
         return f"; here: {meant}"
+    if meant == "array":  # as sbatch takes it
+        indices, _, at_once = value.partition("%")
+        more = f" --set array.max_concurrent={at_once}" if at_once else ""
+        return f"; here: --set array.indices={indices}{more}"
     if get_origin(bare(fields_of(JobSpec)[meant.partition(".")[0]].type)) in (dict, list):
         value = "…"  # which is no such word alone
+    if value == "…" and bare(fields_of(JobSpec)[meant.partition(".")[0]].type) in (bool, bool | None):
+        value = "true"
     flag = f"--{meant.replace('_', '-')}"
     return f"; here: {f'{flag} {value}' if flag in flags else f'--set {meant}={value}'}"

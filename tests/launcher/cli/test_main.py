@@ -124,7 +124,7 @@ class TestWrongWords:
             (["launch", "-np", "2", "python"], "no option -np; here: -n 2 (see castoff launch --help)"),
             (["launch", "-n"], "option '-n' requires an argument (see castoff launch --help)"),
             (["submit", "-N", "mine", "--site", "slurm", "--", "x"], "and qsub's -N NAME is -J NAME"),
-            (["render", "--exclusive"], "no option --exclusive; here: --set exclusive=… (see"),
+            (["render", "--exclusive"], "no option --exclusive; here: --set exclusive=true (see"),
             (["render", "--rdzv_endpoint", "x"], "; here: the job script chooses where ranks meet"),
             (["logs", "--partition", "x"], "no option --partition (see"),
             (["logs", "x", "--ranks", "1"], "did you mean --rank?"),
@@ -138,6 +138,9 @@ class TestWrongWords:
                 "follows --: castoff render a.yaml -- sh -c 'b c' (see",
             ),
             (["render", "a.yaml", "--set", "nodes", "2"], "a field is set by --set nodes=2 (see"),
+            (["submit", "--array=1-5"], "no option --array; here: --set array.indices=1-5 (see"),
+            (["submit", "--array", "0-9%2"], "array.indices=0-9 --set array.max_concurrent=2 (see"),
+            (["submit", "-a", "0-9", "--", "x"], "no option -a; here: --set array.indices=0-9 (see"),
             (["render", "-nodes", "2", "a.yaml"], "no option -nodes; did you mean --nodes? (see"),
             (["submit", "-follow", "a.yaml"], "no option -follow; did you mean --follow? (see"),
             (
