@@ -76,6 +76,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
     return MachineInfo(
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions},
         qos=qos,
+        lists_all_queues=True,
         default_queue=default,
         array_count=SlurmQueue.read_configuration(answers["config"]).largest_array,
         nodes=found,
