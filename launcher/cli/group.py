@@ -212,6 +212,8 @@ def _instead(option: str, value: str, command: click.Command) -> str:
 
     own = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
+    if option == "--all" and "--name" in flags and "--set" not in flags:
+        return "; here: --name '*'"
     name = option.lstrip("-").replace("-", "_")
     resource, equals, amount = value.partition("=")
     is_field = bool(instead("JobSpec", resource)) or resource in fields_of(JobSpec)

@@ -159,6 +159,7 @@ class TestWrongWords:
             (["stop"], "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs (see"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
+            (["cancel", "--all"], "no option --all; here: --name '*' (see castoff cancel --help)"),
             (["resubmit", "a", "b"], "unexpected extra argument (b)"),
             (["render"], "name a job file, or a program after --, as in castoff render -- python train.py"),
             (["submit"], "as in castoff submit -- python train.py"),
