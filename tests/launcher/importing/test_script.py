@@ -221,6 +221,11 @@ def test_lines_from_windows() -> None:
         ("a\x00b", "is no text"),
         ("#!/usr/bin/env python3\nprint(1)\n", "python3"),
         ("import os\nimport sys\nprint(1)\n", "Python"),
+        ('# trains\n\nimport os\nprint("rank", os.environ["RANK"])\n', "Python"),
+        (
+            "# Imported from a.sbatch.\n#   line 2: #SBATCH -N 2\nname: a\ncommand: [x]\n",
+            "is a job file already",
+        ),
     ],
 )
 def test_no_script(text: str, words: str) -> None:
