@@ -237,3 +237,10 @@ def test_a_script_for_another_shell() -> None:
     body = "setenv A 1\nsrun python a.py\n"
     head = HEAD.replace("bash", "tcsh")
     assert len(why(body, head=head)) == 2 and all("tcsh" in one for one in why(body, head=head))
+
+
+@pytest.mark.parametrize(("asks", "noted"), [("", True), ("#SBATCH --gpus-per-node=2\n", False)])
+def test_a_script_that_asks_for_no_gpus(asks: str, noted: bool) -> None:
+    """A site whose nodes have some gives each rank one, unless the job file asks for none."""
+    result = read_script(f"#!/bin/bash\n#SBATCH -N 1\n#SBATCH --ntasks-per-node=2\n{asks}srun ./a\n")
+    assert any("devices_per_rank: 0" in text for of in result.notes.values() for text in of) == noted
