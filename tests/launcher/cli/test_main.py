@@ -123,6 +123,7 @@ class TestWrongWords:
             (["watch"], "here: castoff logs -f, or castoff status"),
             (["launch", "-np", "2", "python"], "no option -np; here: -n 2 (see castoff launch --help)"),
             (["launch", "-n"], "option '-n' requires an argument (see castoff launch --help)"),
+            (["render", "-t", "10", "--", "x"], "1d12h; what is 10 to sbatch is 10m here"),
             (["submit", "-N", "mine", "--site", "slurm", "--", "x"], "and qsub's -N NAME is -J NAME"),
             (["render", "--exclusive"], "no option --exclusive; here: --set exclusive=true (see"),
             (["render", "--rdzv_endpoint", "x"], "; here: the job script chooses where ranks meet"),
@@ -180,6 +181,10 @@ class TestWrongWords:
         assert len(lines) == 4
         for flag in ("--nodes: ", "--ranks: ", "--walltime: ", "--set walltme=1h: "):
             assert sum(line.startswith(f"castoff: {flag}") for line in lines) == 1
+
+    def test_what_a_flag_is_elsewhere_is_said_where_that_was_meant(self, castoff: Castoff) -> None:
+        for words in (["-N", "-1"], ["--set", "nodes=two"]):
+            assert "sbatch" not in castoff("render", *words, "--site", "slurm", "--", "x").stderr
 
     def test_for_programs_errors_are_json_too(self, castoff: Castoff) -> None:
         """On standard error, one object, whatever is wrong, and with the same exit code."""
