@@ -78,6 +78,7 @@ def test_in_a_profile(line: str, instead: str) -> None:
         ("command: it's", '; use `command: ["it\'s"]`'),
         ("launcher: {args: --label -v}", '; use `launcher: {args: ["--label", "-v"]}`'),
         ("setup: module load x", '; use `setup: ["module load x"]`'),
+        ("setup: |\n  module load x\n\n  true", '; use `setup: ["module load x", "true"]`'),
         ("options: 7", "is 7, but takes a list of lines of text, none empty; use `options: [7]`"),
         ("after: {afterok: prepare}", "; use `after: {afterok: [prepare]}`"),
         (
@@ -85,6 +86,7 @@ def test_in_a_profile(line: str, instead: str) -> None:
             "is 'now', but takes a list of begin, end, fail; a list is written [a, b]",
         ),
         ("stage: data.tar", "; a list is written [a, b]"),
+        ("env: A=b c", '; use `env: {A: "b c"}`'),
     ],
 )
 def test_a_text_where_a_list_belongs(line: str, said: str) -> None:
