@@ -212,6 +212,8 @@ def _instead(option: str, value: str, command: click.Command) -> str:
 
     own = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
+    if option in ("-o", "--output") and command.name == "init":
+        return f"; here: castoff init {value}"
     if option == "--all" and "--name" in flags and "--set" not in flags:
         return "; here: --name '*'"
     name = option.lstrip("-").replace("-", "_")

@@ -160,6 +160,7 @@ class TestWrongWords:
             (["stop"], "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs (see"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
+            (["init", "-o", "a.yaml"], "no option -o; here: castoff init a.yaml (see"),
             (["cancel", "--all"], "no option --all; here: --name '*' (see castoff cancel --help)"),
             (["resubmit", "a", "b"], "unexpected extra argument (b)"),
             (["render"], "name a job file, or a program after --, as in castoff render -- python train.py"),
