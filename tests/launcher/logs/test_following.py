@@ -15,6 +15,7 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.logs.show import Json, Text
 from launcher.runs.states import RunStatus
+from launcher.status.poller import Poller
 from launcher.status.watch import status
 
 from .conftest import Followed, MadeRun, Time
@@ -358,6 +359,18 @@ def test_a_script_that_runs_and_has_written_nothing(
     time.at(9, lambda: over.append(True))
     followed = follow(made)
     assert followed.said[0] == "run is running, and its script has written nothing yet; waiting for it"
+
+
+def test_why_the_next_attempt_waits(made: MadeRun, time: Time, follow: Follow) -> None:
+    """After a resubmission of a job that is held, for one."""
+    made.begin()
+    made.end(ending="cancelled", code=143)
+    over = status(made, Poller())
+    held = msgspec.structs.replace(over, state="pending", ending=None, reason="it is held")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("launcher.logs.following.status", lambda *_: over if time.now > 1005 else held)
+        said = follow(made).said
+    assert said[0] == "run: its next attempt has not begun: it is held; waiting for it"
 
 
 def as_running(now: RunStatus) -> RunStatus:
