@@ -53,8 +53,10 @@ def _answered(problem: Problem, flags: Mapping[str, str]) -> Problem:
         has_flag = words and not words.startswith(("--set ", "-- "))
         return f"{found[0]} or {words}" if has_flag else found[0]
 
-    if path in _MISREAD and typed and message.startswith("is '"):
+    if path in _MISREAD and where == f"--{path}" and re.match(r"is '(?!-?\d+')", message):
         message += _MISREAD[path]
+    if path == "walltime" and (minutes := re.match(r"is '?([1-9]\d*)'?, but takes a duration", message)):
+        message += f"; what is {minutes[1]} to sbatch is {minutes[1]}m here"
     if where == "--command":  # no flag, but what follows --
         return Problem("the program", "", _SETTING.sub(instead, message))
     if where == COMMAND_LINE and path:

@@ -26,7 +26,9 @@ class _Verbs(click.Group):
             from launcher.config.synonyms import hint, instead
 
             meant = instead("verb", verb)
-            here = _typed(["castoff", meant, *args[1:]], ctx.obj) if meant in VERBS else ""
+            here = (
+                _typed(["castoff", meant, *args[1:]], ctx.obj) if meant in VERBS else _for_file(args, ctx.obj)
+            )
             ctx.fail(
                 f"there is no verb {verb!r}{f'; here: {here}' if here else hint('verb', verb, list(VERBS))}"
             )
@@ -101,20 +103,73 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
         verb = words[0] if words[0] in VERBS else ""
         return f"{message} (see {' '.join(filter(None, ['castoff', verb, '--help']))})"
     path = context.command_path
-    if isinstance(error, click.NoSuchOption):
+    if isinstance(error, click.UsageError) and (meant := _two_hyphens(words, context.command)):
+        message = meant
+    elif isinstance(error, click.NoSuchOption) and context.command is castoff:
+        message = f"no option {error.option_name}{_behind_its_verb(words)}"
+    elif isinstance(error, click.NoSuchOption):
         value = _value(error.option_name, words)
         message = f"no option {error.option_name}{_instead(error.option_name, value, context.command)}"
     elif isinstance(error, click.BadParameter):
         message = _of_a_value(message, words)
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
         fields = [word for word in words if "=" in word and f"{word}" in message and word[:1] != "-"]
-        message += f"; a program follows --, as in {path} -- python train.py"
-        if fields:
-            message += f"; a field is set by --set {fields[0]}"
+        message += f"; a field is set by --set {fields[0]}" if fields else _of_more_words(message, words)
     message = message.replace(" [-- COMMAND...]'", "'")
     if isinstance(error, click.MissingParameter) and "'RUN'" in message:
         message += "; `castoff list` shows your runs"
     return f"{message} (see {path} --help)"
+
+
+def _for_file(args: list[str], program: list[str] | None) -> str:
+    """What does something with a file that stands where a verb belongs; empty where it is none."""
+    from pathlib import Path
+
+    from launcher.cli.program import INTERPRETERS, JOB_FILES, directives_in
+
+    file = args[0]
+    if not Path(file).is_file():
+        return ""
+    if Path(file).suffix in JOB_FILES:
+        return _typed(["castoff", "submit", *args], program)
+    if directives_in(file):
+        return _typed(["castoff", "import", file], None)
+    starts = INTERPRETERS.get(Path(file).suffix)
+    return _typed(["castoff", "launch", "--", starts, *args], program) if starts else ""
+
+
+def _behind_its_verb(words: list[str]) -> str:
+    """Where an option belongs that stands before the verb."""
+    at = next((at for at, word in enumerate(words) if word in VERBS), None)
+    if at is None:
+        return ""
+    meant = _typed(["castoff", words[at], *words[:at], *words[at + 1 :]], None)
+    return f" before a verb; here: {meant}"
+
+
+def _two_hyphens(words: list[str], command: click.Command) -> str:
+    """The message that an option's name takes two hyphens; empty where none lacks one."""
+    flags = {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
+    for word in words:
+        name = word.partition("=")[0]
+        if len(name) > 2 and name[1] != "-" and f"-{name}" in flags:
+            return f"no option {name}; did you mean -{name}?"
+    return ""
+
+
+def _of_more_words(message: str, words: list[str]) -> str:
+    """What to do with words that a verb does not take: most likely they are a program."""
+    from launcher.cli.program import JOB_FILES
+
+    extra = message.partition("(")[2].rpartition(")")[0]
+    at = next((at for at in range(len(words)) if " ".join(words[at:]) == extra), len(words))
+    if at > 1 and words[at - 2] == "--set" and "=" not in words[at - 1]:
+        return f"; a field is set by --set {_typed([f'{words[at - 1]}={words[at]}'], None)}"
+    if at == len(words):
+        return "; a program follows --"
+    if words[at].endswith(JOB_FILES):
+        return "; one job file at a time; a program follows --"
+    return f"; a program follows --: {_typed(['castoff', *words[:at]], words[at:])}"
 
 
 def _of_a_value(message: str, words: list[str]) -> str:
@@ -157,6 +212,10 @@ def _instead(option: str, value: str, command: click.Command) -> str:
 
     own = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
+    if option in ("-o", "--output") and command.name == "init":
+        return f"; here: castoff init {value}"
+    if option == "--all" and "--name" in flags and "--set" not in flags:
+        return "; here: --name '*'"
     name = option.lstrip("-").replace("-", "_")
     resource, equals, amount = value.partition("=")
     is_field = bool(instead("JobSpec", resource)) or resource in fields_of(JobSpec)
@@ -169,7 +228,13 @@ def _instead(option: str, value: str, command: click.Command) -> str:
         if meant.partition(",")[0] in own:  # several fields
             meant = re.sub(r"\w+", lambda word: own.get(word[0], word[0]), meant)
         return f"; here: {meant}"
+    if meant == "array":  # as sbatch takes it
+        indices, _, at_once = value.partition("%")
+        more = f" --set array.max_concurrent={at_once}" if at_once else ""
+        return f"; here: --set array.indices={indices}{more}"
     if get_origin(bare(fields_of(JobSpec)[meant.partition(".")[0]].type)) in (dict, list):
         value = "…"  # which is no such word alone
+    if value == "…" and bare(fields_of(JobSpec)[meant.partition(".")[0]].type) in (bool, bool | None):
+        value = "true"
     flag = f"--{meant.replace('_', '-')}"
     return f"; here: {f'{flag} {value}' if flag in flags else f'--set {meant}={value}'}"

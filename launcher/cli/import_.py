@@ -45,7 +45,7 @@ def command(script: Path, output: Path | None) -> int:
     try:
         result = read_script(_text(script))
     except NotAScript as error:
-        error.args = (f"{shown}: {error}",)
+        error.args = (f"{shown}: {str(error).replace(' FILE ', f' {visible_word(str(script))} ')}",)
         raise
     site = result.scheduler or "NAME"
     text = job_file(result, script.name, site)

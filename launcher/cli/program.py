@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-_JOB_FILES = (".yaml", ".yml", ".json")
+JOB_FILES = (".yaml", ".yml", ".json")
 
 INTERPRETERS = {".py": "python", ".sh": "bash"}
 """What runs a script that is no program by itself, by its ending."""
@@ -18,7 +18,7 @@ def is_job_file(word: str) -> bool:
     """Whether the first word behind a verb's options is a job file: by its ending; any other file is one if
     this machine could not start it as a program.
     """
-    if word.endswith(_JOB_FILES):
+    if word.endswith(JOB_FILES):
         return True
     path = Path(word)
     is_file = path.exists() and not path.is_dir() and not os.access(path, os.X_OK)
@@ -41,7 +41,9 @@ class TakesProgram(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """click's, of the words before the program."""
         at = first_word(self, ctx, args)
-        if at is not None and not is_job_file(args[at]):
+        if at is not None and is_job_file(args[at]):
+            _refuse_directives(ctx, args[at])
+        elif at is not None:
             ctx.obj = [*args[at:], *([] if ctx.obj is None else ["--", *ctx.obj])]
             args = args[:at]
         return super().parse_args(ctx, args)
@@ -55,6 +57,13 @@ class TakesJob(click.Command):
         at = None if ctx.resilient_parsing else first_word(self, ctx, args)
         if at is not None and is_program(args[at]) and not is_job_file(args[at]):
             _refuse(ctx, args[:at], [*args[at:], *([] if ctx.obj is None else ["--", *ctx.obj])])
+        if at is not None:
+            _refuse_directives(ctx, args[at])
+        if at is not None and ctx.obj is None and args[at + 1 : at + 2] and is_program(args[at + 1]):
+            from launcher.quoting import visible_word
+
+            line = " ".join(map(visible_word, [*args[: at + 1], "--", *args[at + 1 :]]))
+            ctx.fail(f"a program follows --: {ctx.command_path} {line}")
         return super().parse_args(ctx, args)
 
 
@@ -73,7 +82,7 @@ def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
     from launcher.quoting import visible_word
 
     name = program[0]
-    says = _directives(name)
+    says = directives_in(name)
     if says is None:
         starts = INTERPRETERS.get(Path(name).suffix)
         meant = [*options, "--", *([starts] if starts and not os.access(name, os.X_OK) else []), *program]
@@ -82,7 +91,17 @@ def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
     ctx.fail(f"{visible_word(name)} {says}")
 
 
-def _directives(path: str) -> str | None:
+def _refuse_directives(ctx: click.Context, name: str) -> None:
+    """Fail where a job file is a script for a scheduler's own command, whatever its name."""
+    from launcher.quoting import visible_word
+
+    if name.endswith(JOB_FILES) or not Path(name).is_file():  # a pipe can be read once
+        return
+    if (says := directives_in(name)) is not None:
+        ctx.fail(f"{visible_word(name)} {says}")
+
+
+def directives_in(path: str) -> str | None:
     """What to say of a script for a scheduler's own command; None if it is none."""
     from launcher.quoting import visible_word
     from launcher.schedulers.registry import HAVE_DIRECTIVES, queued_of
@@ -95,6 +114,7 @@ def _directives(path: str) -> str | None:
     for one in map(queued_of, HAVE_DIRECTIVES):
         if one.directive_mark in text:
             command = " ".join(one.submit_command)
-            writes = f"`castoff import {visible_word(path)}` writes one for it"
+            job_file = Path(path).with_suffix(".yaml").name
+            writes = f"`castoff import {visible_word(path)} -o {visible_word(job_file)}` writes one for it"
             return f"is a script for {command}, not a job file; {writes}"
     return None

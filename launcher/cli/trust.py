@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from launcher.cli.help import examples
-from launcher.cli.output import json_option, print_facts, print_json
+from launcher.cli.output import json_option, print_facts, print_json, report
 from launcher.trust.granted import grant, granted, granted_file, withdraw
 from launcher.trust.paths import weaknesses
 
@@ -46,3 +46,5 @@ def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
                 print_facts(who=f"{one.path} {one.why}")
     if folders:
         print_facts(list=granted_file(os.environ))
+    elif not shown:
+        report("no folder is trusted yet; castoff trust FOLDER trusts those who can write to it")

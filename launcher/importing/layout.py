@@ -157,7 +157,13 @@ def _devices(
     notes: Asked,
 ) -> None:
     node = _devices_of_node(job, outer, outer_per_node, nodes)
-    if node is None or per_rank is None:
+    if per_rank is None:
+        return
+    if node is None:
+        notes.note(
+            "the script asks for no GPUs; where a site's nodes have some, castoff asks for one for each "
+            "rank: devices_per_rank: 0 asks for none"
+        )
         return
     share, rest = divmod(node, per_rank)
     if share == 0:

@@ -114,12 +114,19 @@ def _shell_of(text: str) -> str:
         raise NotAScript(
             f"is a program in {name or 'Python'}, no script for sbatch, qsub or flux batch; {hint}"
         )
+    if not name and not _has_directives(text) and re.search(r"^command:", text, re.MULTILINE):
+        raise NotAScript("is a job file already; castoff render FILE shows its script")
     return name if name in ("csh", "tcsh", "fish") else ""
 
 
+def _has_directives(text: str) -> bool:
+    return re.search(r"^#(?:SBATCH|PBS| ?flux:)", text, re.MULTILINE) is not None
+
+
 def _reads_like_python(text: str) -> bool:
-    python = re.findall(r"^(?:import \w|from \w[\w.]* import |def \w+\(|class \w+)", text, re.MULTILINE)
-    return len(python) >= 2 and not re.search(r"^#(?:SBATCH|PBS| ?flux:)", text, re.MULTILINE)
+    line = r"(?:import \w|from \w[\w.]* import |def \w+\(|class \w+)"
+    begins = re.match(rf"(?:\s*(?:#.*)?\n)*{line}", text)
+    return bool(begins or len(re.findall(f"^{line}", text, re.MULTILINE)) >= 2) and not _has_directives(text)
 
 
 def job_of(result: Imported) -> JobSpec:

@@ -40,6 +40,10 @@ _HARMLESS = (b"Exception ignored in", b"Exception in thread")
 _TORCHRUN = b"ChildFailedError"
 """torchrun's own exception, which only tells that some rank had one."""
 
+_TORCHRUN_SAYS = re.compile(rb"torch[./]distributed[./]elastic[./]multiprocessing[./]api\b")
+"""In the lines in which torchrun tells that a rank failed and that it ends the others."""
+_RANK_FAILED = b"failed (exitcode"
+
 _ROOT_CAUSE = re.compile(rb"^Root Cause \(first observed failure\):\n.*?^ *rank +: (\d+)", re.S | re.M)
 """Where torchrun names that rank."""
 
@@ -109,6 +113,7 @@ def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = Non
     writers = {found[0] for line in lines if (found := _WHO.match(line))}
     tracebacks = sorted((*found, who) for who in writers for found in _tracebacks(lines, who))
     if not tracebacks:
+        lines = _before_torchrun(lines)
         left = len(lines) - _LAST
         if left > 0 or cut:
             many = f"more than {max(left, 0)}" if cut else f"{left}"
@@ -124,6 +129,16 @@ def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = Non
     if len(after) > first + last:
         after = [*after[:first], _note(f"{len(after) - first - last}", path), *after[-last:]]
     return own + after
+
+
+def _before_torchrun(lines: list[bytes]) -> list[bytes]:
+    """The lines above those in which torchrun tells of its last failure, with a traceback of its own."""
+    says = [number for number, line in enumerate(lines) if _TORCHRUN_SAYS.search(line)]
+    failed = [number for number in says if _RANK_FAILED in lines[number]]
+    if not failed:
+        return lines
+    before = failed[-2] if len(failed) > 1 else -1  # there may have been restarts
+    return lines[: next(number for number in says if number > before)] or lines
 
 
 def _tracebacks(lines: list[bytes], who: bytes) -> Iterator[tuple[int, int]]:

@@ -117,8 +117,12 @@ class Follower:
             self._report_once(
                 f"{now.id}: castoff cannot see its scheduler; Ctrl-C ends this before its ending"
             )
+        elif now.state == "running" and not any(member.attempts for member in self._members):
+            self._report_once(f"{now.id} is running, and its script has written nothing yet; waiting for it")
         elif not now.over and not any(member.attempts for member in self._members):
             self._report_once(f"{now.id} has not begun{_because(now, self.run)}; waiting for it")
+        elif now.state == "pending" and now.reason:
+            self._report_once(f"{now.id}: its next attempt has not begun: {now.reason}; waiting for it")
         elif now.over and not all(map(self._member_over, self._members)):
             self._report_once(f"{now.id}: stopped early; waiting for its next attempt")
 

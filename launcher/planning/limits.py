@@ -121,7 +121,13 @@ def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
 def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime: int | None) -> _Found:
     field, name = kind.field, kind.name
     if (queue := kind.known.get(name)) is None:
-        yield from _unknown(site, kind)
+        several = name.split(",")  # Slurm takes the first that has room
+        missing = [one for one in several if one not in kind.known]
+        if missing:
+            yield from _unknown(site, msgspec.structs.replace(kind, name=missing[0] or name))
+        elif not any(_takes(kind.known[one], spec.nodes or 1, walltime) for one in several):
+            taken = f"none of which takes {_asked(spec.nodes or 1, walltime)}"
+            yield field, f"is {name!r}, {taken}; castoff sites {site.name} shows what each takes"
         return
     if queue.submit_to:
         fix = f"use {setting(field, queue.submit_to)} {queue.cited}"
@@ -147,9 +153,11 @@ def _unknown(site: Site, kind: Kind) -> _Found:
         also = f", and choose a QOS ({', '.join(site.qos)}), as in {setting('qos', meant)}" if meant else ""
         yield kind.field, f"is {kind.name!r}, but {site.name} chooses the {kind.field} itself: drop it{also}"
         return
-    missing = f" (a {kind.field} that is missing here goes into a profile that extends this site)"
-    there = f"{hint}{missing}" if hint else f"; there are: {', '.join(kind.known)}"
-    yield kind.field, f"is {kind.name!r}, which {site.name} does not have{there}"
+    there = hint or f"; there are: {', '.join(kind.known)}"
+    missing = f"a {kind.field} that is missing here goes into a profile that extends this site"
+    if not kind.others:
+        missing = f"on its machine, castoff sites check {site.name} --update adds a new {kind.field}"
+    yield kind.field, f"is {kind.name!r}, which {site.name} does not have{there} ({missing})"
 
 
 def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | None) -> _Found:
@@ -202,7 +210,7 @@ def _room_to_resume(spec: JobSpec, most: int, limit: str) -> _Found:
 def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
     """What to know of a queue that the profile does not list, and of an array too large for one job."""
     for kind in kinds(spec, site, scheduler):
-        if kind.asked and kind.others and kind.known and kind.name not in kind.known:
+        if kind.asked and kind.others and kind.known and not kind.known.keys() >= {*kind.name.split(",")}:
             yield f"{kind.field} {kind.name}: its limits are not checked, as {site.name} does not list it"
     if spec.array and scheduler.tasks(spec.array.members) != spec.array.members:
         numbered = f"0 to {spec.array.size - 1}, for it takes one range"

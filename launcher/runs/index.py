@@ -30,6 +30,7 @@ from launcher.runs.directory import check_trusted, draft_of, is_run_directory
 from launcher.runs.records import Seconds, decode
 from launcher.runs.run import LOCK, RunDirectory
 from launcher.runs.states import RunSummary
+from launcher.typed.suggestion import did_you_mean
 
 
 @dataclass(slots=True)
@@ -215,6 +216,9 @@ class Index:
 _MANY = 8
 """How many runs an error names."""
 
+_RECENT = 1000
+"""Among how many runs a name that is nearly right is looked for."""
+
 
 def record_runs(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
     """Change the user's index; where that fails, say why and what follows, and continue.
@@ -250,7 +254,8 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
         return reference
     if path := next((one.path for one in newest if one.is_there and _has_job(one, reference)), None):
         return path
-    raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact)}")
+    near = did_you_mean(reference, [entry.name for entry in newest[:_RECENT]])
+    raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact, near)}")
 
 
 def _trusted(path: str | Path) -> RunDirectory:
@@ -281,10 +286,10 @@ def _has_job(entry: Entry, reference: str) -> bool:
     return job is not None and reference in (job, job.partition(".")[0])
 
 
-def _missing(exact: list[Entry]) -> str:
-    """Why nothing was found."""
+def _missing(exact: list[Entry], near: str) -> str:
+    """Why nothing was found; `near`: what may be meant."""
     if not exact:
-        return "no such run; `castoff list` shows your runs"
+        return f"no such run{near}; `castoff list` shows your runs"
     path = Path(exact[0].path)
     if not (draft := draft_of(path)).exists():
         scan = "`castoff list --scan FOLDER` find it"

@@ -111,6 +111,8 @@ class MachineInfo(NamedTuple):
     """Members of the largest array."""
     nodes: Sequence[NodeKind] = ()
     """The kinds of nodes, the most frequent first."""
+    lists_all_queues: bool = False
+    """Whether there are no queues but these; at PBS reservations come and go as queues."""
     counts_threads: bool = False
     """Whether those cores may be hardware threads, and those devices several of ours."""
     name: str | None = None

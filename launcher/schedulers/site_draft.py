@@ -256,6 +256,8 @@ def _queues(draft: Draft, info: MachineInfo) -> Iterator[str]:
         yield from comment(f"Left out, as hidden, shut or a reservation's: {', '.join(hidden)}.")
     if info.default_queue:
         yield f"default_queue: {value_text(info.default_queue)}"
+    if listed and info.lists_all_queues and not hidden:
+        yield "other_queues: false"
     if listed:
         yield "queues:"
     for name, queue in listed.items():

@@ -97,11 +97,9 @@ def request(
     if jupyter:
         _check_jupyter(decided)
     starts = scheduler.starts_ranks
-    what = (
-        f"{starts} {visible_word(job)}"
-        if job and starts == "castoff launch"
-        else f"{starts} -- python train.py"
-    )
+    what = f"{starts} -- python train.py"
+    if starts == "castoff launch":  # without -n it starts as many as a node of the site has devices
+        what = f"{starts} {visible_word(job) if job else f'-n {decided.ranks} -- python train.py'}"
     said = {**site.env, **site.defaults.env, **spec.env}
     variables = {
         "plan": decided,

@@ -66,7 +66,7 @@ def check_present(
         InvalidInput: something is missing for certain.
     """
     look = _Look(spec, plan, directory, environ)
-    found = [*look.program(), *look.files()]
+    found = [*(look.workdir() or look.program()), *look.files()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
     for one in found:
         (problems if one.is_certain and refuses else warnings).report(one.field, one.message)
@@ -106,6 +106,14 @@ class _Look:
         """Whether the job will find the same files as are here now."""
         self._runs_scripts = runs_scripts(plan.setup)
         """Whether setup may make files or change the folder all the same, before the program starts."""
+
+    def workdir(self) -> list[_Missing]:
+        """Whether the folder is missing in which the ranks start."""
+        folder = self._plan.workdir
+        if not folder:
+            return []
+        plain = folder if folder.startswith("./~") else folder.removeprefix("./")  # where ~ is a plain name
+        return self._file(Named("workdir", plain), self._directory)
 
     def program(self) -> list[_Missing]:
         """What is wrong with the program."""

@@ -82,6 +82,8 @@ def _explain(error: yaml.MarkedYAMLError) -> str:
         about += f" (it begins in line {error.context_mark.line + 1})"
     if "cannot start any token" in about:
         about += "; indent with spaces, not tabs, and quote a value that begins with % @ or `"
+    if "mapping values are not allowed" in about:
+        about += "; begin the line in the same column as the one above, and quote a value that holds a colon"
     return about
 
 

@@ -258,11 +258,14 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     """What somebody may have meant by a text that a field does not take."""
     if not isinstance(value, str):
         return ""
-    from launcher.typed.suggestion import did_you_mean  # late: only a mistake needs it
+    from launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
 
     choices = [choice for option in options for choice in get_args(bare(option))]
     near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
     kinds = {get_origin(bare(option)) for option in options}
+    name, equals, held = value.partition("=")
+    if kinds == {dict} and equals and name.isidentifier():  # as a shell sets a variable
+        return f"; use {setting(dotted((*path, name)), yaml_word(held))}"
     lists = [option for option in options if get_origin(bare(option)) is list and dict not in kinds]
     return near or (_as_list(given, value, lists[0], path) if lists else "")
 
@@ -271,7 +274,7 @@ def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
     """How a value is written in the list that a field takes: of a command line, each word."""
     from launcher.typed.suggestion import setting  # late: only a mistake needs it
 
-    words = [text]
+    words = [line for line in text.splitlines() if line.strip()] or [text]  # a block, of `setup: |`
     if path[-1] in ("command", "args"):
         with contextlib.suppress(ValueError):  # a quote that does not end
             words = shlex.split(text)

@@ -19,12 +19,10 @@ while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null;
   [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
   castoff_code=$castoff_last
 done
-castoff_record_failure() { # RANK
+castoff_record_failure() { # RANK; the first to write wins (noclobber)
   castoff_signal=null
-  if [ "$castoff_code" -gt 128 ] && castoff_name=$(kill -l "$castoff_code" 2>/dev/null); then
+  [ "$castoff_code" -le 128 ] || ! castoff_name=$(kill -l "$castoff_code" 2>/dev/null) ||
     castoff_signal="\"SIG$castoff_name\""
-  fi
-  # noclobber: the first writer wins
   (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
     "$1" "${castoff_host:-$(hostname)}" "$castoff_code" "$castoff_signal" "$castoff_log" "$(date +%s)" \
     >"$CASTOFF_FAILURE_FILE") 2>/dev/null

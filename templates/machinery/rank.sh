@@ -177,6 +177,10 @@ castoff_on_usr1() { castoff_pass_on USR1; }
 #endif
 #include program
 if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
+#if !container
+  [ "$castoff_code" -ne 127 ] || [ "$1" != "${1#*/}" ] || command -v "$1" >/dev/null 2>&1 ||
+    echo "castoff: no $1 on this job's PATH ($PATH): have setup activate its environment, or set the field python" >&3
+#endif
 #if torchrun
   # torchrun_rank.sh has recorded which rank it was, unless it was killed with its rank; then torchrun itself knows.
   castoff_cause=$(awk '/^Root Cause \(first observed failure\):/ { cause = 1; rank = code = "" }

@@ -30,7 +30,7 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
 castoff_hurry_at=
 # Called again and again while the ranks run, and never in a trap: what a bash 5.2 forks there may run on in here.
 castoff_leave_time() { # a program that ignores TERM has half of what there is before the scheduler kills
-  if [[ -z $castoff_terminated || -n $castoff_tearing_down || $castoff_hurry_at == done ]]; then return 0; fi
+  if [[ -z $castoff_terminated || -n $castoff_tearing_down || $castoff_hurry_at == over ]]; then return 0; fi
   if [[ -z $castoff_hurry_at ]]; then
     castoff_hurry_at=$SECONDS
     local castoff_delay
@@ -38,7 +38,7 @@ castoff_leave_time() { # a program that ignores TERM has half of what there is b
     castoff_hurry_at=$((castoff_hurry_at + ${castoff_delay:-10} / 2))
   fi
   if ((SECONDS < castoff_hurry_at)); then return 0; fi
-  castoff_hurry_at='done'
+  castoff_hurry_at=over
   echo "castoff: the program is still running, and is killed: teardown needs the time that is left" >&2
 #if here
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second, which has it kill its ranks

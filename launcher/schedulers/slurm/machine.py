@@ -76,6 +76,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
     return MachineInfo(
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions},
         qos=qos,
+        lists_all_queues=True,
         default_queue=default,
         array_count=SlurmQueue.read_configuration(answers["config"]).largest_array,
         nodes=found,
@@ -164,12 +165,14 @@ def _questions(
 
 
 def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> QueueInfo:
-    """A partition; the QOS that hangs on it binds every job in it too."""
+    """A partition; the QOS that hangs on it binds every job in it too. A job of more nodes than it has would
+    wait for ever (PartitionNodeLimit)."""
     most, longest = _number(fields["MaxNodes"]), _number(fields["MaxTime"], seconds)
+    there = int(fields.get("TotalNodes", 0))
     extra = qos.get(fields.get("QoS", ""), QueueInfo())
     return extra._replace(
         min_nodes=max(int(fields["MinNodes"]), extra.min_nodes or 1),
-        max_nodes=min(filter(None, (most, extra.max_nodes)), default=None),
+        max_nodes=min(filter(None, (most, there, extra.max_nodes)), default=None),
         max_walltime=min(filter(None, (longest, extra.max_walltime)), default=None),
         offered=fields.get("Hidden") != "YES" and fields.get("RootOnly") != "YES",
         notes=tuple(_notes(fields)),

@@ -14,6 +14,7 @@ castoff_scheduler_locate() {
 #if places
 castoff_scheduler_choose_log() { # PBS has named it by its own index
   exec >>"$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>&1
+  export PBS_ARRAY_INDEX=$CASTOFF_ARRAY_INDEX # for a program that reads PBS's variable
 }
 #endif
 #if teardown

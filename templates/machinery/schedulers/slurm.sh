@@ -15,6 +15,7 @@ castoff_scheduler_locate() {
 castoff_scheduler_choose_log() {
   if [[ -n ${CASTOFF_ARRAY_OFFSET:-} ]]; then # Slurm counts from 0 again, and would name the log by that
     exec >>"$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>&1
+    export SLURM_ARRAY_TASK_ID=$CASTOFF_ARRAY_INDEX # to a program that reads Slurm's variable, each member is another
   fi
 }
 #endif

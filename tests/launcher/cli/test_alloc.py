@@ -129,6 +129,8 @@ def test_what_is_asked_of_each_scheduler(
 def test_without_a_job_file(castoff: Castoff) -> None:
     answer = castoff("alloc", "--site", "slurm", "--nodes", "1", "--queue", "debug", "--dry-run")
     assert "\nsalloc --job-name=alloc --partition=debug --nodes=1 --ntasks-per-node=1 srun " in answer.stderr
+    answer = castoff("alloc", "--site", "slurm", "-N", "2", "-n", "4", "--dry-run")
+    assert "`castoff launch -n 4 -- python train.py` starts ranks on the allocation" in answer.stdout
 
 
 @pytest.mark.parametrize("site", ["slurm", "pbs"])

@@ -123,12 +123,31 @@ class TestWrongWords:
             (["watch"], "here: castoff logs -f, or castoff status"),
             (["launch", "-np", "2", "python"], "no option -np; here: -n 2 (see castoff launch --help)"),
             (["launch", "-n"], "option '-n' requires an argument (see castoff launch --help)"),
+            (["render", "-t", "10", "--", "x"], "1d12h; what is 10 to sbatch is 10m here"),
             (["submit", "-N", "mine", "--site", "slurm", "--", "x"], "and qsub's -N NAME is -J NAME"),
-            (["render", "--exclusive"], "no option --exclusive; here: --set exclusive=… (see"),
+            (["render", "--exclusive"], "no option --exclusive; here: --set exclusive=true (see"),
             (["render", "--rdzv_endpoint", "x"], "; here: the job script chooses where ranks meet"),
             (["logs", "--partition", "x"], "no option --partition (see"),
             (["logs", "x", "--ranks", "1"], "did you mean --rank?"),
-            (["render", "a.yaml", "b.yaml"], "a program follows --, as in castoff render -- "),
+            (
+                ["render", "a.yaml", "b.yaml"],
+                "argument (b.yaml); one job file at a time; a program follows --",
+            ),
+            (["shell", "a", "--rank", "3", "hostname"], "--: castoff shell a --rank 3 -- hostname (see"),
+            (
+                ["render", "a.yaml", "sh", "-c", "b c"],
+                "follows --: castoff render a.yaml -- sh -c 'b c' (see",
+            ),
+            (["render", "a.yaml", "--set", "nodes", "2"], "a field is set by --set nodes=2 (see"),
+            (["submit", "--array=1-5"], "no option --array; here: --set array.indices=1-5 (see"),
+            (["submit", "--array", "0-9%2"], "array.indices=0-9 --set array.max_concurrent=2 (see"),
+            (["submit", "-a", "0-9", "--", "x"], "no option -a; here: --set array.indices=0-9 (see"),
+            (["render", "-nodes", "2", "a.yaml"], "no option -nodes; did you mean --nodes? (see"),
+            (["submit", "-follow", "a.yaml"], "no option -follow; did you mean --follow? (see"),
+            (
+                ["--site", "x", "submit", "a.yaml"],
+                "--site before a verb; here: castoff submit --site x a.yaml",
+            ),
             (["launch", "a.yaml", "b.yaml"], "unexpected extra argument (b.yaml)"),
             (
                 ["submit", "sh"],
@@ -141,6 +160,8 @@ class TestWrongWords:
             (["stop"], "missing argument 'RUNS...', or --name NAME; `castoff list` shows your runs (see"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
+            (["init", "-o", "a.yaml"], "no option -o; here: castoff init a.yaml (see"),
+            (["cancel", "--all"], "no option --all; here: --name '*' (see castoff cancel --help)"),
             (["resubmit", "a", "b"], "unexpected extra argument (b)"),
             (["render"], "name a job file, or a program after --, as in castoff render -- python train.py"),
             (["submit"], "as in castoff submit -- python train.py"),
@@ -161,6 +182,10 @@ class TestWrongWords:
         assert len(lines) == 4
         for flag in ("--nodes: ", "--ranks: ", "--walltime: ", "--set walltme=1h: "):
             assert sum(line.startswith(f"castoff: {flag}") for line in lines) == 1
+
+    def test_what_a_flag_is_elsewhere_is_said_where_that_was_meant(self, castoff: Castoff) -> None:
+        for words in (["-N", "-1"], ["--set", "nodes=two"]):
+            assert "sbatch" not in castoff("render", *words, "--site", "slurm", "--", "x").stderr
 
     def test_for_programs_errors_are_json_too(self, castoff: Castoff) -> None:
         """On standard error, one object, whatever is wrong, and with the same exit code."""

@@ -30,7 +30,7 @@ extends: slurm
 queues:
   debug:
     ranges: [{max_nodes: 2, max_walltime: 30m}]
-    source: scontrol show partition debug
+    source: the guide, and scontrol show partition debug
     date: 2026-10-01
 array: {max_count: 65000, source: scontrol show config, date: 2026-10-01}
 """

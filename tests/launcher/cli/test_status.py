@@ -112,6 +112,11 @@ class TestStatus:
                     assert (answer.returncode, answer.stdout) == (1, "")
                     assert said in answer.stderr and answer.stderr.count("\n") == 1
 
+    def test_of_a_name_that_is_nearly_right(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        jobs.submit("--name", "train", sh="true")
+        said = "tran: no such run; did you mean train?; `castoff list` shows your runs"
+        assert said in castoff("logs", "tran").stderr
+
     def test_a_name_wins_over_a_folder(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
         run = jobs.submit("--name", "train", sh="true")
         jobs.wait(run)

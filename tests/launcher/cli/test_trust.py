@@ -68,6 +68,7 @@ def test_one_line_allows_it(castoff: Castoff, his: Path) -> None:
     assert json.loads(castoff("trust", "--json").stdout) == {"folder": str(his), "trusted": True}
     assert castoff("trust", "--remove", his).returncode == 0
     assert castoff(*words, cwd=mine).returncode == 1 and castoff("trust").stdout == ""
+    assert castoff("trust").stderr.startswith("castoff: no folder is trusted yet; ")
     assert castoff("trust", "--remove").returncode == 2
 
 

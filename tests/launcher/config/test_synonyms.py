@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from launcher.cli import render
+from launcher.cli import launch, render
+from launcher.cli.group import WrongWords, call
 from launcher.cli.help import VERBS
 from launcher.config.checked import word_of_others
 from launcher.config.job import JobSpec
@@ -76,6 +78,7 @@ def test_in_a_profile(line: str, instead: str) -> None:
         ("command: it's", '; use `command: ["it\'s"]`'),
         ("launcher: {args: --label -v}", '; use `launcher: {args: ["--label", "-v"]}`'),
         ("setup: module load x", '; use `setup: ["module load x"]`'),
+        ("setup: |\n  module load x\n\n  true", '; use `setup: ["module load x", "true"]`'),
         ("options: 7", "is 7, but takes a list of lines of text, none empty; use `options: [7]`"),
         ("after: {afterok: prepare}", "; use `after: {afterok: [prepare]}`"),
         (
@@ -83,6 +86,7 @@ def test_in_a_profile(line: str, instead: str) -> None:
             "is 'now', but takes a list of begin, end, fail; a list is written [a, b]",
         ),
         ("stage: data.tar", "; a list is written [a, b]"),
+        ("env: A=b c", '; use `env: {A: "b c"}`'),
     ],
 )
 def test_a_text_where_a_list_belongs(line: str, said: str) -> None:
@@ -106,17 +110,38 @@ def test_any_word_has_an_answer(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("name", "text", "said"),
     [
-        ("#SBATCH -N 2", "is a script for sbatch"),
-        ("#PBS -q a", "is a script for qsub"),
-        ("true", "-- bash my.sh"),
+        ("my.sh", "#SBATCH -N 2", "is a script for sbatch"),
+        ("my.sh", "#PBS -q a", "is a script for qsub"),
+        ("my.sh", "true", "-- bash my.sh"),
+        ("my.sbatch", "#SBATCH -N 2", "is a script for sbatch"),  # read as YAML, all of it is comments
+        ("my.sbatch", "#SBATCH -N 2\necho a: b: c", "`castoff import my.sbatch -o my.yaml`"),
     ],
 )
 def test_a_batch_script_is_refused_as_a_job_file(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("my.sh").write_text(f"#!/bin/sh\n{text}\n")
-    error = CliRunner().invoke(render.command, ["my.sh"], standalone_mode=False).exception
+    Path(name).write_text(f"#!/bin/sh\n{text}\n")
+    error = CliRunner().invoke(render.command, [name], standalone_mode=False).exception
     assert said in str(error)
+    if name == "my.sbatch":
+        assert said in str(CliRunner().invoke(launch.command, [name], standalone_mode=False).exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "here"),
+    [
+        ("my.yaml", "command: [x] #SBATCH", "castoff submit my.yaml -N 2"),
+        ("my.sbatch", "#SBATCH -N 2", "castoff import my.sbatch"),
+        ("my.py", "print()", "castoff launch -- python my.py -N 2"),
+    ],
+)
+def test_a_file_in_a_verbs_place(
+    name: str, text: str, here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    with pytest.raises(WrongWords, match=re.escape(f"; here: {here} (see")):
+        call([name, "-N", "2"], None)

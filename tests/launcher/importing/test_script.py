@@ -271,6 +271,11 @@ def test_lines_from_windows() -> None:
         ("a\x00b", "is no text"),
         ("#!/usr/bin/env python3\nprint(1)\n", "python3"),
         ("import os\nimport sys\nprint(1)\n", "Python"),
+        ('# trains\n\nimport os\nprint("rank", os.environ["RANK"])\n', "Python"),
+        (
+            "# Imported from a.sbatch.\n#   line 2: #SBATCH -N 2\nname: a\ncommand: [x]\n",
+            "is a job file already",
+        ),
     ],
 )
 def test_no_script(text: str, words: str) -> None:
@@ -378,3 +383,10 @@ class TestOdd:
     def test_values_that_grow(self) -> None:
         lines = "".join(f"A{n + 1}=$A{n}$A{n}$A{n}$A{n}\n" for n in range(40))
         assert fields(f"A0=xx\n{lines}srun python a.py $A40\n")["command"][0] == "bash"
+
+
+@pytest.mark.parametrize(("asks", "noted"), [("", True), ("#SBATCH --gpus-per-node=2\n", False)])
+def test_a_script_that_asks_for_no_gpus(asks: str, noted: bool) -> None:
+    """A site whose nodes have some gives each rank one, unless the job file asks for none."""
+    result = read_script(f"#!/bin/bash\n#SBATCH -N 1\n#SBATCH --ntasks-per-node=2\n{asks}srun ./a\n")
+    assert any("devices_per_rank: 0" in text for of in result.notes.values() for text in of) == noted

@@ -25,6 +25,7 @@ def traceback(program: str) -> str:
     return done.stderr
 
 
+TORCH_2_1 = "[2023-10-05 10:00:00,000] torch.distributed.elastic.multiprocessing.api: [ERROR]"
 SIMPLE = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nValueError: no\n'
 
 
@@ -124,6 +125,18 @@ class TestTorch:
         mixed = "".join(f"{line}\n[rank0]: Traceback (most recent call last):\n" for line in mine)
         shown_lines = shown(mixed + cause).splitlines()
         assert [line for line in shown_lines if line] == mine
+
+    @pytest.mark.parametrize(
+        "says",
+        ["E1127 07:20:35.6 24339 torch/distributed/elastic/multiprocessing/api.py:1002]", TORCH_2_1],
+    )
+    def test_of_a_rank_without_a_traceback_what_it_wrote(self, says: str) -> None:
+        """Not the screen that torchrun adds; of two starts the newest."""
+        ends = f"{says} Sending process 7 closing signal SIGTERM\nTerminated\n"
+        failed = f"{says} failed (exitcode: 1) local_rank: 1 (pid: 8) of binary: python\n"
+        noise = ends + failed + SIMPLE.replace("ValueError: no", "torch.x.ChildFailedError: ") + "=\n" * 60
+        assert shown(f"cannot read shard 1\n{noise}") == "cannot read shard 1\n"
+        assert shown(f"first\n{noise}second\n{noise}").splitlines()[-1] == "second"
 
     def test_without_a_root_cause_not_torchruns_own(self) -> None:
         text = shown(self.LOG.replace("Root Cause", "Some cause"))

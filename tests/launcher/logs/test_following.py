@@ -9,12 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from launcher.errors import CastoffError
 from launcher.logs import following
 from launcher.logs.show import Json, Text
+from launcher.runs.states import RunStatus
 from launcher.status import watch
+from launcher.status.poller import Poller
 
 from .conftest import Followed, MadeRun, Time
 
@@ -342,6 +345,40 @@ def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch
     followed = follow(made)
     assert followed.said == ["run has not begun, it waits for afterok of first-1; waiting for it"]
     assert followed.lines == ["[0] one"] and followed.end.code == 0
+
+
+def test_a_script_that_runs_and_has_written_nothing(
+    made: MadeRun, time: Time, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over: list[bool] = []
+    made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
+    made.record("submission.json", {"job": "local-1"})
+    monkeypatch.setattr("launcher.status.survey.is_alive", lambda run: not over)
+    monkeypatch.setattr(
+        "launcher.logs.following.status", lambda run, poller: as_running(watch.status(run, poller))
+    )
+    time.at(5, made.begin)
+    time.at(9, made.end)
+    time.at(9, lambda: over.append(True))
+    followed = follow(made)
+    assert followed.said[0] == "run is running, and its script has written nothing yet; waiting for it"
+
+
+def test_why_the_next_attempt_waits(made: MadeRun, time: Time, follow: Follow) -> None:
+    """After a resubmission of a job that is held, for one."""
+    made.begin()
+    made.end(ending="cancelled", code=143)
+    over = watch.status(made, Poller())
+    held = msgspec.structs.replace(over, state="pending", ending=None, reason="it is held")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("launcher.logs.following.status", lambda *_: over if time.now > 1005 else held)
+        said = follow(made).said
+    assert said[0] == "run: its next attempt has not begun: it is held; waiting for it"
+
+
+def as_running(now: RunStatus) -> RunStatus:
+    """As a scheduler sees it, which knows of a start before its script."""
+    return now if now.state == "ended" else msgspec.structs.replace(now, state="running")
 
 
 def test_a_scheduler_that_was_killed(made: MadeRun, follow: Follow) -> None:

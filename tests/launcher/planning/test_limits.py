@@ -298,8 +298,17 @@ class TestQueues:
 
     def test_a_site_whose_queues_are_all_known(self) -> None:
         at = site("slurm", other_queues=False, queues={"a": Queue(**FACT), "b": Queue(**FACT)})
-        assert problems(at, queue="zzz") == {"queue": "is 'zzz', which there does not have; there are: a, b"}
-        assert problems(at, queue="a", nodes=10_000) == {}
+        add = "on its machine, castoff sites check there --update adds a new queue"
+        missing = {"queue": f"is 'zzz', which there does not have; there are: a, b ({add})"}
+        assert problems(at, queue="zzz") == problems(at, queue="a,zzz") == missing
+        assert problems(at, queue="a", nodes=10_000) == problems(at, queue="a,b") == {}
+
+    def test_of_several_queues_one_has_to_take_the_job(self) -> None:
+        """Slurm's `--partition=a,b`."""
+        small = Queue(ranges=[Range(max_nodes=2)], **FACT)
+        at = site("slurm", other_queues=False, queues={"a": small, "b": Queue(**FACT), "c": small})
+        assert problems(at, queue="a,b", nodes=3) == {}
+        assert problems(at, queue="a,c", nodes=3)["queue"].startswith("is 'a,c', none of which takes 3 nodes")
 
     @pytest.mark.parametrize(
         ("range_", "words"),

@@ -64,8 +64,8 @@ class TestSlurm:
         at = site(
             queues={
                 "debug": queue(ranges=[{"max_nodes": 2, "max_walltime": "30m"}]),
-                "gpu": queue(ranges=[{"max_nodes": 8, "max_walltime": "2d"}]),
-                "long": queue(ranges=[{"min_nodes": 2}]),
+                "gpu": queue(ranges=[{"max_nodes": 2, "max_walltime": "2d"}]),
+                "long": queue(ranges=[{"min_nodes": 2, "max_nodes": 2}]),
             },
             qos={
                 "debug": queue(

@@ -77,6 +77,12 @@ def test_every_line_has_its_source_and_is_not_too_long() -> None:
     assert max(map(len, text.splitlines())) <= 110
 
 
+def test_whether_there_are_queues_beside_those_that_are_listed() -> None:
+    """At Slurm none; but a hidden one may be somebody's, and PBS makes queues of reservations."""
+    assert not site_of(PLAIN).other_queues
+    assert site_of(LAB).other_queues and site_of(POLARIS, "pbs").other_queues
+
+
 class TestSlurm:
     def test_limits_nodes_and_accounts(self) -> None:
         site = site_of(LAB)

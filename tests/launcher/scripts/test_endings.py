@@ -95,6 +95,14 @@ def test_a_program_that_is_not_there(bench: Benches) -> None:
     ended = bench("hydra").run(ranks_per_node=2, command=["no-such-program"])
     assert ended.ending == ("failed", 127)
     assert "no-such-program: not found" in ended.output
+    log = (ended.run_dir / "logs" / "0.0" / "rank-00001.log").read_text()
+    assert "castoff: no no-such-program on this job's PATH (/" in log
+    assert "): have setup activate its environment, or set the field python\n" in log
+
+
+def test_a_program_that_calls_one_that_is_not_there(bench: Benches) -> None:
+    ended = bench("srun").run(ranks_per_node=1, command=["sh", "-c", "no-such-program"])
+    assert ended.ending == ("failed", 127) and "PATH" not in ended.output
 
 
 @pytest.mark.parametrize("kind", KINDS)

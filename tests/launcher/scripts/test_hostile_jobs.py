@@ -196,7 +196,8 @@ def the_list_that_a_text_should_be_is_proposed(text: str) -> None:
     (problem,) = caught.value.problems
     _, _, proposal = problem.message.partition("; use `")
     # A text that could not be a line of setup either is not proposed.
-    assert yaml.safe_load(proposal[:-1]) == {"setup": [text]} or problem.message.endswith("[a, b]")
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert yaml.safe_load(proposal[:-1]) == {"setup": lines or [text]} or problem.message.endswith("[a, b]")
 
 
 @settings(max_examples=50)

@@ -49,7 +49,16 @@ QUEUED = {"schedulers": {"hosts", "clear_env", "end_time"}, "launchers": {"advis
 """What those for other people's clusters define beside."""
 
 OPTIONAL = {
-    "schedulers": {"begin", "choose_log", "submit_next", "finish", "listen", "requeue", "enforce_walltime"},
+    "schedulers": {
+        "begin",
+        "choose_log",
+        "submit_next",
+        "finish",
+        "listen",
+        "requeue",
+        "enforce_walltime",
+        "kill_delay",
+    },
     "launchers": {"name_hosts", "place", "export", "host_of_rank_0"},
     "runtimes": {"flags"},
 }

@@ -16,6 +16,8 @@ MEANT = {
     *("PATH", "LD_LIBRARY_PATH"),
     # Where the job itself says nothing.
     *("PYTHONUNBUFFERED", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
+    # An array's own index, for programs that read the scheduler's variable.
+    *("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"),
     # For srun, and for submitit.
     *("SLURM_HOSTFILE", "SUBMITIT_EXECUTOR"),
     # The shell's own, and for a single read or command.

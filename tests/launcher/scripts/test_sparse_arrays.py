@@ -30,6 +30,27 @@ def test_which_member_a_script_is(kind: str, index: int, member: int, bench: Ben
     assert (ended.run_dir / "logs" / f"{member}.0" / "rank-00000.log").read_text() == f"{member} of 7\n"
 
 
+@pytest.mark.parametrize(
+    ("kind", "index", "offset", "name"),
+    [("srun", 2, {"CASTOFF_ARRAY_OFFSET": "18"}, "SLURM_ARRAY_TASK_ID"), ("hydra", 6, {}, "PBS_ARRAY_INDEX")],
+)
+def test_the_schedulers_own_variable_has_the_members_number(
+    kind: str, index: int, offset: dict[str, str], name: str, bench: Benches
+) -> None:
+    """Also where the scheduler counts otherwise: a program that reads it does no other member's work."""
+    here = bench(kind)
+    here.array_index = index
+    decided = here.plan_of(command=["sh", "-c", f"echo ${name}"], setup=[f"echo setup ${name}"], **ARRAY)
+    run = here.folder / "castoff-12"
+    (run / "logs").mkdir(parents=True)
+    run.chmod(0o700)
+    (run / "job.sh").write_text(render(decided))
+    ended = here.start_plan(decided, env={"CASTOFF_RUN_DIR": str(run), **offset}).end()
+    assert ended.code == 0, ended.output
+    assert "setup 20\n" in (run / "logs" / "job-20.log").read_text()
+    assert (run / "logs" / "20.0" / "rank-00000.log").read_text() == "20\n"
+
+
 def test_pbs_names_its_logs_by_its_own_indices(bench: Benches) -> None:
     here = bench("hydra")
     here.array_index = 4

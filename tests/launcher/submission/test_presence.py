@@ -129,6 +129,12 @@ def test_an_activate_script_of_the_folder(check: Check) -> None:
 
 def test_the_folder_of_the_job(check: Check, tmp_path: Path) -> None:
     assert check("python main.py", workdir="pkg") == ""
+    missing = "workdir: is 'pgk', which is not in FOLDER; did you mean pkg?"
+    assert check("python main.py", workdir="pgk") == f"error: {missing}"
+    assert check("python main.py", workdir="pgk", setup=["mkdir pgk"]) == f"warning: {missing}"
+    assert check("python main.py", site="slurm", workdir="/no/x") == (
+        "warning: workdir: is '/no/x', which is not there"
+    )
     assert (
         check("python train.py", workdir="pkg")
         == "error: command.1: is 'train.py', which is not in FOLDER/pkg; did you mean main.py?"

@@ -207,7 +207,7 @@ class TestRefusals:
             ("a: 1\nb: x\x00y", ["f.yaml:2:", "U+0000"]),
             ('a: "\\ud800"', ["f.yaml:1:", "Unicode"]),
             ("a: 1\nb: \udcff", ["f.yaml:2:", "not UTF-8", "\\udcff"]),
-            ("a: b: c", ["f.yaml:1:", "not valid YAML"]),
+            ("a: b: c", ["f.yaml:1:", "not valid YAML", "same column", "quote a value"]),
             ("a: 1\nb: 'x\u2028y'", ["f.yaml:2:", "a raw U+2028", "\\u2028 in double quotes"]),
             ("a: 1  # note\x85b: 2", ["f.yaml:1:", "a raw U+0085"]),
             ("a: x\u2029", ["f.yaml:1:", "a raw U+2029"]),

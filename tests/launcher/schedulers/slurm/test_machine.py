@@ -23,10 +23,10 @@ class TestWithAccounting:
         queues = info("slurm-accounting").queues
         assert queues == {
             "debug": QueueInfo(max_nodes=2, max_walltime=1800),
-            "gpu": QueueInfo(max_nodes=8, max_walltime=172_800),  # its QOS allows a job 8 nodes
-            "long": QueueInfo(min_nodes=2),
+            "gpu": QueueInfo(max_nodes=2, max_walltime=172_800),  # its QOS allows a job 8 nodes, and it has 2
+            "long": QueueInfo(min_nodes=2, max_nodes=2),
             "quiet": QueueInfo(  # it is hidden
-                max_walltime=5400, offered=False, notes=("its state is DOWN",)
+                max_nodes=1, max_walltime=5400, offered=False, notes=("its state is DOWN",)
             ),
         }
 
@@ -61,7 +61,7 @@ class TestWithoutAccounting:
     def test_all(self) -> None:
         found = info("slurm-plain")
         assert found.qos is None
-        assert found.queues == {"main": QueueInfo(), "urgent": QueueInfo()}
+        assert found.queues == {"main": QueueInfo(max_nodes=4), "urgent": QueueInfo(max_nodes=4)}
         assert (found.default_queue, found.array_count) == ("main", 1001)
         # Of 12 sockets of one core nobody has told Slurm, nor of 1 MB.
         assert found.nodes == [NodeKind(12, nodes=4, queues=("main", "urgent"))]
