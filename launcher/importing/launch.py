@@ -82,10 +82,10 @@ def _candidate(number: int, at: int, command: Command, knowledge: Knowledge) -> 
             if words[0] in ("stdbuf", "nice", "command", "time"):
                 words = [words[0], *[word for word in words[1:] if not word.startswith("-")]]
         elif words[0] == "eval" and len(words) > 1:
-            told = [*inlined([word.strip('"') for word in words[1:]], knowledge.lists)]
-            if len(told) == 1 and re.search(r"\s", told[0]):
-                told = ["bash", "-c", words[1]]  # it reads a text as a shell does
-            words = ["eval", *told]
+            evaluated = [*inlined([word.strip('"') for word in words[1:]], knowledge.lists)]
+            if len(evaluated) == 1 and re.search(r"\s", evaluated[0]):
+                evaluated = ["bash", "-c", words[1]]  # it reads a text as a shell does
+            words = ["eval", *evaluated]
         else:
             break
         words = words[1:]

@@ -18,7 +18,7 @@ _SEPARATORS = {";", "&", "&&", "||", "|", "|&", ";;", ";&", ";;&", "\n", "(", ")
 _BLANK = re.compile(r"(?:[ \t\n;]|\\\n|#[^\n]*)*")
 
 _BROKEN = 20
-"""Statements without an end that are told apart; each takes a look at all that follows."""
+"""Statements without an end that are kept apart; each takes a look at all that follows."""
 
 
 class Command(NamedTuple):
