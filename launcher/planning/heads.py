@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 53169898, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
+SOURCES = {'head.sh.j2': 2902566515, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -50,6 +50,9 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        if plan.setup:
+            for (name, value,) in plan.env.items():
+                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -154,6 +157,9 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        if plan.setup:
+            for (name, value,) in plan.env.items():
+                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -261,6 +267,9 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        if plan.setup:
+            for (name, value,) in plan.env.items():
+                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -365,6 +374,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
+        if plan.setup:
+            for (name, value,) in plan.env.items():
+                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')

@@ -31,6 +31,7 @@ castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Teardown: on this host at the end, whatever the ending; the job keeps its own code
 castoff_at_end teardown <<'CASTOFF_TEARDOWN'
+export OMP_NUM_THREADS=8 # here, too: setup may have failed
 cp "$CASTOFF_STAGE_DIR/best.pt" results/
 cat <<X
 it's $CASTOFF_OUTCOME

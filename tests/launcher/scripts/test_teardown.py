@@ -78,9 +78,10 @@ def test_a_line_that_fails_is_reported_and_changes_nothing(
 def test_after_a_setup_that_failed(kind: str, bench: Benches) -> None:
     here = bench(kind)
     setup = ["export STARTED=it; started() { echo $STARTED >>noted; }", "nosuch x"]
-    ended = here.run(setup=setup, teardown=["started", "nosuch y", NOTE])
+    teardown = ["started", "nosuch y", 'echo "$OUT" >>noted', NOTE]
+    ended = here.run(setup=setup, env={"OUT": "/scratch/it's"}, teardown=teardown)
     assert (ended.ending, ended.code) == (("failed", 127), 127), ended.output
-    assert noted(here) == ["it", "failed 127 0"]
+    assert noted(here) == ["it", "/scratch/it's", "failed 127 0"]
     why = "setup ended the job with code 127, at this line: nosuch x"
     assert ended.record("ending")["reason"] == f"{why}; teardown: this failed with code 127: nosuch y"
     assert ended.output.index(why) < ended.output.index("teardown: this failed")
