@@ -66,7 +66,7 @@ def check_present(
         InvalidInput: something is missing for certain.
     """
     look = _Look(spec, plan, directory, environ)
-    found = [*(look.workdir() or look.program()), *look.files()]
+    found = [*(look.workdir() or look.program() or look.environment()), *look.files()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
     for one in found:
         (problems if one.is_certain and refuses else warnings).report(one.field, one.message)
@@ -127,6 +127,21 @@ class _Look:
         if named.runs and "/" not in named.word and not expands(named.word):
             return self._on_path(named)
         return self._file(named, self._folder)
+
+    def environment(self) -> list[_Missing]:
+        """The environment that is active in the terminal, where a job begins without it."""
+        folder = self._environ.get("VIRTUAL_ENV") or self._environ.get("CONDA_PREFIX")
+        inherit = self._plan.inherit
+        has_path = inherit == "all" or "PATH" in inherit or "PATH" in {*self._plan.env, *self._plan.env_from}
+        of_its_own = self._plan.setup or self._plan.python or self._plan.container or self._plan.function
+        word = self._plan.command[0]
+        if not folder or has_path or of_its_own or which(word, path=f"{folder}/bin") is None or "/" in word:
+            return []
+        if self._environ.get("CONDA_DEFAULT_ENV") == "base":  # most login shells have it
+            return []
+        fix = f"set python: {folder}/bin/python, or activate it in setup"
+        message = f"is not set, and {folder}, which is active in this terminal, is not in the job: {fix}"
+        return [_Missing("python", message, False)]
 
     def files(self) -> list[_Missing]:
         """What else is named and missing."""

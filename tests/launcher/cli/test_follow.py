@@ -23,8 +23,8 @@ def test_a_job_is_followed_to_its_end(castoff: Castoff, jobs: LocalJobs) -> None
     assert answer.returncode == 3
     assert lines[0].split() == ["run", run.id]
     assert {"[0] rank 0", "[1] rank 1"} < set(lines)
-    assert answer.stderr.startswith(f"castoff: {run.id}: failed; rank 1 on ")
-    assert "exit code 3; its log: " in answer.stderr
+    last = answer.stderr.splitlines()[-1]  # a busy machine may have it wait first
+    assert last.startswith(f"castoff: {run.id}: failed; rank 1 on ") and "exit code 3; its log: " in last
 
 
 def test_a_resubmission_shows_what_is_new(castoff: Castoff, jobs: LocalJobs) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,12 @@ def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     for name in ("train.py", "run.sh", "pkg/__init__.py", "pkg/main.py"):
         (folder / name).touch()
 
-    def said(command: str, site: str = "local", **fields: Any) -> str:
+    def said(command: str, site: str = "local", more: Mapping[str, str] | None = None, **fields: Any) -> str:
         spec = JobSpec.of({"name": "x", "command": command.split(), **fields})
         where = Site.load(site)
         try:
-            check_present(
-                spec, where, plan(spec, where), folder, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-            )
+            environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **(more or {})}
+            check_present(spec, where, plan(spec, where), folder, environ)
         except InvalidInput as error:
             text = f"error: {error}"
         else:
@@ -192,3 +191,40 @@ def test_a_folder_that_nobody_may_look_into(check: Check, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "is_file", refuse)
     assert check("python -m pkg.main") == check("runs.sh") == ""
+
+
+class TestActiveEnvironment:
+    """What is active in a terminal is not so in the job; nothing says so but an ImportError."""
+
+    @pytest.fixture
+    def active(self, tmp_path: Path) -> dict[str, str]:
+        (tmp_path / "venv" / "bin").mkdir(parents=True)
+        (tmp_path / "venv" / "bin" / "python").symlink_to("/bin/sh")
+        return {"VIRTUAL_ENV": str(tmp_path / "venv")}
+
+    @pytest.mark.parametrize("site", ["slurm", "pbs"])
+    def test_it_is_said(self, site: str, active: dict[str, str], check: Check) -> None:
+        said = check("python train.py", site, active)
+        python = f"{active['VIRTUAL_ENV']}/bin/python"
+        assert said.startswith("warning: python: is not set, ") and f": set python: {python}, or" in said
+
+    @pytest.mark.parametrize(
+        ("site", "fields"),
+        [
+            ("local", {}),
+            ("slurm", {"setup": ["module load x"]}),
+            ("slurm", {"python": "/bin/sh"}),
+            ("slurm", {"inherit": "all"}),
+            ("slurm", {"inherit": ["PATH"]}),
+            ("slurm", {"env": {"PATH": "/x"}}),
+        ],
+    )
+    def test_a_job_that_says_what_it_has(
+        self, site: str, fields: dict[str, Any], active: dict[str, str], check: Check
+    ) -> None:
+        assert check("python train.py", site, active, **fields) == ""
+
+    def test_neither_conda_base_nor_another_program(self, active: dict[str, str], check: Check) -> None:
+        base = {"CONDA_PREFIX": active["VIRTUAL_ENV"], "CONDA_DEFAULT_ENV": "base"}
+        assert check("python train.py", "slurm", base) == ""
+        assert check("true", "slurm", active) == ""
