@@ -217,6 +217,9 @@ def ask_scheduler(name: str, environ: Mapping[str, str] = os.environ, *, about: 
             raise QueryFailed(f"{about}: {failure}")
         else:
             unanswered.append((question.about, failure))
+    if not any(answer.strip() for answer in answers.values()):
+        commands = ", ".join(f"`{shlex.join(question.argv)}`" for question in questions)
+        raise QueryFailed(f"{about}: nothing comes out of {commands}")
     try:
         info: MachineInfo = machine.parse(answers)
         return info._replace(unanswered=tuple(unanswered))

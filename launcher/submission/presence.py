@@ -134,10 +134,10 @@ class _Look:
         inherit = self._plan.inherit
         has_path = inherit == "all" or "PATH" in inherit or "PATH" in {*self._plan.env, *self._plan.env_from}
         of_its_own = self._plan.setup or self._plan.python or self._plan.container or self._plan.function
-        word = self._plan.command[0]
-        if not folder or has_path or of_its_own or which(word, path=f"{folder}/bin") is None or "/" in word:
+        is_everywhere = self._environ.get("CONDA_DEFAULT_ENV") == "base"  # most login shells have it
+        if not folder or has_path or of_its_own or is_everywhere:
             return []
-        if self._environ.get("CONDA_DEFAULT_ENV") == "base":  # most login shells have it
+        if "/" in self._plan.command[0] or which(self._plan.command[0], path=f"{folder}/bin") is None:
             return []
         fix = f"set python: {folder}/bin/python, or activate it in setup"
         message = f"is not set, and {folder}, which is active in this terminal, is not in the job: {fix}"

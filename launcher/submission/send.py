@@ -59,6 +59,18 @@ class NotSent(CastoffError):
         super().__init__(f"{how}: {message}\n{hint}{certain}; the script is {run.script}")
 
 
+class Interrupted(CastoffError):
+    """Somebody pressed Ctrl-C, and the run was submitted all the same."""
+
+    exit_code = 130
+
+    def __init__(self, run: RunDirectory, parts: str = ""):
+        follow, end = f"castoff logs -f {run.id}", f"castoff cancel {run.id}"
+        super().__init__(
+            f"interrupted, but {run.id} was submitted{parts}: `{follow}` follows it, `{end}` ends it"
+        )
+
+
 class Unclear(CastoffError):
     """A script of which nobody knows whether its scheduler took it."""
 
@@ -165,7 +177,7 @@ def _send_all(
             parts = (
                 "" if number == len(submit_commands) else f", {number} of its {len(submit_commands)} parts"
             )
-            raise CastoffError(_interrupted(run, parts))
+            raise Interrupted(run, parts)
 
 
 def _job(
@@ -195,10 +207,6 @@ def _job(
         message = found.error or answer.message
         raise NotSent(run, command, answer.code, message, remedy=scheduler.remedy(message))
     return found.job
-
-
-def _interrupted(run: RunDirectory, parts: str = "") -> str:
-    return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
 def send_of(part_of_run: SubmitCommand) -> Send:
@@ -234,7 +242,7 @@ def _send_to_local(run: RunDirectory, lock: IO[str], environ: Mapping[str, str])
     if local.parse_submit(answer.output) is None and run.job is None:
         raise NotSent(run, command, answer.code, answer.message.removeprefix("castoff: "))
     if answer.interrupted:
-        raise CastoffError(_interrupted(run))
+        raise Interrupted(run)
 
 
 def _answer(

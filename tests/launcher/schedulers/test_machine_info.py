@@ -104,6 +104,12 @@ def test_what_cannot_be_read(answering: Answers) -> None:
         ask(at("polaris"), answering("pbs", qstat="echo something else"))
 
 
+def test_one_that_says_nothing(answering: Answers) -> None:
+    silent = answering("pbs", qstat="true", pbsnodes="true")
+    with pytest.raises(QueryFailed, match="site polaris: nothing comes out of `qstat -Q -f`, `qstat -B -f`"):
+        ask(at("polaris"), silent)
+
+
 def test_variables_that_would_change_what_is_shown_stay_behind(answering: Answers) -> None:
     environ = answering(
         "slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|2|64|128|1|gpu:4|(null)"'

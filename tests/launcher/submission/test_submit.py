@@ -133,9 +133,10 @@ def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     _interrupt(monkeypatch)
     if not starts:
         monkeypatch.setattr(local, "submit_command", lambda _: ["false"])
-    said = "interrupted, but .* was submitted; `castoff cancel" if starts else "nothing was started"
-    with pytest.raises(CastoffError, match=said):
+    said = "interrupted, but .* was submitted: `castoff logs -f" if starts else "nothing was started"
+    with pytest.raises(CastoffError, match=said) as caught:
         submit(job(), Site.load("local"), runs_dir=tmp_path)
+    assert caught.value.exit_code == (130 if starts else 1)
     (script,) = tmp_path.glob("*/job.sh")
     assert wait(RunDirectory(script.parent), patience.SECONDS).ending == ("done" if starts else "failed")
 
