@@ -170,6 +170,7 @@ def _resource(name: str, value: str, asked: Asked) -> None:
     elif name == "ncpus":
         asked.nodes = asked.nodes or 1
         asked.count("node_cpus", value, "ncpus")
+        asked.note(f"-l ncpus={value} is of one node; where it counts all nodes, as at NCI, set nodes")
     elif name in ("mem", "ngpus", "gpus", "mpiprocs"):
         _chunk(name, value, asked, {})
     elif name == "place" and "excl" in value.split(":"):

@@ -159,3 +159,9 @@ def test_the_node_file_holds_a_host_for_each_rank() -> None:
     assert READER.output_of("uniq $PBS_NODEFILE | wc -l", several) == "2"
     assert READER.output_of("cat $PBS_NODEFILE | wc -l", asked("-l select=2")) == "2"
     assert READER.output_of("wc -l < other", several) is None
+
+
+def test_cpus_that_may_be_of_all_nodes() -> None:
+    found = asked("-l ncpus=96")
+    assert (found.nodes, found.node_cpus) == (1, 96)
+    assert [one.fate for one in found.remarks] == ["note"]
