@@ -72,7 +72,9 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
     for request in ("gpus-per-node", "gres", "gpus-per-task"):
         submit(request, gpus=request, devices_per_rank=1, **TWO)
     for name, rule in (("closest", "closest"), ("same-mask", "mask_gpu:0x3"), ("single", "single:1")):
-        submit(name, devices_per_rank=1, launcher={"args": [f"--gpu-bind={rule}"]}, **TWO)
+        # A mask is of the node's devices: where another job had the first two, it would show one.
+        whole: dict[str, Any] = {"exclusive": True} if name == "same-mask" else {}
+        submit(name, devices_per_rank=1, launcher={"args": [f"--gpu-bind={rule}"]}, **whole, **TWO)
     submit("gpus-shared", devices_per_rank=2, nodes=1, ranks_per_node=2)
     submit("cores", cores_per_rank=3, **TWO)
     submit("held-up", setup=HOLD, launcher={"timeout": "2s"}, **TWO)
@@ -232,7 +234,7 @@ def test_devices(
     assert {len(own) for seen in by_host.values() for own in seen} == {visible}
     allocated = sum(len({device for own in seen for device in own}) for seen in by_host.values())
     shown = slurm.run(HEAD, ["scontrol", "--oneliner", "show", "job", job.id]).stdout
-    assert f",gres/gpu={allocated} " in shown
+    assert f",gres/gpu={8 if name == 'same-mask' else allocated} " in shown  # that has its nodes whole
 
 
 def test_no_devices_unless_asked_for(jobs: dict[str, Submitted]) -> None:

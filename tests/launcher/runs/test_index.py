@@ -252,10 +252,13 @@ class TestFind:
     def test_none(self, tmp_path: Path) -> None:
         index = Index(tmp_path / "runs.jsonl")
         index.add(make_run(tmp_path, "causets"), "causets")
-        for reference, shown in (("causet5", "causet5"), ("", "an empty name")):
+        for reference, shown in (
+            ("causet5", "causet5: no such run; did you mean causets?"),
+            ("", "an empty name: no such run"),
+        ):
             with pytest.raises(CastoffError) as caught:
                 index.find(reference)
-            assert str(caught.value) == f"{shown}: no such run; `castoff list` shows your runs"
+            assert str(caught.value) == f"{shown}; `castoff list` shows your runs"
 
     def test_many_that_begin_so(self, tmp_path: Path) -> None:
         index = Index(tmp_path / "runs.jsonl")

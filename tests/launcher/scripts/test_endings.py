@@ -95,7 +95,10 @@ def test_a_program_that_is_not_there(bench: Benches) -> None:
     ended = bench("hydra").run(ranks_per_node=2, command=["no-such-program"])
     assert ended.ending == ("failed", 127)
     assert "no-such-program: not found" in ended.output
-    log = (ended.run_dir / "logs" / "0.0" / "rank-00001.log").read_text()
+    failed = (ended.run_dir / "attempts" / "0.0" / "failure.json").read_text()
+    log = (
+        ended.run_dir / "logs" / "0.0" / json.loads(failed)["log"]
+    ).read_text()  # the other may be killed first
     assert "castoff: no no-such-program on this job's PATH (/" in log
     assert "): have setup activate its environment, or set the field python\n" in log
 
