@@ -27,6 +27,8 @@ class Allocation(ABC):
     """In the scheduler's order; a shell of PBS runs on the first."""
     cpus: tuple[int, ...] = ()
     """Of each host, as far as the scheduler reports and enforces them."""
+    devices: int | None = None
+    """Of each host, where the scheduler says so to the shell."""
     in_step: bool = False
     """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
 

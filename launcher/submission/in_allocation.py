@@ -80,7 +80,8 @@ def plan_in(
     counts = [count for count, times in decided.layout for _ in range(times)]
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
     share = min(shares, default=0)  # of the CPUs that Slurm has given; none where it does not say
-    if decided.cores_per_rank is None and share:
+    asked = spec.cores_per_rank or site.defaults.cores_per_rank
+    if share and not asked and (decided.cores_per_rank is None or decided.cores_per_rank > share):
         decided = planner.plan(job.changed(cores_per_rank=share), here)
     if timeout is None:  # its ranks may well have to wait for those of another launch
         decided = msgspec.structs.replace(decided, start_timeout=None)
@@ -115,6 +116,8 @@ def _job_in(
         own["nodes"] = None
     if allocation.reports_end_time:
         own["walltime"] = None
+    if (ranks := _ranks(allocation, spec, site)) is not None:
+        own["ranks_per_node"] = ranks
     threads = allocation.threads(environ)
     if threads and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:
         own["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
@@ -132,6 +135,17 @@ def _job_in(
         defaults=defaults,
         request_form="select",
     )
+
+
+def _ranks(allocation: Allocation, spec: JobSpec, site: Site) -> int | None:
+    """Ranks on each host where nobody says how many, and it has fewer devices than the site's nodes."""
+    given, there = allocation.devices, site.node.device_count if site.node else 0
+    if not given or given >= there or kinds(spec.select):
+        return None
+    if any(one.ranks or one.ranks_per_node for one in (spec, site.defaults)):
+        return None
+    each = spec.devices_per_rank if spec.devices_per_rank is not None else site.defaults.devices_per_rank
+    return None if each == 0 else max(given // (each or 1), 1)
 
 
 def _nodes(allocation: Allocation, spec: JobSpec) -> int:

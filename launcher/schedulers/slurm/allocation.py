@@ -68,4 +68,11 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAl
     cpus: tuple[int, ...] = ()
     if counts is not None and "SLURM_OVERCOMMIT" not in around:
         cpus = tuple(tasks_on_node(counts, node) for node in range(len(hosts)))
-    return SlurmAllocation(job, hosts, cpus, slurm_in_step(around))
+    return SlurmAllocation(job, hosts, cpus, _devices(around), slurm_in_step(around))
+
+
+def _devices(around: Around) -> int | None:
+    """As salloc and sbatch were asked for them; with --gres, only a job on its node is told (salloc(1))."""
+    asked = around.get("SLURM_GPUS_PER_NODE") or around.get("SLURM_GPUS_ON_NODE") or ""
+    kind, _, count = asked.rpartition(":")  # as in a100:2
+    return int(count) if count.isdecimal() and "," not in kind else None

@@ -185,6 +185,34 @@ class TestJob:
         assert decided(THREE).start_timeout is None
         assert decided(THREE, launcher={"timeout": "2m"}).start_timeout == 120
 
+    @pytest.mark.parametrize(
+        ("told", "fields", "ranks"),
+        [
+            ({}, {}, 4),
+            ({"SLURM_GPUS_PER_NODE": "2"}, {}, 2),
+            ({"SLURM_GPUS_PER_NODE": "a100:2"}, {}, 2),
+            ({"SLURM_GPUS_ON_NODE": "3"}, {}, 3),
+            ({"SLURM_GPUS_PER_NODE": "2"}, {"devices_per_rank": 2}, 1),
+            ({"SLURM_GPUS_PER_NODE": "2"}, {"devices_per_rank": 0}, 1),
+            ({"SLURM_GPUS_PER_NODE": "2"}, {"ranks_per_node": 4}, 4),
+            ({"SLURM_GPUS_PER_NODE": "8"}, {}, 4),
+            ({"SLURM_GPUS_PER_NODE": "a100:1,h100:1"}, {}, 4),
+        ],
+    )
+    def test_fewer_devices_than_a_node_has(
+        self, told: dict[str, str], fields: dict[str, Any], ranks: int
+    ) -> None:
+        """A rank for each device of the node would start some without one."""
+        (found,) = find({**TWO, **told})
+        node = {
+            "devices": [4],
+            "device_variable": "CUDA_VISIBLE_DEVICES",
+            "source": "x",
+            "date": "2026-11-27",
+        }
+        site = Site.load("slurm").changed(node=node)
+        assert decided(found, site, **fields).layout == [(ranks, 2)]
+
     def test_cores_are_shared_out(self) -> None:
         given = replace(THREE, cpus=(12, 9, 12))
         found = decided(given, ranks_per_node=4)
@@ -193,6 +221,10 @@ class TestJob:
         assert decided(given, ranks=10).cores_per_rank == 3  # 4, 3 and 3 of them
         assert decided(given, ranks_per_node=4, cores_per_rank=1).cores_per_rank == 1
         assert decided(THREE).cores_per_rank is None
+        node = {"sockets": ["0-15"], "source": "x", "date": "2026-11-27"}
+        site = Site.load("slurm").changed(node=node)
+        assert decided(given, site, ranks_per_node=2).cores_per_rank == 4  # not half of the node
+        assert decided(replace(THREE, cpus=(16, 16, 16)), site, ranks_per_node=2).cores_per_rank == 8
 
     def test_the_shells_own_number_of_threads(self) -> None:
         given = {"OMP_NUM_THREADS": "5"}
