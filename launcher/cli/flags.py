@@ -13,14 +13,11 @@ from typing import Any
 
 import click
 
-from launcher.config.job import JobSpec
+from launcher.config.job import COMMAND_LINE, JobSpec
 from launcher.errors import InvalidInput, Problem
 from launcher.quoting import visible_word, yaml_word
 from launcher.typed.document import Document
 from launcher.typed.structure import fields_of
-
-COMMAND_LINE = "the command line"
-"""Where a job was read that no file holds: `JobSpec.load`."""
 
 _MISREAD = {"nodes": "; -N is the nodes, as for sbatch, and qsub's -N NAME is -J NAME"}
 """What else a flag is elsewhere, where its value is text that no such field takes."""

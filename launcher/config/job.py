@@ -38,6 +38,9 @@ from launcher.trust.decision import check_named
 from launcher.typed.document import Document, FieldPath, invalid
 from launcher.typed.structure import meaning
 
+COMMAND_LINE = "the command line"
+"""Where a job is from that no file holds."""
+
 
 class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True):
     """What a user asks for: the fields of a job file. A wrong one raises InvalidInput when it is built.
@@ -191,7 +194,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         """
         if path is not None:
             check_named(Path(path))
-        document = Document({}, "the command line") if path is None else Document.read(Path(path))
+        document = Document({}, COMMAND_LINE) if path is None else Document.read(Path(path))
         spec = _from_document(document, flags or {}, overrides)
         if spec.templates is not None and path is not None:
             # Beside the job file, wherever castoff is called from.

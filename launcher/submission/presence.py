@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
-from launcher.config.job import JobSpec
+from launcher.config.job import COMMAND_LINE, JobSpec
 from launcher.config.site import Site
 from launcher.errors import InvalidInput, Problem, report
 from launcher.planning.findings import Findings
@@ -74,7 +74,8 @@ def check_present(
         for field, message in unknown_modules([*loaded(spec.setup)], plan.setup, environ):
             warnings.report(field, message)
     for warning in warnings.problems:
-        report(f"warning: {warning}")
+        where = "" if warning.where == COMMAND_LINE else warning.where
+        report(f"warning: {Problem(where, warning.path, warning.message)}")
     if problems.problems:
         raise InvalidInput(problems.problems)
 
@@ -139,7 +140,7 @@ class _Look:
             return []
         if "/" in self._plan.command[0] or which(self._plan.command[0], path=f"{folder}/bin") is None:
             return []
-        fix = f"set python: {folder}/bin/python, or activate it in setup"
+        fix = f"give --python {folder}/bin/python, or activate it in setup"
         message = f"is not set, and {folder}, which is active in this terminal, is not in the job: {fix}"
         return [_Missing("python", message, False)]
 

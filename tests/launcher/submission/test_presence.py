@@ -206,7 +206,7 @@ class TestActiveEnvironment:
     def test_it_is_said(self, site: str, active: dict[str, str], check: Check) -> None:
         said = check("python train.py", site, active)
         python = f"{active['VIRTUAL_ENV']}/bin/python"
-        assert said.startswith("warning: python: is not set, ") and f": set python: {python}, or" in said
+        assert said.startswith("warning: python: is not set, ") and f": give --python {python}, or" in said
 
     @pytest.mark.parametrize(
         ("site", "fields"),
