@@ -50,7 +50,7 @@ def read_config() -> Config:
 def main() -> None:
     me = RankEnv.detect()  # whatever has started this process: torchrun, castoff, srun, mpiexec
     setup_logging(me.rank)  # rank 0 says what happens, the others only what goes wrong
-    logger.info("Process %d of %d started, by %s", me.rank, me.world_size, me.launcher)
+    logger.info("Process %d of %d, by %s", me.rank, me.world_size, me.launcher)
     config = read_config()
     if me.world_size > 1:
         initialize_ddp(

@@ -27,6 +27,7 @@ from launcher.config.site import Search, Site
 from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
+from tests.trainers.logged import unwrapped
 from trainers.configuration.config import Config
 from trainers.configuration.sweep import members
 from trainers.configuration.yaml_text import get_loader
@@ -253,8 +254,11 @@ def run_block(shown: list[Command], folder: Path, at: str, where: Sequence[str] 
 
 
 def check_output(command: Command, text: str, at: str) -> None:
-    """Every line shown stands in the output, in this order; … stands for anything."""
-    actual = iter(text.splitlines())
+    """Every line shown stands in the output, in this order; … stands for anything.
+
+    What trainers log is shown without the breaks that make it fit a terminal.
+    """
+    actual = iter(unwrapped(text).splitlines())
     for line in command.output:
         if line.strip() in ("…", ""):
             continue

@@ -20,6 +20,7 @@ from tests import patience
 from tests.cluster.hosts import Hosts, why_no_hosts
 from tests.command_line import COMMAND
 from tests.trainers import toys
+from tests.trainers.logged import unwrapped
 from trainers.configuration.yaml_text import read_yaml
 from trainers.gnn.graphs.settings import Files, read
 
@@ -115,7 +116,7 @@ def test_torchrun_and_spawn_learn_the_same(tmp_path: Path) -> None:
     said = by_torchrun.train(*started("torchrun", 2))
     only_rank_0_talks(said)
     assert "Training set size: 48, validation: 6, test: 6" in said
-    assert re.search(r"The best model is in \S+; its test loss is [\d.]+", said)
+    assert re.search(r"The best model is in \S+; its test loss is [\d.]+", unwrapped(said))
     only_rank_0_talks(spawned.train(*started("spawn", 2)))
     learnt = by_torchrun.learnt()
     assert spawned.learnt() == learnt

@@ -72,7 +72,7 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAl
 
 
 def _devices(around: Around) -> int | None:
-    """As salloc and sbatch were asked for them; with --gres, only a job on its node is told (salloc(1))."""
+    """As salloc and sbatch were asked for them; with --gres, only a job on its node knows (salloc(1))."""
     asked = around.get("SLURM_GPUS_PER_NODE") or around.get("SLURM_GPUS_ON_NODE") or ""
     kind, _, count = asked.rpartition(":")  # as in a100:2
     return int(count) if count.isdecimal() and "," not in kind else None

@@ -306,7 +306,12 @@ class Trial:
         if self.case.kind == "local":
             if "after" in self.fields:
                 return None  # there are no runs of such names
-            with mock.patch.object(local, "submit_command", return_value=["/bin/echo", "local-7"]):
+            with (
+                mock.patch.object(local, "submit_command", return_value=["/bin/echo", "local-7"]),
+                mock.patch(
+                    "launcher.submission.submit.check_present"
+                ),  # programs that it names are not there
+            ):
                 return submission.submit(self.spec, self.site, runs_dir=runs, environ=reported)
         with new_run(self.plan.name, runs) as draft:
             write_file(draft.run.script, self.script, 0o700)

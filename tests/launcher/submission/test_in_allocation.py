@@ -186,7 +186,7 @@ class TestJob:
         assert decided(THREE, launcher={"timeout": "2m"}).start_timeout == 120
 
     @pytest.mark.parametrize(
-        ("told", "fields", "ranks"),
+        ("environ", "fields", "ranks"),
         [
             ({}, {}, 4),
             ({"SLURM_GPUS_PER_NODE": "2"}, {}, 2),
@@ -200,10 +200,10 @@ class TestJob:
         ],
     )
     def test_fewer_devices_than_a_node_has(
-        self, told: dict[str, str], fields: dict[str, Any], ranks: int
+        self, environ: dict[str, str], fields: dict[str, Any], ranks: int
     ) -> None:
         """A rank for each device of the node would start some without one."""
-        (found,) = find({**TWO, **told})
+        (found,) = find({**TWO, **environ})
         node = {
             "devices": [4],
             "device_variable": "CUDA_VISIBLE_DEVICES",

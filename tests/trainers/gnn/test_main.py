@@ -332,14 +332,8 @@ def test_every_rank_finds_the_same_mistake(tmp_path: Path) -> None:
     first, second = ranks_end(tmp_path, YAML.replace("num_epochs", "num_epoch"))
     path = tmp_path / "causets.yaml"
     problem = f"castoff train: {path}:5: training.num_epoch: there is no such field; did you mean num_epochs?"
-    assert first.splitlines()[0] == problem
-    assert [line.partition(";")[0] for line in first.splitlines()[1:]] == [
-        f"castoff train: {path}:3: training.num_epochs: is missing"
-    ]
-    # Nobody ended it while it waited, so it says the same in full.
-    assert second.splitlines() == [
-        f"[RANK 1] {line}" for line in (f"{problem} (and 1 more)", *first.splitlines())
-    ]
+    assert first.splitlines() == [problem]
+    assert set(second.splitlines()) == {f"[RANK 1] {problem}"}
 
 
 @pytest.mark.long

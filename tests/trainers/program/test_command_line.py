@@ -14,6 +14,7 @@ import yaml
 
 from tests import patience
 from tests.patience import until
+from tests.trainers.logged import unwrapped
 from tests.trainers.toys import config
 from trainers.configuration.config import Config
 from trainers.program import command_line
@@ -104,14 +105,14 @@ def test_ctrl_c_under_launch_and_the_same_command_again(tmp_path: Path) -> None:
     said, _ = first.communicate(timeout=patience.SECONDS)
     assert first.returncode == 75, said
     reached = last_step()
-    assert f"Stopped early at step {reached} (TERM); it can be resumed from there" in said
+    assert f"Stopped early at step {reached} (TERM); it can be resumed from there" in unwrapped(said)
     assert "run the same command again" in said
     answers = []
     for _ in range(2):
         again = start(0.0)
         said, _ = again.communicate(timeout=patience.SECONDS)
         assert again.returncode == 0, said
-        answers.append(said)
+        answers.append(unwrapped(said))
     assert f"step-{reached:010d}: epoch" in answers[0] and "Nothing is left" not in answers[0]
     assert "Nothing is left to train in " in answers[1] and "--fresh" in answers[1]
     assert [line["step"] for line in metrics.read() if "train/loss" in line] == [*range(1, last_step() + 1)]

@@ -135,11 +135,11 @@ def test_mistakes_are_reported_with_the_files_fields(override: str, says: str, h
 def test_what_changes_on_the_way_is_logged_by_the_files_fields(here: Here) -> None:
     assert here("tiny.yaml") == 0, here.stderr
     assert here("tiny.yaml", "--set", "training.n_iters=5", "--set", "optim.grad_clip=2") == 0, here.stderr
-    assert "training.n_iters: was 4 until step 4, is 5 from here on" in here.stderr
-    assert "optim.grad_clip: was 1.0 until step 4, is 2.0 from here on" in here.stderr
+    assert "training.n_iters: was 4 until step 4, is 5 from here on" in unwrapped(here.stderr)
+    assert "optim.grad_clip: was 1.0 until step 4, is 2.0 from here on" in unwrapped(here.stderr)
     assert here("tiny.yaml", "--set", "training.n_iters=5", "--set", "optim.grad_clip=2") == 0, here.stderr
     assert "Nothing is left to train in out/sedd" in here.stderr
-    assert "or with a larger training.epochs or n_iters" in here.stderr
+    assert "or with a larger training.epochs or n_iters" in unwrapped(here.stderr)
 
 
 @ONE_LINE

@@ -16,6 +16,7 @@ import torch
 
 from launcher.ranks import RankEnv
 from tests import patience
+from tests.trainers.logged import unwrapped
 from trainers.configuration.fields import ConfigError
 from trainers.sedd import __main__ as program
 from trainers.sedd.start import ranks
@@ -246,7 +247,7 @@ def test_two_shells_make_one_job(tmp_path: Path) -> None:
     second = shell(tmp_path / "b", *there, "--node_rank", "1")
     (code, said), (other, more) = ended(first), ended(second)
     assert (code, other) == (0, 0), said + more
-    assert "ddp/world_size 2, ddp/effective_batch_size 4, ddp/lr_factor 2" in said
+    assert "ddp/world_size 2, ddp/effective_batch_size 4, ddp/lr_factor 2" in unwrapped(said)
     assert "castoff: 1 rank (1 of 2: host 1 of 2)" in more
     assert (tmp_path / "a" / "out" / "sedd" / "metrics.jsonl").exists()
     assert not (tmp_path / "b" / "out").exists()  # rank 0 alone writes, of all hosts
