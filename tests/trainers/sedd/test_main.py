@@ -139,7 +139,7 @@ def test_what_changes_on_the_way_is_logged_by_the_files_fields(here: Here) -> No
     assert "optim.grad_clip: was 1.0 until step 4, is 2.0 from here on" in unwrapped(here.stderr)
     assert here("tiny.yaml", "--set", "training.n_iters=5", "--set", "optim.grad_clip=2") == 0, here.stderr
     assert "Nothing is left to train in out/sedd" in here.stderr
-    assert "or with a larger training.epochs or n_iters" in unwrapped(here.stderr)
+    assert "to train on, set a larger training.epochs or n_iters" in unwrapped(here.stderr)
 
 
 @ONE_LINE
