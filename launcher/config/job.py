@@ -26,6 +26,7 @@ from launcher.config.job_fields import (
     Mail,
     Memory,
     Requeue,
+    Restart,
     Select,
     ShellLine,
     Snapshot,
@@ -37,6 +38,7 @@ from launcher.errors import InvalidInput, Problem, shown
 from launcher.trust.decision import check_named
 from launcher.typed.document import Document, FieldPath, invalid
 from launcher.typed.structure import meaning
+from launcher.typed.suggestion import setting
 
 COMMAND_LINE = "the command line"
 """Where a job is from that no file holds."""
@@ -172,6 +174,16 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     """With `after` the job waits until they begin, with the others until they end: well (`afterok`),
     badly (`afternotok`) or either way (`afterany`)."""
     requeue: Annotated[Requeue, meaning("Resuming after an early stop.")] = Requeue()
+    restart: Annotated[Restart, meaning("Starting the ranks again in the same job after a failure.")] = (
+        Restart()
+    )
+    preflight: Annotated[
+        bool | list[ShellLine] | None,
+        meaning("Whether hosts are checked before ranks start there; shell lines add checks of your own."),
+    ] = None
+    """Default: with `restart.spare_nodes`. castoff looks whether a host answers, sees the run directory,
+    reaches the host of rank 0, has its devices, memory, /dev/shm and disk, and a right clock. A line of
+    your own fails on a host that is not fit."""
     grace: Annotated[
         Duration | None,
         meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
@@ -320,6 +332,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         yield from _of_array(spec.array)
     if spec.launcher.driver:
         yield from _beside_a_driver(spec)
+    yield from _of_restarts(spec)
     if isinstance(spec.select, list) and spec.select:
         for name in ("nodes", "ranks"):
             if getattr(spec, name) is not None:
@@ -357,6 +370,28 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     for condition, names in spec.after.items():
         if not names:
             yield ("after", condition), "is empty: name the runs or job ids to wait for"
+
+
+def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    restart = spec.restart
+    for name in ("spare_nodes", "never", "progress"):
+        if getattr(restart, name) and not restart.max:
+            missing = f"has no effect without restart.max: add {setting('restart.max', '3')}, or drop it"
+            yield ("restart", name), missing
+    if restart.spare_nodes and isinstance(spec.select, list) and spec.select:
+        kinds = "excludes select as a list: a spare node can replace nodes of its own kind alone"
+        yield ("restart", "spare_nodes"), f"{kinds}; drop one of the two"
+    others = {"launcher.driver": spec.launcher.driver, "stage": spec.stage}
+    for other in (name for name, given in others.items() if given and restart.spare_nodes):
+        yield (
+            ("restart", "spare_nodes"),
+            f"excludes {other}, which gets its hosts once: drop one of the two",
+        )
+    if spec.preflight and spec.launcher.driver:
+        yield ("preflight",), "excludes launcher.driver, which starts its own workers: drop one of the two"
+    if restart.spare_nodes and spec.preflight is False:
+        why = "is false, but with restart.spare_nodes castoff has to find out which hosts are fit"
+        yield ("preflight",), f"{why}: drop it"
 
 
 def _of_array(array: Array) -> Iterator[tuple[FieldPath, str]]:

@@ -50,6 +50,7 @@ Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000
 CountOrNone = Annotated[
     int, takes("a whole number of at least 0", many="whole numbers of at least 0", ge=0, le=1_000_000)
 ]
+ExitCode = Annotated[int, takes("an exit code from 1 to 255", many="exit codes from 1 to 255", ge=1, le=255)]
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
 CpuLists = Annotated[
@@ -209,6 +210,39 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
     if it stops early. `chain`: `castoff submit` sends all jobs beforehand, and each begins if the one
     before did not end well; that needs no qsub on the nodes, and resumes after a job that was killed,
     too."""
+
+
+class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """Starting the ranks again in the same job: after a rank has failed, a host is lost, or all hang."""
+
+    max: Annotated[
+        CountOrNone | None,
+        meaning("How often a job starts its ranks again after a failure, in its own allocation; default 0."),
+    ] = None
+    """Each start is an attempt, with its own logs. It never follows a stop, a cancellation, an exit code
+    among `never`, or a failure with less than `grace` left; then, or after so many, `requeue` takes over."""
+    spare_nodes: Annotated[
+        CountOrNone | None,
+        meaning("How many nodes to ask for beyond `nodes`, to replace hosts that fail; default 0."),
+    ] = None
+    hang: Annotated[
+        Duration | None,
+        meaning("After how long without any output or progress the ranks count as hung, and are ended."),
+    ] = None
+    """The stacks of all ranks are collected first. Longer than the program's longest silence."""
+    never: Annotated[
+        list[ExitCode] | None,
+        meaning("Exit codes of the first rank to fail after which there is no restart; default [2]."),
+    ] = None
+    progress: Annotated[
+        Word | None,
+        meaning(
+            "What shows progress: a file or folder that each checkpoint writes, or `none`; default: the "
+            "number that the program writes to CASTOFF_PROGRESS_FILE."
+        ),
+    ] = None
+    """Two attempts in a row that fail without progress end the job. A program that never reports any is
+    restarted once, unless this is `none`: then as often as `max` says. The trainers report their step."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -99,6 +99,8 @@ class Request(msgspec.Struct, frozen=True):
     """Seconds."""
     grace: int = 0
     """Seconds."""
+    spare_nodes: int = 0
+    """Nodes that the job has beyond those of the layout, to replace hosts that fail."""
     kinds: Sequence[Kind] = ()
     """Those of its chunks, where they differ; each says all of itself."""
     after: str | None = None
@@ -208,6 +210,13 @@ class Launcher(ABC):
     def shown_devices(self, rule: str, ranks: int) -> list[list[int]] | None:
         """The GPUs that such a rule names for each local rank; None where it names none."""
         return None
+
+    def each_host(self, site: Site) -> list[str]:
+        """The argv that starts one process on each of some hosts, whatever else runs there.
+
+        Their number and the file that holds them are added in the job.
+        """
+        return [site.mpiexec]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
         """Whether it would refuse more processes on a host of an allocation than it has CPUs there for."""

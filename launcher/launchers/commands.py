@@ -12,6 +12,7 @@ from itertools import zip_longest
 
 from launcher.config.job_fields import LauncherName, OwnDistribution
 from launcher.config.quantities import CPULIST_PATTERN, cpus, descending
+from launcher.config.site import Site
 from launcher.launchers.base import Launcher, Request, value_of
 
 
@@ -87,6 +88,10 @@ class Srun(Launcher):
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
         """Unless `--overcommit` is among its options."""
         return not {"-O", "--overcommit"} & {*argv}
+
+    def each_host(self, site: Site) -> list[str]:
+        """A step beside others, which one failing process does not end."""
+        return ["srun", "--overlap", "--mem=0", "--ntasks-per-node=1", "--wait=0", "--export=ALL"]
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:
         """It would take whichever hosts are idle, and rank 0 might not be on the first."""
@@ -182,6 +187,10 @@ class Pals(_Mpiexec):
             argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
         return [*argv, "--line-buffer"]  # or lines of several ranks come out mixed
 
+    def each_host(self, site: Site) -> list[str]:
+        """See `Launcher.each_host`."""
+        return [site.mpiexec, "--ppn", "1", "--line-buffer"]
+
     def _bound(
         self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
     ) -> list[list[int]] | None:
@@ -267,6 +276,10 @@ class FluxRun(Launcher):
             argv.append("--setopt=gpu-affinity=off")  # or it would hide those that it was not asked for
         # It would let the others run on for 30 s, and then kill them, even if the first has done well.
         return [*argv, "--setopt=exit-on-error", "--setopt=exit-timeout=none"]
+
+    def each_host(self, site: Site) -> list[str]:
+        """See `Launcher.each_host`."""
+        return ["flux", "run", "--tasks-per-node=1", "--setopt=gpu-affinity=off"]
 
 
 class Here(Launcher):

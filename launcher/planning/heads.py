@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2902566515, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1219166409}
+SOURCES = {'head.sh.j2': 3889386459, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -41,6 +41,20 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    if (plan.restart and plan.restart.max):
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+    if (plan.restart and plan.restart.spare_nodes):
+        _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
+    if (plan.restart and plan.restart.hang):
+        _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if (plan.restart and plan.restart.progress):
+        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if ('hosts' in features):
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+    if plan.preflight:
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        for line in plan.preflight.checks:
+            _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
         _add('castoff_secrets="' + str(' '.join(map(str, plan.env_from))) + '" # variables that a copy of this job reads in the run directory\n')
     if plan.array_indices:
@@ -110,10 +124,14 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    if ('restart' in features):
+        _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     else:
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if ('restart' in features):
+        _add('castoff_restart || break\ndone\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -149,6 +167,20 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    if (plan.restart and plan.restart.max):
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+    if (plan.restart and plan.restart.spare_nodes):
+        _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
+    if (plan.restart and plan.restart.hang):
+        _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if (plan.restart and plan.restart.progress):
+        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if ('hosts' in features):
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+    if plan.preflight:
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        for line in plan.preflight.checks:
+            _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     pass
     if plan.array_indices:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
@@ -217,10 +249,14 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    if ('restart' in features):
+        _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     else:
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if ('restart' in features):
+        _add('castoff_restart || break\ndone\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -256,6 +292,20 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    if (plan.restart and plan.restart.max):
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+    if (plan.restart and plan.restart.spare_nodes):
+        _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
+    if (plan.restart and plan.restart.hang):
+        _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if (plan.restart and plan.restart.progress):
+        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if ('hosts' in features):
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+    if plan.preflight:
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        for line in plan.preflight.checks:
+            _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     if ((plan.requeue_how == 'copy') and (not isinstance(plan.inherit, str))):
         _add('castoff_copied=' + str(','.join(map(str, plan.inherit))) + ' # variables that a copy of this job has, too\n')
     if ((plan.requeue_how == 'copy') and plan.env_from):
@@ -327,10 +377,14 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    if ('restart' in features):
+        _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     else:
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
+    if ('restart' in features):
+        _add('castoff_restart || break\ndone\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)
 
@@ -365,6 +419,20 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
         _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+    if (plan.restart and plan.restart.max):
+        _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
+    if (plan.restart and plan.restart.spare_nodes):
+        _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
+    if (plan.restart and plan.restart.hang):
+        _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
+    if (plan.restart and plan.restart.progress):
+        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if ('hosts' in features):
+        _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
+    if plan.preflight:
+        _add('castoff_host_devices=' + str(plan.preflight.devices) + ' castoff_host_memory=' + str(plan.preflight.memory) + ' # in KiB; what each host has to have\n')
+        for line in plan.preflight.checks:
+            _add('castoff_own_check ' + str(_filters['sh'](line)) + '\n')
     if plan.array_count:
         _add('castoff_own_index=${1:-' + str(plan.first_member) + '} # bash job.sh 3 runs member 3 of the array\n')
     if plan.array_indices:
@@ -436,9 +504,13 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage\n')
+    if ('restart' in features):
+        _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     else:
         _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
+    if ('restart' in features):
+        _add('castoff_restart || break\ndone\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')
     return "".join(_parts)

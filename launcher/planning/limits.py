@@ -95,6 +95,11 @@ def _names(scheduler: Scheduler, name: str) -> _Found:
         yield "name", f"is {len(name.encode())} bytes long, but names log files: 200 at the most"
 
 
+def _nodes(spec: JobSpec) -> int:
+    """How many nodes are asked for, spare ones among them."""
+    return (spec.nodes or 1) + (spec.restart.spare_nodes or 0)
+
+
 def _members(spec: JobSpec) -> int:
     """How many jobs an array is."""
     return spec.array.size if spec.array else 1
@@ -125,15 +130,15 @@ def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime
         missing = [one for one in several if one not in kind.known]
         if missing:
             yield from _unknown(site, msgspec.structs.replace(kind, name=missing[0] or name))
-        elif not any(_takes(kind.known[one], spec.nodes or 1, walltime) for one in several):
-            taken = f"none of which takes {_asked(spec.nodes or 1, walltime)}"
+        elif not any(_takes(kind.known[one], _nodes(spec), walltime) for one in several):
+            taken = f"none of which takes {_asked(_nodes(spec), walltime)}"
             yield field, f"is {name!r}, {taken}; castoff sites {site.name} shows what each takes"
         return
     if queue.submit_to:
         fix = f"use {setting(field, queue.submit_to)} {queue.cited}"
         yield field, f"is {name!r}, which takes no jobs itself: {fix}"
         return
-    nodes = spec.nodes or 1
+    nodes = _nodes(spec)
     if not _takes(queue, nodes, walltime):
         taken = " or ".join(range_words(range_) for range_ in queue.ranges)
         which = f"is {name!r}, which" if kind.asked else f"is not set, and {name}, which is the default,"
@@ -168,8 +173,8 @@ def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | 
     array = spec.array if _members(spec) > 1 else None
     if array and queue.max_jobs and array.size > queue.max_jobs:
         further = False
-        asked = f"{array.size} members of {_asked(spec.nodes or 1, walltime)}"
-        fitting = _taking(kind.known, spec.nodes or 1, walltime, array.size)
+        asked = f"{array.size} members of {_asked(_nodes(spec), walltime)}"
+        fitting = _taking(kind.known, _nodes(spec), walltime, array.size)
         taken = f"{asked} are taken by {', '.join(fitting)}" if fitting else f"no {kind.field} takes {asked}"
         fix = "" if fitting else ": lower it, and send the rest later"
         yield array.field, f"is {array.size_words}, but {allows}; {taken}{fix}"

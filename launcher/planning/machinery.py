@@ -64,6 +64,13 @@ FEATURES = {
     "requeue": "the scheduler starts the same job again",
     "copy": "the job submits a copy of itself",
     "chain": "jobs that were submitted beforehand follow",
+    "restart": "the ranks are started again after a failure",
+    "spares": "the job has hosts to replace those that fail",
+    "hang": "ranks that show no sign of life are ended",
+    "preflight": "hosts are checked before ranks start there",
+    "hosts": "a program looks after each host",
+    "own_checks": "the job has checks of its own for it",
+    "reported_progress": "the program says itself how far it is",
     "driver": "the program runs once, and starts its own workers",
     "torchrun": "torchrun starts the ranks of each node",
     "per_rank_logs": "each rank has a log",
@@ -140,7 +147,7 @@ class Machinery(msgspec.Struct, frozen=True):
 def machinery(plan: Plan, scheduler: Scheduler) -> Machinery:
     """What a plan for this scheduler needs."""
     features = _of_scheduler(plan, scheduler) | ({} if plan.driver else _of_launcher(plan.launcher))
-    features |= _of_job(plan) | _of_container(plan)
+    features |= _of_job(plan) | _of_restarts(plan) | _of_container(plan)
     used = frozenset(name for name, applies in features.items() if applies)
     runtime = plan.container.runtime if plan.container else None
     return Machinery(plan.scheduler, plan.launcher, runtime, used, _parts(plan, used))
@@ -152,12 +159,15 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "begin": True,
         f"schedulers/{plan.scheduler}": True,
         "stopping": True,
-        "setup": features & {"setup", "snapshot", "teardown"},
+        "setup": features & {"setup", "snapshot", "teardown", "restart", "hang", "preflight"},
         "teardown": "teardown" in features,
         "environment": True,
         "container": plan.container,
         f"runtimes/{plan.container and plan.container.runtime}": plan.container,
         "stage": plan.stage,
+        "hosts": "hosts" in features,
+        "hang": "hang" in features,
+        "restart": "restart" in features,
         "rendezvous": not here,
         f"launchers/{plan.launcher}": not plan.driver or plan.stage_start,  # which a driver does without
         "start": not here,
@@ -219,6 +229,19 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "stage": plan.stage,
         "many_nodes": plan.stage and plan.nodes > _FEW_NODES,
         "activate": any(item.activate for item in plan.stage),
+    }
+
+
+def _of_restarts(plan: Plan) -> dict[str, object]:
+    restart = plan.restart
+    return {
+        "preflight": plan.preflight is not None,
+        "own_checks": plan.preflight and plan.preflight.checks,
+        "hosts": plan.each_host and not plan.driver,
+        "restart": restart and restart.max,
+        "spares": restart and restart.spare_nodes,
+        "hang": restart and restart.hang,
+        "reported_progress": restart and restart.progress is None,
     }
 
 

@@ -19,7 +19,7 @@ from launcher.config.site import Site
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import binding, containers, drivers, kinds, limits, placement, stage_in
+from launcher.planning import binding, containers, drivers, kinds, limits, placement, restarts, stage_in
 from launcher.planning.findings import Findings
 from launcher.planning.placement import Placement
 from launcher.planning.raw_directives import directive_problems, section_problems
@@ -105,6 +105,7 @@ class _Planner:
             name=self.name,
             walltime=self.walltime,
             grace=self.grace,
+            spare_nodes=self.spec.restart.spare_nodes or 0,
             kinds=kinds.decided(
                 self.kinds,
                 cores=placed.asked,
@@ -125,6 +126,9 @@ class _Planner:
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
+        restart, devices = restarts.restarts(spec), self.of_node if self.whole_nodes else self.node_devices
+        preflight = restarts.preflight(spec, site, devices, whole_nodes=self.whole_nodes)
+        each_host = [*LAUNCHERS[launcher].each_host(site), *self.site_args]
         driver, of_job = spec.launcher.driver, spec.launcher.args if self.queued else []
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         self.found.notes += limits.notes(spec, site, self.scheduler)
@@ -149,7 +153,7 @@ class _Planner:
             cpu_lists=placed.cpu_lists,
             devices_per_rank=self.per_rank,
             cores_per_node=self._cores_per_node(),
-            devices_per_node=self.of_node if self.whole_nodes else self.node_devices,
+            devices_per_node=devices,
             device_variable=site.node.device_variable if site.node else None,
             devices=placed.devices,
             walltime=self.walltime,
@@ -170,6 +174,9 @@ class _Planner:
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.launcher.torchrun,
             container=self._container(),
             stage_start=stage_start if self.queued and spec.stage else [],
+            restart=restart,
+            preflight=preflight if self.queued else None,
+            each_host=each_host if self.queued and (preflight or restart) else [],
             local_storage=site.local_storage if spec.stage else None,
             notes=self.found.notes,
         )

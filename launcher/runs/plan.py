@@ -16,6 +16,7 @@ OF_EVERY_SCRIPT = frozenset(
         *("snapshot.paths", "snapshot.link", "snapshot.limit"),
         *("ranks", "ranks_per_node", "launcher.torchrun", "launcher.driver", "launcher.timeout"),
         *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
+        *("restart.max", "restart.hang", "restart.never", "restart.progress"),
         *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
     }
 )
@@ -41,6 +42,31 @@ class Devices(msgspec.Struct, frozen=True):
     which therefore looks at its start."""
     better: str | None = None
     """The job's `binding` that would put each rank beside its devices."""
+
+
+class RestartPlan(msgspec.Struct, frozen=True):
+    """When a job starts its ranks again, and on which hosts."""
+
+    max: int
+    """How often; 0: never."""
+    spare_nodes: int
+    """Nodes beyond `Plan.nodes`."""
+    hang: int | None
+    """Seconds without output or progress that are a hang; None: nobody looks."""
+    never: list[int]
+    """Exit codes after which there is no restart."""
+    progress: str | None
+    """A path; `none`; None: CASTOFF_PROGRESS_FILE."""
+
+
+class PreflightPlan(msgspec.Struct, frozen=True):
+    """What each host has to have before ranks start there."""
+
+    checks: list[str]
+    """The job's own: shell lines that fail on a host that is not fit."""
+    devices: int
+    memory: int
+    """KiB."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +138,12 @@ class Plan(Facts, frozen=True, kw_only=True):
     """What each says in full; `source` is absolute, or `./` and a path from the folder of submission."""
     stage_start: list[str]
     """The argv that starts one process a node; empty on the local scheduler, and without `stage`."""
+    restart: RestartPlan | None
+    preflight: PreflightPlan | None
+    """None: hosts are not checked."""
+    each_host: list[str]
+    """The argv that starts one process on each of some hosts, without their number and names; empty where
+    nothing is asked of hosts."""
     local_storage: str | None
     """Where `stage` makes its folder; None: TMPDIR, else /tmp."""
     templates: str | None
@@ -128,4 +160,5 @@ class Plan(Facts, frozen=True, kw_only=True):
         """Node-hours asked for, over all members; None without a walltime."""
         if self.walltime is None:
             return None
-        return self.nodes * self.walltime / 3600 * (self.array_count or 1)
+        nodes = self.nodes + (self.restart.spare_nodes if self.restart else 0)
+        return nodes * self.walltime / 3600 * (self.array_count or 1)

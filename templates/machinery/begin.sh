@@ -107,13 +107,29 @@ castoff_begin_records() {
   export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
   export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or resume
   export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
+#if restart | hang
+  export CASTOFF_PROGRESS_FILE=$CASTOFF_ATTEMPT_DIR/progress    # the program may write: how far it is, a number
+#endif
+#if hang
+  export CASTOFF_STACK_DIR=$CASTOFF_LOG_DIR/stacks              # where a rank writes its stacks on QUIT: rank-00000.txt
+#endif
   castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # tells each rank who it is
   (
     umask 077
+#if hang
+    mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_STACK_DIR"
+#else
     mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
+#endif
+#if restart
+    printf '{"job": "%s"%s, "host": "%s", "time": %s%s}\n' "$castoff_job" \
+      "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" "$(date +%s)" \
+      "${castoff_restarts_done:+, \"restart\": $castoff_restarts_done}" >"$CASTOFF_ATTEMPT_DIR/start.json"
+#else
     printf '{"job": "%s"%s, "host": "%s", "time": %s}\n' "$castoff_job" \
       "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" "$(date +%s)" \
       >"$CASTOFF_ATTEMPT_DIR/start.json"
+#endif
     printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
   )
 }
@@ -148,11 +164,18 @@ castoff_finish() { # CODE COMMAND: the last that this script does
   if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or jobs that wait for it would begin
   return "$1"
 }
+#if restart
+castoff_record_ending() { # ENDING CODE [restart: another attempt of this job follows]
+#else
 castoff_record_ending() { # ENDING CODE
+#endif
   if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
   (
     umask 077
-#if setup | teardown
+#if restart
+    printf '{"ending": "%s", "code": %s, "time": %s%s%s}\n' "$1" "$2" "$(date +%s)" "${3:+, \"restart\": true}" \
+      "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
+#elif setup | teardown | hang | preflight
     printf '{"ending": "%s", "code": %s, "time": %s%s}\n' "$1" "$2" "$(date +%s)" \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
 #else
@@ -162,7 +185,7 @@ castoff_record_ending() { # ENDING CODE
       mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )
 }
-#if !here | torchrun | stage | container
+#if !here | torchrun | stage | container | hang
 # --- Programs of the nodes ------------------------------------------------------------------------
 castoff_write() { # FILE [VALUE...]: standard input as a program for the nodes, which begins with these values
   local castoff_name

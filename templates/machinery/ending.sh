@@ -18,6 +18,11 @@ castoff_end() { # the first failure and the program's own word decide; a launche
     castoff_on_launcher_failure
   fi
 #endif
+#if restart
+  if [[ -n $castoff_has_failed ]]; then castoff_end_of_restarts; fi
+#elif hang
+  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then castoff_reason=$(castoff_failure_words); fi
+#endif
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
     castoff_code=$(castoff_field code)
 #if !here
@@ -60,11 +65,29 @@ castoff_end() { # the first failure and the program's own word decide; a launche
   fi
   exit "$castoff_code"
 }
+#if restart | hang
+castoff_failure_words() { # as in: rank 3 on n2 failed with code 137
+  local castoff_first
+  castoff_first=$(castoff_field rank)
+#if hang
+  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then
+    cat "$CASTOFF_ATTEMPT_DIR/hang"
+    return
+  fi
+#endif
+  if [[ $castoff_first == null ]]; then castoff_first=; fi
+  echo "${castoff_first:+rank $castoff_first on }$(castoff_field host) failed with code $(castoff_field code)"
+}
+#endif
 castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
 #if requeue | copy
 # --- Started again after it stopped early ---------------------------------------------------------
 castoff_start_again() {
+#if restart
+  if (($(castoff_count_requeues) < castoff_requeue_max)); then
+#else
   if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT < castoff_requeue_max)); then
+#endif
     castoff_record_ending resume "${castoff_resume_code:-0}" # before anything ends this job
     if castoff_scheduler_requeue; then
       castoff_ending=resume
@@ -76,7 +99,11 @@ castoff_start_again() {
     fi
     echo "castoff: stopped early, but could not be requeued" >&2
   else
+#if restart
+    echo "castoff: not requeued: requeue.max ($castoff_requeue_max) is used up" >&2
+#else
     echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
+#endif
   fi
 }
 #endif

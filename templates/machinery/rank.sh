@@ -209,6 +209,9 @@ fi
 #if stage teardown !driver
 [ "$(hostname)" != "$castoff_first_host" ] || exit "$castoff_code" # teardown may need what was staged there
 #endif
+#if stage restart !driver
+[ -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || exit "$castoff_code" # the next attempt needs what was staged
+#endif
 #if stage !driver
 # The last rank of a node removes what was staged there: in a job that is being ended nobody else can.
 mkdir "$CASTOFF_STAGE_DIR/.castoff-end-$castoff_local" 2>/dev/null

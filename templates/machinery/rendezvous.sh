@@ -1,8 +1,26 @@
 # --- Rendezvous: where the ranks meet -------------------------------------------------------------
 castoff_rendezvous() { # [SUFFIX of the hosts' names]
   local castoff_count castoff_sum
+#if restart
+  castoff_suffix=${1-} # for the next attempt
+#endif
+#if spares
+  if [[ -z $castoff_fit ]]; then castoff_find_hosts; fi
+  if ! castoff_enough_hosts; then castoff_end_without_hosts; fi
+#elif preflight
   castoff_scheduler_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
   castoff_count=$(wc -l <"$CASTOFF_ATTEMPT_DIR/hosts")
+  if [[ -z $castoff_fit ]] && ((castoff_count == castoff_nodes)); then
+    castoff_find_hosts
+    if ! castoff_enough_hosts; then castoff_end_without_hosts; fi
+  fi
+#else
+  castoff_scheduler_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
+  castoff_count=$(wc -l <"$CASTOFF_ATTEMPT_DIR/hosts")
+#endif
+#if spares
+  head -n "$castoff_nodes" <<<"$castoff_fit" >"$CASTOFF_ATTEMPT_DIR/hosts"
+#else
   if ((castoff_count != castoff_nodes)); then
 #if nodes
     echo "castoff: this script is for $castoff_nodes hosts, but the job has $((castoff_count)):" >&2
@@ -13,6 +31,7 @@ castoff_rendezvous() { # [SUFFIX of the hosts' names]
     echo "castoff: render it anew with --nodes $((castoff_count))" >&2
     exit 1
   fi
+#endif
 #if nodes
   export MASTER_ADDR MASTER_PORT
   castoff_choose_address "${1-}"

@@ -81,7 +81,7 @@ castoff_unstage() { # CODE, the launcher's; never for long, since somebody may b
 #if launcher_enters
   # Slurm starts nothing more in a job that is being ended.
   if [[ -n $castoff_terminated ]]; then castoff_cleaner=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh"); fi
-#elif !here !driver
+#elif !here !driver !restart
   # The last rank of a node has cleaned it. Slurm starts nothing more in a job that is being ended.
   if [[ -n $castoff_terminated ]] || (($1 == 0)); then
     castoff_cleaner=("${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh")

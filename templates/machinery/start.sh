@@ -48,6 +48,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if nodes !driver
   castoff_watch_start
 #endif
+#if hang
+  castoff_watch_hang
+#endif
 #ifdef castoff_scheduler_enforce_walltime
   castoff_scheduler_enforce_walltime
 #endif
@@ -64,9 +67,12 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if nodes !driver
   builtin kill -s KILL "$castoff_start_watcher" 2>/dev/null || true
 #endif
+#if hang
+  castoff_end_hang_watch
+#endif
   builtin wait "$castoff_tail" || true
 }
-#if survives | nodes !driver
+#if survives | nodes !driver | hang !here
 castoff_end_launcher() { # what watches beside it does so, and never reads anything from 9
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
   read -r -t 6 -u 9 _ || true

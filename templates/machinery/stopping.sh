@@ -22,6 +22,9 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
 #if usr1
   # On TERM this launcher would kill them. The file tells ranks what USR1 means.
   { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR1 "$castoff_launcher"; } 2>/dev/null || true
+#elif stage restart
+  : >"$CASTOFF_ATTEMPT_DIR/terminated" || true # a rank then removes what was staged
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
 #else
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
 #endif

@@ -103,7 +103,7 @@ HANDLES = frozenset(
     {
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace"),
         *("account", "queue", "constraint", "exclusive", "options", "env_from", "inherit", "directives"),
-        *("launcher.name", "launcher.args", "after", "requeue.max", "requeue.how"),
+        *("launcher.name", "launcher.args", "after", "requeue.max", "requeue.how", "preflight"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""

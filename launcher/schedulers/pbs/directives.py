@@ -107,6 +107,7 @@ HANDLES = frozenset(
         *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
         *("inherit", "directives", "launcher.name", "launcher.args", "array.count", "array.indices"),
         *("array.max_concurrent", "after", "requeue.max", "requeue.how", "select"),
+        *("restart.spare_nodes", "preflight"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -182,7 +183,8 @@ def _attributes(spec: JobSpec, site: Site, request: Request) -> str | None:
     of_job = of_scheduler(spec.directives, NAME)
     of_site = of_scheduler(site.directives, NAME), of_scheduler(site.defaults.directives, NAME)
     given = [one.get("W") for one in (*of_site, of_job)] if of_job.get("W", True) else []
-    return attributes.merged(f"depend={request.after}" if request.after else None, *given)
+    tolerate = "tolerate_node_failures=all" if request.spare_nodes else None
+    return attributes.merged(f"depend={request.after}" if request.after else None, tolerate, *given)
 
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:

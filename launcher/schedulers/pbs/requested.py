@@ -39,7 +39,7 @@ def of(spec: JobSpec, site: Site, request: Request) -> Layer:
         return [("nodes", _nodes(kinds, site)), ("mem", _memory(kinds, site))]
     total = sum(kind.nodes * _cpus(kind) for kind in kinds)
     if request.layout.nodes > 1:
-        total = request.layout.nodes * _cores_of_node(site)
+        total = (request.layout.nodes + request.spare_nodes) * _cores_of_node(site)
     devices = sum(kind.nodes * (kind.devices_per_node or 0) for kind in kinds)
     asked = {"ncpus": str(total), "ngpus": str(devices) if devices else None, "mem": _memory(kinds, site)}
     return [(name, value) for name, value in asked.items() if name in site.requested_resources]
@@ -72,12 +72,12 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
         yield "select", f"is set, but {form}, not in chunks: use `directives: {{{own}}}`, for the whole job"
     else:
         yield from _of_resources(spec, site)
-    if request.layout.nodes > 1 and site.request_form in ("ncpus", "totals"):
+    if request.layout.nodes + request.spare_nodes > 1 and site.request_form in ("ncpus", "totals"):
         yield from _of_several_nodes(site, request, form)
 
 
 def _of_several_nodes(site: Site, request: Request, form: str) -> Iterator[tuple[str, str]]:
-    nodes = request.layout.nodes
+    nodes = request.layout.nodes + request.spare_nodes
     if site.request_form == "ncpus":
         yield "nodes", f"is {nodes}, but {form}, which gives a job one node: use `nodes: 1`"
     elif not _cores_of_node(site):
@@ -129,9 +129,8 @@ def _memories(spec: JobSpec) -> Iterator[tuple[str, str | None]]:
 def _kinds(spec: JobSpec, request: Request) -> Sequence[Kind]:
     """Those of the job; of one that has a single kind, that."""
     layout, resources = request.layout, chunks.resources(spec.select)
-    alike = Kind(
-        layout.nodes, layout.max_per_node, request.cores, request.node_devices, spec.memory, resources
-    )
+    nodes = layout.nodes + request.spare_nodes
+    alike = Kind(nodes, layout.max_per_node, request.cores, request.node_devices, spec.memory, resources)
     return request.kinds or [alike]
 
 

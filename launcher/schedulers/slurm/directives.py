@@ -89,6 +89,7 @@ HANDLES = frozenset(
         *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
         *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "launcher.name"),
         *("launcher.args", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
+        *("restart.spare_nodes", "preflight"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -105,7 +106,8 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("reservation", spec.reservation),
         ("exclude", spec.exclude),
         ("exclusive", spec.exclusive),
-        ("nodes", str(request.layout.nodes)),
+        ("nodes", str(request.layout.nodes + request.spare_nodes)),
+        ("no-kill", True if request.spare_nodes else None),
         ("ntasks-per-node", str(request.layout.max_per_node)),
         (
             "cpus-per-task",

@@ -5,6 +5,11 @@ castoff_started=${FLUX_JOB_SIZE:?castoff: flux run did not say how many ranks th
 #else
 # --- flux run -------------------------------------------------------------------------------------
 castoff_launcher_name=flux
+#if hosts
+castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+  castoff_flags=("--nodes=$2" "--requires=host:$(paste -sd, "$1")")
+}
+#endif
 #if nodes !driver
 castoff_launcher_advise() {
   echo "castoff: flux run waits for cores that another of this job's programs holds (flux jobs)," \

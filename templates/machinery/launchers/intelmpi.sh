@@ -11,6 +11,11 @@ castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(-machinefile "$CASTOFF_ATTEMPT_DIR/$1")
 }
+#if hosts
+castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+  castoff_flags=(-f "$1" -ppn 1 -n "$2")
+}
+#endif
 #if !torchrun !driver groups
 castoff_launcher_place() {
   castoff_launcher_name_hosts hostfile 1 "$castoff_nodes" # and then with as many on each as its group says

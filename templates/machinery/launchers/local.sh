@@ -27,10 +27,16 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
 #if timer
   castoff_start_timer
 #endif
+#if hang
+  castoff_watch_hang
+#endif
 #ifdef castoff_scheduler_enforce_walltime
   castoff_scheduler_enforce_walltime
 #endif
   castoff_wait
+#if hang
+  castoff_end_hang_watch
+#endif
 #if timer
   castoff_end_timer
 #endif

@@ -11,6 +11,13 @@ castoff_launcher_name_hosts() { # FILE PROCESSES on each of the first NODES, one
     >"$CASTOFF_ATTEMPT_DIR/$1"
   castoff_flags=(--hostfile "$CASTOFF_ATTEMPT_DIR/$1" -x PATH)
 }
+#if hosts
+castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+  castoff_flags=(--hostfile "$1")
+  castoff_launcher_export
+  castoff_flags+=(--map-by ppr:1:node -n "$2")
+}
+#endif
 #if !torchrun !driver groups
 castoff_launcher_place() {
   castoff_launcher_name_hosts hostfile 1 "$castoff_nodes" # and then with as many on each as its group says

@@ -6,6 +6,14 @@ castoff_beside_it=${PALS_LOCAL_SIZE:-}
 #else
 # --- PALS -----------------------------------------------------------------------------------------
 castoff_launcher_name=pals
+#if hosts
+castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+  castoff_flags=(-n "$2" --hostfile "$1")
+}
+#endif
+#if spares
+castoff_launcher_place() { castoff_flags=(--hostfile "$CASTOFF_ATTEMPT_DIR/hosts"); }
+#endif
 #if nodes !driver
 castoff_launcher_advise() {
   echo "castoff: PALS starts ranks by a daemon on each node. Where one does not answer," \

@@ -7,6 +7,11 @@ castoff_node=${SLURMD_NODENAME:-} # this host, as Slurm calls it
 #else
 # --- srun -----------------------------------------------------------------------------------------
 castoff_launcher_name=srun
+#if hosts
+castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
+  castoff_flags=("--nodes=$2" "--ntasks=$2" "--nodelist=$1")
+}
+#endif
 #if torchrun | driver
 #elif distribution
 castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE; } # they go where --distribution says
@@ -16,6 +21,11 @@ castoff_launcher_place() {
     '{ for (i = NR > full; i < most; i++) print }' "$CASTOFF_ATTEMPT_DIR/hosts" >"$CASTOFF_ATTEMPT_DIR/hostfile"
   castoff_command=(env "SLURM_HOSTFILE=$CASTOFF_ATTEMPT_DIR/hostfile" "${castoff_command[@]}")
   unset -v SLURM_NTASKS_PER_NODE # srun would warn that it cannot keep to both
+}
+#elif spares
+castoff_launcher_place() {
+  unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION # or srun would follow them
+  castoff_flags=(--nodelist="$CASTOFF_ATTEMPT_DIR/hosts")
 }
 #else
 castoff_launcher_place() { unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION; } # or srun would follow them

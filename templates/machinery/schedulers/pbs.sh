@@ -132,7 +132,11 @@ castoff_copy_words() { # as an array; the copy waits until this job has ended wi
 }
 castoff_scheduler_submit_next() { # so that this job resumes whatever is wrong with PBS at its end
   local castoff_words castoff_before
+#if restart
+  if (($(castoff_count_requeues) >= castoff_requeue_max)); then return 0; fi
+#else
   if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT >= castoff_requeue_max)); then return 0; fi
+#endif
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   if [[ -e $castoff_before/next.json && $(castoff_job_of "$castoff_before") == "$castoff_job" ]]; then
     cp -- "$castoff_before/next.json" "$CASTOFF_ATTEMPT_DIR/next.json" # PBS has started this job again

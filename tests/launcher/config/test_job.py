@@ -75,6 +75,8 @@ stage:
 array: {count: 8, max_concurrent: 4}
 after: {afterok: [preprocess, 123], afterany: ["7[].host"]}
 requeue: {max: 3}
+restart: {max: 3, hang: 15m, never: [2, 77], progress: ckpt}
+preflight: ["test -d /scratch"]
 grace: 5m
 templates: mine
 """

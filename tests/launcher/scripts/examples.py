@@ -250,6 +250,33 @@ EXAMPLES: dict[str, Example] = {
         },
         changes={"teardown": ["stop_tools"]},
     ),
+    "slurm-restart": Example(
+        "slurm",
+        {
+            "nodes": 2,
+            "restart": {"max": 3, "spare_nodes": 1, "hang": "15m"},
+            "preflight": ["! grep -q it's /etc/hosts"],
+            "requeue": {"max": 2},
+        },
+    ),
+    "pbs-restart": Example(
+        "pbs", {"nodes": 2, "restart": {"max": 3, "spare_nodes": 1}, "requeue": {"max": 2}}
+    ),
+    "pbs-openmpi-restart": Example(
+        "pbs", {"nodes": 2, "restart": {"max": 1, "never": [2, 3]}, "launcher": {"name": "openmpi"}}
+    ),
+    "aurora-restart": Example(
+        "aurora",
+        {
+            "nodes": 2,
+            "queue": "capacity",
+            "stage": STAGE[1:2],
+            "restart": {"max": 2, "progress": "ckpt"},
+            "preflight": True,
+        },
+    ),
+    "flux-hang": Example("flux", {"nodes": 2, "restart": {"hang": "20m", "progress": None}}),
+    "local-restart": Example("local", {"restart": {"max": 2, "hang": "10m", "progress": "none"}}),
     "slurm-two-sockets": Example("slurm", {"ranks_per_node": None}, changes={"node": TWO_SOCKETS}),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
     "pbs-uneven": Example("pbs", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),

@@ -1,0 +1,32 @@
+"""When a job starts its ranks again, and what is asked of its hosts before. Pure."""
+
+from __future__ import annotations
+
+from launcher.config.job import JobSpec
+from launcher.config.quantities import seconds, size
+from launcher.config.site import Site
+from launcher.runs.plan import PreflightPlan, RestartPlan
+
+_BAD_USAGE = 2
+"""Exit code of a program that was called wrongly: it would be again."""
+
+
+def restarts(spec: JobSpec) -> RestartPlan | None:
+    """What a job says of restarts and of hangs; None: nothing."""
+    asked = spec.restart
+    hang = seconds(asked.hang) if asked.hang else None
+    if not asked.max and hang is None:
+        return None
+    never = [_BAD_USAGE] if asked.never is None else asked.never
+    return RestartPlan(asked.max or 0, asked.spare_nodes or 0, hang, never, asked.progress)
+
+
+def preflight(spec: JobSpec, site: Site, devices: int, *, whole_nodes: bool) -> PreflightPlan | None:
+    """What each host has to have; `devices`: those of a node that the job has."""
+    wanted = bool(spec.restart.spare_nodes) if spec.preflight is None else spec.preflight
+    if not wanted:
+        return None
+    of_node = site.node.memory if site.node and whole_nodes else None
+    memory = spec.memory or of_node
+    own = wanted if isinstance(wanted, list) else []
+    return PreflightPlan(own, devices, size(memory) // 1024 if memory else 0)

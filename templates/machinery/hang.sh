@@ -1,0 +1,179 @@
+# --- Hangs: ranks without any sign of life --------------------------------------------------------
+castoff_reason=
+castoff_watch_hang() {
+  castoff_await_hang 9<> <(:) & # 9 never says anything
+  castoff_hang_watcher=$!
+  disown "$castoff_hang_watcher"
+}
+castoff_end_hang_watch() {
+  builtin kill -s KILL "$castoff_hang_watcher" 2>/dev/null || true
+}
+castoff_signs_of_life() { # what changes as soon as any rank writes something, or gets further
+  { : >"$CASTOFF_LOG_DIR/.look" && rm "$CASTOFF_LOG_DIR/.look"; } 2>/dev/null || true # NFS may show an old folder
+  {
+    find "$CASTOFF_LOG_DIR" -type f -printf '%s %f\n' 2>/dev/null | sort
+#if reported_progress
+    cat "$CASTOFF_PROGRESS_FILE" 2>/dev/null
+#else
+    if [[ $castoff_progress != none ]]; then find -H "$castoff_progress" -printf '%T@ %s %p\n' 2>/dev/null | sort; fi
+#endif
+  } | cksum
+}
+castoff_await_hang() {
+  local castoff_last='' castoff_since castoff_now castoff_signs castoff_between=$((castoff_hang / 10))
+  set +e # what cannot be read is a sign of nothing
+  castoff_since=$(date +%s)
+  castoff_between=$((castoff_between > 30 ? 30 : castoff_between < 1 ? 1 : castoff_between))
+  while builtin kill -0 "$castoff_launcher" 2>/dev/null && [[ ! -s $CASTOFF_FAILURE_FILE ]]; do
+    castoff_signs=$(castoff_signs_of_life)
+    castoff_now=$(date +%s)
+    if [[ $castoff_signs != "$castoff_last" ]]; then
+      castoff_last=$castoff_signs castoff_since=$castoff_now
+    elif ((castoff_now - castoff_since >= castoff_hang)); then
+      castoff_end_hang
+      return
+    fi
+    read -r -t "$castoff_between" -u 9 _ || true
+  done
+}
+castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
+  local castoff_rank castoff_host castoff_words
+  echo "castoff: no output and no progress for $castoff_hang s (restart.hang): the ranks' stacks are collected" >&2
+  castoff_collect_stacks
+  IFS='|' read -r castoff_rank castoff_host castoff_words < <(castoff_compare_stacks) || true
+  if [[ -n $castoff_rank ]]; then
+    castoff_words="rank $castoff_rank${castoff_host:+ on $castoff_host} $castoff_words"
+  fi
+#if spares
+  if [[ -n $castoff_host && ($castoff_words == *"no sign of itself"* || $castoff_words == *"in state"*) ]]; then
+    castoff_set_aside "$castoff_host" "it hung: $castoff_words"
+  fi
+#endif
+  castoff_words="hang: no output and no progress for $castoff_hang s; ${castoff_words:-no rank was found}"
+  echo "$castoff_words" >"$CASTOFF_ATTEMPT_DIR/hang"
+  (set -C && printf '{"rank": %s, "host": "%s", "code": 1, "signal": null, "log": "%s", "time": %s, "reason": "hang"}\n' \
+    "${castoff_rank:-null}" "${castoff_host:-$(hostname)}" "$(castoff_hang_log "$castoff_rank")" "$(date +%s)" \
+    >"$CASTOFF_FAILURE_FILE") 2>/dev/null || true
+  echo "castoff: $castoff_words; all stacks are in $CASTOFF_STACK_DIR" >&2
+#if here
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
+  read -r -t 3 -u 9 _ || true
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second, which has it kill its ranks
+#else
+  castoff_end_launcher
+#endif
+}
+castoff_hang_log() { # RANK's
+#if per_rank_logs
+  if [[ -n $1 && $1 != null ]]; then printf 'rank-%05d.log' "$1"; else echo rank-00000.log; fi
+#else
+  echo node-00000.log
+#endif
+}
+castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE, and where it is
+  castoff_write_stacks
+#if hosts
+  castoff_on_each 60 "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks.sh" |
+    sed 's/^[0-9]* //' >"$CASTOFF_ATTEMPT_DIR/stacks"
+#else
+  timeout -k 2 60 "${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stacks.sh" >"$CASTOFF_ATTEMPT_DIR/stacks" || true
+#endif
+}
+castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a rank where none does
+  awk -F'\t' -v ranks="$castoff_ranks" -v most="$castoff_ranks_per_node" -v full="$castoff_full_nodes" '
+    FILENAME ~ /hosts$/ { hosts[FNR - 1] = $0; next }
+    NF >= 4 { seen[$1]; host[$1] = $2; state[$1] = $3; place[$1] = $4; count[$4]++ }
+    END {
+      for (rank = 0; rank < ranks; rank++) if (!(rank in seen)) missing[++lost] = rank
+      if (lost && lost < ranks) {
+        rank = missing[1]
+        node = rank < most * full ? int(rank / most) : full + int((rank - most * full) / (most - 1))
+        print rank "|" hosts[node] "|gave no sign of itself, and " ranks - lost " others did"
+        exit
+      }
+      for (rank = 0; rank < ranks; rank++)
+        if (state[rank] ~ /^[TtDZ]/) { print rank "|" host[rank] "|is in state " state[rank] " at " place[rank]; exit }
+      least = ranks + 1
+      for (rank = ranks - 1; rank >= 0; rank--)
+        if (rank in seen && count[place[rank]] <= least) { least = count[place[rank]]; odd = rank }
+      for (rank = 0; rank < ranks; rank++)
+        if (rank in seen && count[place[rank]] > many) { many = count[place[rank]]; usual = place[rank] }
+      if (least <= ranks && place[odd] != usual)
+        print odd "|" host[odd] "|is at " place[odd] ", and " many " of " ranks " are at " usual
+      else if (many) print "||all ranks are at " usual
+    }
+#if here
+  ' "$CASTOFF_ATTEMPT_DIR/stacks"
+#else
+  ' "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks"
+#endif
+}
+castoff_write_stacks() { # stacks.sh, which runs on each host
+  castoff_write stacks.sh castoff_launcher_name <<'CASTOFF_STACKS'
+castoff_process=0 # the number of this host
+#if hosts
+castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+#include launcher
+#endif
+castoff_ranks() { # the process of each rank here, and its number: the topmost that knows it
+  grep -lsF -- "CASTOFF_ATTEMPT_DIR=$CASTOFF_ATTEMPT_DIR" /proc/[0-9]*/environ | while read -r castoff_file; do
+    castoff_pid=${castoff_file#/proc/} castoff_pid=${castoff_pid%/*}
+    castoff_rank=$(tr '\000' '\n' <"$castoff_file" 2>/dev/null | awk -F= -v node="$castoff_process" '
+      $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 } END { if (!other) print rank }')
+    castoff_parent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$castoff_pid/stat" 2>/dev/null)
+    [ -z "$castoff_rank" ] || [ -z "$castoff_parent" ] || tr '\000' '\n' <"/proc/$castoff_parent/environ" 2>/dev/null |
+      grep -q '^RANK=' || echo "$castoff_pid $castoff_rank"
+  done
+}
+castoff_catches_quit() { # whether a QUIT makes it write its stacks, and does not end it
+  castoff_mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
+  case $castoff_mask in *[4567cdef]) return 0 ;; esac # bit 2 of the lowest four is signal 3
+  return 1
+}
+castoff_stack() { # PID RANK: its stacks into a file
+  castoff_file=$CASTOFF_STACK_DIR/rank-$(printf %05d "$2").txt
+  if castoff_catches_quit "$1"; then
+    kill -s QUIT "$1"
+    castoff_tries=0
+    until [ -s "$castoff_file" ] || [ "$castoff_tries" -ge 20 ]; do
+      castoff_tries=$((castoff_tries + 1))
+      sleep 0.1
+    done
+  fi
+  [ -s "$castoff_file" ] || ! command -v py-spy >/dev/null || timeout 20 py-spy dump --pid "$1" >"$castoff_file" 2>&1
+  [ -s "$castoff_file" ] || printf '%s\n' "No stack: py-spy is not on this job's PATH, and the program has no" \
+    "faulthandler.register(signal.SIGQUIT). In the kernel it is at $(cat "/proc/$1/wchan" 2>/dev/null)." >"$castoff_file"
+}
+castoff_place() { # FILE: where the main thread is, as in function (file:line)
+  awk '
+    /^Current thread/ { main = 1; next }
+    /^Thread .*"MainThread"/ { spy = 1; next }
+    /^Thread|^$/ { main = spy = 0; next }
+    main && !place && match($0, /File "[^"]*", line [0-9]+ in .*/) {
+      split(substr($0, RSTART), parts, "\""); file = parts[2]; sub(/.*\//, "", file)
+      rest = parts[3]; sub(/^, line /, "", rest); line = rest; sub(/ .*/, "", line); sub(/^[0-9]+ in /, "", rest)
+      place = rest " (" file ":" line ")"
+    }
+    spy && !place && NF { sub(/^ */, ""); place = $0 }
+    END { print place }
+  ' "$1"
+}
+castoff_ranks | while read -r castoff_pid castoff_rank; do
+  (
+    castoff_child=$(sed -n 's/^castoff:\([0-9]*\)$/\1/p' "/proc/$castoff_pid/comm" 2>/dev/null) # a forked rank
+    castoff_pid=${castoff_child:-$castoff_pid}
+    castoff_letter=$(sed 's/.*) \(.\) .*/\1/' "/proc/$castoff_pid/stat" 2>/dev/null)
+    case $castoff_letter in
+      [TtZ]) castoff_where="process $castoff_pid" ;;
+      *)
+        castoff_stack "$castoff_pid" "$castoff_rank"
+        castoff_where=$(castoff_place "$castoff_file")
+        ;;
+    esac
+    printf '%s\t%s\t%s\t%s\n' "$castoff_rank" "${SLURMD_NODENAME:-$(hostname)}" "${castoff_letter:-?}" \
+      "${castoff_where:-$(cat "/proc/$castoff_pid/wchan" 2>/dev/null)}"
+  ) &
+  wait
+done
+CASTOFF_STACKS
+}

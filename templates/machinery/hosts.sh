@@ -1,0 +1,272 @@
+# --- Hosts: which of the job's are fit for ranks --------------------------------------------------
+castoff_fit='' castoff_reason='' castoff_lost='' # fit are these, one a line, in the job's order
+castoff_on_each() { # SECONDS FILE PROGRAM...: PROGRAM on each host of FILE, its lines each with when they came
+  local castoff_asking castoff_count castoff_flags=()
+  castoff_count=$(wc -l <"$2")
+  castoff_launcher_each "$2" $((castoff_count))
+  {
+    timeout -k 2 "$1" "${castoff_each_host[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} \
+      "${castoff_run_checked[@]}" "${@:3}" </dev/null 2>>"$CASTOFF_LOG_DIR/hosts.log" |
+      while IFS= read -r castoff_line; do printf '%(%s)T %s\n' -1 "$castoff_line"; done
+  } &
+  castoff_asking=$!
+  castoff_await "$castoff_asking"
+}
+castoff_await() { # PROCESS..., whatever signals come: traps run meanwhile
+  local castoff_one
+  for castoff_one; do
+    while builtin kill -0 "$castoff_one" 2>/dev/null; do read -r -t 0.05 -u 9 _ || true; done 9<> <(:)
+    builtin wait "$castoff_one" 2>/dev/null || true
+  done
+}
+#if restart | preflight
+castoff_find_hosts() { # leaves in castoff_fit those that are fit; nothing of earlier attempts runs on them any more
+  local castoff_first castoff_time
+  castoff_meet_at=
+  for castoff_time in first again; do
+    castoff_scheduler_hosts | castoff_without_set_aside >"$CASTOFF_ATTEMPT_DIR/candidates"
+    castoff_first=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates")
+    castoff_look_at_hosts
+    if [[ $castoff_time == again || $castoff_first == "${castoff_fit%%$'\n'*}" ]]; then return; fi
+  done
+}
+castoff_without_set_aside() { # of the hosts on standard input, those that this job has not set aside
+  local castoff_host
+  while read -r castoff_host; do
+    grep -qsF "\"job\": \"$castoff_job\"" "$CASTOFF_RUN_DIR/set-aside/$castoff_host.json" || echo "$castoff_host"
+  done
+}
+castoff_look_at_hosts() {
+  local castoff_host castoff_why castoff_hosts=$CASTOFF_ATTEMPT_DIR/candidates
+  castoff_answers=$CASTOFF_ATTEMPT_DIR/answers
+  : >"$castoff_answers"
+  castoff_fit=
+  if [[ ! -s $castoff_hosts ]]; then return; fi
+#if preflight nodes
+  castoff_know_first_host
+#endif
+  castoff_write_host
+  castoff_on_each 60 "$castoff_hosts" "$CASTOFF_ATTEMPT_DIR/host.sh" "$castoff_hosts" >>"$castoff_answers"
+  castoff_ask_again
+  while IFS='|' read -r castoff_host castoff_why; do
+    if [[ -z $castoff_why ]]; then
+      castoff_fit+=${castoff_fit:+$'\n'}$castoff_host
+    else
+      castoff_set_aside "$castoff_host" "$castoff_why"
+    fi
+  done < <(castoff_judge_answers)
+}
+castoff_missing() { # the hosts that have not answered
+  awk 'NR == FNR { if (match($0, /"host": "[^"]*"/)) answered[substr($0, RSTART + 9, RLENGTH - 10)]; next }
+    !($0 in answered)' "$castoff_answers" "$CASTOFF_ATTEMPT_DIR/candidates"
+}
+castoff_ask_again() { # one by one: a launcher may start nothing anywhere because of one host
+  local castoff_host castoff_file castoff_asked=() castoff_missing castoff_number=0
+  castoff_missing=$(castoff_missing)
+  if [[ -z $castoff_missing ]]; then return; fi
+  while read -r castoff_host; do
+    castoff_number=$((castoff_number + 1))
+    castoff_file=$CASTOFF_ATTEMPT_DIR/candidate-$castoff_number
+    echo "$castoff_host" >"$castoff_file"
+    castoff_on_each 20 "$castoff_file" "$CASTOFF_ATTEMPT_DIR/host.sh" "$castoff_file" >>"$castoff_answers" &
+    castoff_asked+=("$!")
+    if ((castoff_number % 16 == 0)); then
+      castoff_await "${castoff_asked[@]}"
+      castoff_asked=()
+    fi
+  done <<<"$castoff_missing"
+  castoff_await ${castoff_asked[@]+"${castoff_asked[@]}"}
+}
+castoff_judge_answers() { # each candidate, and behind | why it is not fit
+  awk -v first="$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates")" '
+    function field(name, pattern) {
+      pattern = "\"" name "\": \"?[^\",}]*"
+      if (!match($0, pattern)) return ""
+      found = substr($0, RSTART, RLENGTH)
+      sub(/^"[^"]*": "?/, "", found)
+      return found
+    }
+    FILENAME ~ /hosts.log$/ {
+      if (match($0, /castoff: [^ ]+ does not see /)) { split($0, words, " "); blind[words[2]]; blind[$2] = $0 }
+      next
+    }
+    FILENAME ~ /answers$/ {
+      host = field("host")
+      name[host] = field("name")
+      why[host] = field("problem")
+      late = $1 - field("time")
+      if (why[host] == "" && (late > 3 || late < -3))
+        why[host] = "its clock is " (late > 0 ? late " s behind" : -late " s ahead of") " the first host\047s"
+      if (why[host] == "" && name[host] in named && named[name[host]] != host)
+        why[host] = "it is the same host as " named[name[host]] " (" name[host] " answers for both)"
+      else named[name[host]] = host
+      next
+    }
+    { order[++count] = $0 }
+    END {
+      for (at = 1; at <= count; at++) {
+        host = order[at]
+        short = host
+        sub(/\..*/, "", short)
+        if (!(host in why))
+          why[host] = short in blind ? "it does not see the run directory" : "it does not answer"
+        if (why[host] ~ /^it does not reach /) cut++
+      }
+      # Where none of the others reach the first host, it is that one.
+      if (count > 2 && cut == count - 1 && why[first] == "") {
+        for (at = 1; at <= count; at++) why[order[at]] = ""
+        why[first] = "no other host of the job reaches it"
+      }
+      for (at = 1; at <= count; at++) print order[at] "|" why[order[at]]
+    }
+  ' "$CASTOFF_LOG_DIR/hosts.log" "$castoff_answers" "$CASTOFF_ATTEMPT_DIR/candidates"
+}
+castoff_set_aside() { # HOST REASON: no rank runs there any more in this job
+  echo "castoff: $1 is set aside: $2" >&2
+  (
+    umask 077
+    mkdir -p -- "$CASTOFF_RUN_DIR/set-aside"
+    printf '{"host": "%s", "reason": "%s", "attempt": %s, "job": "%s", "time": %s}\n' \
+      "$1" "$(castoff_json "${2//[\"\\]/}")" "$CASTOFF_ATTEMPT" "$castoff_job" "$(date +%s)" \
+      >"$CASTOFF_RUN_DIR/set-aside/$1.json"
+  ) || true
+}
+castoff_enough_hosts() { # else why this job cannot go on, in castoff_reason
+  local castoff_count
+  castoff_count=$(printf '%s' "$castoff_fit" | grep -c '' || true)
+  if ((castoff_count >= castoff_nodes)); then return 0; fi
+  castoff_reason="$castoff_nodes hosts are needed, and $((castoff_count)) of the job's are fit"
+  castoff_reason+=$(castoff_set_aside_words)
+  castoff_lost=1
+  return 1
+}
+castoff_set_aside_words() { # as in : n2 does not answer; n3 …, of those of this job
+  local castoff_file castoff_words=
+  for castoff_file in "$CASTOFF_RUN_DIR"/set-aside/*.json; do
+    if grep -qsF "\"job\": \"$castoff_job\"" "$castoff_file"; then
+      castoff_words+="; $(sed -n 's/^{"host": "\([^"]*\)", "reason": "\([^"]*\)".*/\1: \2/p' "$castoff_file")"
+    fi
+  done
+  printf %s "${castoff_words:+:${castoff_words:1}}"
+}
+#if spares | preflight
+castoff_end_without_hosts() { # before any rank has started
+  echo "castoff: $castoff_reason" >&2
+#if restart
+  castoff_requeue_due=1 castoff_code=1
+  castoff_end_of_restarts
+#else
+  castoff_ending=node-failure
+  exit 1
+#endif
+}
+#endif
+#if own_checks
+castoff_own_checks=
+castoff_own_check() { # LINE of shell, which fails on a host that is not fit
+  castoff_own_checks+="castoff_check $(castoff_quoted "$1")"$'\n'
+}
+#endif
+#if preflight nodes
+castoff_know_first_host() { # what the other hosts should find under its name, as far as that is known here
+  castoff_meet_at=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates") castoff_meet_addresses=
+  if [[ $(hostname) == "${castoff_meet_at%%.*}" || $(hostname) == "$castoff_meet_at" ]]; then
+    castoff_meet_addresses=$(hostname -I 2>/dev/null || true)
+  fi
+}
+#endif
+castoff_write_host() { # host.sh, which runs on each host: it ends what is left of earlier attempts, and looks round
+  local castoff_attempts=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.
+  castoff_write host.sh castoff_attempts castoff_ranks_per_node castoff_launcher_name \
+#if preflight
+    castoff_host_devices castoff_host_memory castoff_meet_at castoff_meet_addresses castoff_own_checks \
+#endif
+    <<'CASTOFF_HOST'
+castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+castoff_refuse() { echo "castoff: $*" >&2 && exit 1; }
+#include launcher
+castoff_host=${castoff_node:-$(sed -n "$((castoff_process + 1))p" "$1")}
+castoff_say() { # WHY it is not fit; nothing where it is
+  castoff_now=$(date +%s)
+  printf '{"host": "%s", "name": "%s", "time": %s, "problem": "%s"}\n' "$castoff_host" "$(hostname)" "$castoff_now" \
+    "$(printf %.300s "$1" | LC_ALL=C tr -d '"\\\000-\037')"
+  exit 0
+}
+castoff_old() { # the processes of earlier attempts: their ranks, and what stands round these
+  { # grep says nothing of processes of others, whose environment it cannot read
+    grep -lsF -- "$castoff_attempts" /proc/[0-9]*/cmdline | xargs -r grep -lsF -- rank.sh
+    grep -lsF -- "CASTOFF_ATTEMPT_DIR=$castoff_attempts" /proc/[0-9]*/environ | xargs -r grep -lsF -- CASTOFF_RANK=
+  } | sed 's#/proc/\([0-9]*\)/.*#\1#' | sort -u | grep -vx "$$"
+}
+castoff_tries=0
+while castoff_pids=$(castoff_old) && [ -n "$castoff_pids" ]; do
+  # shellcheck disable=SC2086 # several words
+  kill -s KILL $castoff_pids 2>/dev/null
+  castoff_tries=$((castoff_tries + 1))
+  if [ "$castoff_tries" -gt 100 ]; then
+    castoff_states=$(for castoff_pid in $castoff_pids; do
+      sed "s/^\([0-9]*\) .*) \(.\) .*/process \1 in state \2/" "/proc/$castoff_pid/stat" 2>/dev/null
+    done | tr '\n' ',')
+    castoff_say "what an earlier attempt left there does not end: ${castoff_states%,}"
+  fi
+  sleep 0.1
+done
+#if preflight
+castoff_free() { df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print $4 }'; }
+castoff_mib() { echo "$(($1 / 1024)) MiB"; }
+#if nodes
+castoff_connects() { # ADDRESS: whether its host answers, be it that nobody listens there
+  castoff_answer=$(timeout 5 bash -pc ': <>"/dev/tcp/$0/9"' "$1" 2>&1) && return
+  case $castoff_answer in *refused*) return 0 ;; esac
+  return 1
+}
+if [ -n "$castoff_meet_at" ] && [ "$castoff_host" != "$castoff_meet_at" ]; then
+  castoff_found=$(timeout 5 getent ahosts "$castoff_meet_at" 2>/dev/null | awk '!seen[$1]++ { printf "%s ", $1 }')
+  [ -n "$castoff_found" ] || castoff_found=$(timeout 5 getent ahosts "${castoff_meet_at%%.*}" 2>/dev/null |
+    awk '!seen[$1]++ { printf "%s ", $1 }')
+  if command -v getent >/dev/null; then
+    [ -n "$castoff_found" ] || castoff_say "it knows no address of $castoff_meet_at, the job's first host"
+    castoff_known=
+    for castoff_address in $castoff_found; do
+      case " $castoff_meet_addresses " in *" $castoff_address "*) castoff_known=1 ;; esac
+    done
+    [ -z "$castoff_meet_addresses" ] || [ -n "$castoff_known" ] || castoff_say \
+      "it takes $castoff_meet_at for ${castoff_found% }, and that host has $castoff_meet_addresses (/etc/hosts?)"
+  fi
+  castoff_connects "$castoff_meet_at" || castoff_connects "${castoff_meet_at%%.*}" ||
+    castoff_say "it does not reach $castoff_meet_at, the job's first host"
+fi
+#endif
+if [ "$castoff_host_devices" -gt 0 ]; then
+  castoff_found=
+  if [ -d /proc/driver/nvidia/gpus ]; then
+    castoff_found=$(find /proc/driver/nvidia/gpus -mindepth 1 -maxdepth 1 | wc -l)
+  elif [ -e /dev/kfd ]; then
+    castoff_found=$(cat /sys/class/kfd/kfd/topology/nodes/*/simd_count 2>/dev/null | grep -vcx 0)
+  elif [ -d /dev/dri ]; then
+    castoff_found=$(($(find /dev/dri -name 'renderD*' | wc -l) * 2)) # each may be two tiles
+  fi
+  [ "${castoff_found:-$castoff_host_devices}" -ge "$castoff_host_devices" ] ||
+    castoff_say "it has $castoff_found devices, and the plan needs $castoff_host_devices"
+fi
+castoff_found=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
+[ "${castoff_found:-$castoff_host_memory}" -ge "$((castoff_host_memory * 8 / 10))" ] ||
+  castoff_say "it has $(castoff_mib "$castoff_found") of memory available, and the plan needs \
+$(castoff_mib "$castoff_host_memory")"
+for castoff_place in "/dev/shm $((castoff_ranks_per_node * 16384))" "${TMPDIR:-/tmp} 65536" "${castoff_attempts%/*} 65536"; do
+  castoff_found=$(castoff_free "${castoff_place% *}")
+  [ "${castoff_found:-${castoff_place##* }}" -ge "${castoff_place##* }" ] ||
+    castoff_say "${castoff_place% *} has $(castoff_mib "$castoff_found") free, and $(castoff_mib "${castoff_place##* }") are needed"
+done
+#if own_checks
+castoff_check() { # LINE of the job's own
+  castoff_answer=$(timeout 60 sh -c "$1" 2>&1 </dev/null) && return
+  castoff_say "$1 failed with code $?: $(echo "$castoff_answer" | tail -n 1)"
+}
+eval "$castoff_own_checks"
+#endif
+#endif
+castoff_say ''
+CASTOFF_HOST
+}
+#endif

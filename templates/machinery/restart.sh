@@ -1,0 +1,179 @@
+# --- Restarts: another attempt in the same job, after a failure -----------------------------------
+castoff_restarts_done= # so many in this job
+castoff_has_failed='' castoff_reason='' castoff_requeue_due='' castoff_lost=''
+castoff_restart() { # after an attempt: whether the next begins in this job
+  castoff_has_failed='' castoff_reason='' castoff_requeue_due='' castoff_lost=''
+#if setup
+  castoff_unset_user_functions
+#endif
+  if ! castoff_attempt_failed; then return 1; fi
+  castoff_launcher= # from here on a signal ends this job
+  castoff_judge_progress
+  if castoff_forbids_restart; then
+    echo "castoff: not started again: $castoff_reason" >&2
+    return 1
+  fi
+#if hosts
+#if spares
+  castoff_suspect_host
+#endif
+  castoff_find_hosts
+  if ! castoff_enough_hosts; then
+    castoff_requeue_due=1
+    echo "castoff: not started again: $castoff_reason" >&2
+    return 1
+  fi
+#endif
+#if !here
+  if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
+#endif
+  castoff_next_attempt
+}
+castoff_attempt_failed() { # whether it failed, with castoff_code, and not because it was to end
+  local castoff_outcome
+  castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
+  if [[ -n $castoff_terminated || -e $CASTOFF_RUN_DIR/stop || $castoff_outcome == resume ]]; then return 1; fi
+  if [[ -s $CASTOFF_FAILURE_FILE ]]; then
+    castoff_code=$(castoff_field code)
+    castoff_reason=$(castoff_failure_words)
+#if nodes !driver
+  elif [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then
+    castoff_code=1 castoff_reason="not all ranks have started"
+#endif
+  elif ((castoff_code != 0)); then
+    castoff_reason="the launcher failed with code $castoff_code"
+#if !here
+  elif [[ $castoff_outcome != 'done' ]]; then
+    castoff_check_success
+    if [[ -z $castoff_terminated ]]; then return 1; fi
+    castoff_terminated='' castoff_code=1 castoff_reason="the node of rank 0 was lost"
+#endif
+  else
+    return 1
+  fi
+  castoff_has_failed=1 castoff_code=${castoff_code:-1}
+}
+castoff_forbids_restart() { # why there is none, behind what castoff_reason says already
+  local castoff_why='' castoff_left
+  castoff_left=$((${CASTOFF_DEADLINE:-0} - $(date +%s)))
+  if [[ " $castoff_never " == *" $castoff_code "* ]]; then
+    castoff_why="exit code $castoff_code is among restart.never"
+  elif ((castoff_stale >= 2)); then
+    castoff_why="two attempts in a row failed without progress${castoff_best:+ beyond $castoff_best}"
+#if reported_progress
+  elif [[ -z $castoff_best ]] && ((castoff_restarts_done)); then
+    castoff_why="the program reports no progress (CASTOFF_PROGRESS_FILE), so one restart is all"
+#endif
+  elif [[ -n ${CASTOFF_DEADLINE:-} ]] && ((castoff_left <= ${castoff_grace:-0})); then
+    castoff_why="$((castoff_left)) s are left of the walltime, and grace is $castoff_grace s"
+    castoff_requeue_due=1
+  elif [[ -e $CASTOFF_STOP_FILE ]]; then
+    castoff_why="it was to stop"
+    castoff_requeue_due=1
+  elif ((castoff_restarts_done >= castoff_restart_max)); then
+    castoff_why="restart.max ($castoff_restart_max) is used up"
+    castoff_requeue_due=1
+  fi
+  if [[ -z $castoff_why ]]; then return 1; fi
+  castoff_reason+="; $castoff_why"
+}
+#if reported_progress
+castoff_progress_of() { # ATTEMPT's folder: the number that its program has reported last
+  sed -n '1s/^ *\(-\{0,1\}[0-9][0-9]*\(\.[0-9]*\)\{0,1\}\([eE][-+]\{0,1\}[0-9]*\)\{0,1\}\) *$/\1/p' "$1/progress" 2>/dev/null ||
+    true
+}
+#endif
+castoff_judge_progress() { # leaves in castoff_stale how many attempts in a row have failed without any
+  local castoff_before castoff_number castoff_value='' castoff_got=''
+  castoff_best='' castoff_stale=0
+#if reported_progress
+  for ((castoff_number = 0; castoff_number < CASTOFF_ATTEMPT; castoff_number++)); do
+    castoff_value=$(castoff_progress_of "${CASTOFF_ATTEMPT_DIR%.*}.$castoff_number")
+    if castoff_greater "$castoff_value" "$castoff_best"; then castoff_best=$castoff_value; fi
+  done
+  castoff_value=$(castoff_progress_of "$CASTOFF_ATTEMPT_DIR")
+  if castoff_greater "$castoff_value" "$castoff_best"; then castoff_got=1 castoff_best=$castoff_value; fi
+#else
+  if [[ $castoff_progress == none ]]; then return 0; fi
+  castoff_value=$(find -H "$castoff_progress" -newer "$CASTOFF_ATTEMPT_DIR/start.json" -print -quit 2>/dev/null || true)
+  if [[ -n $castoff_value ]]; then castoff_got=1; fi
+#endif
+  if [[ -n $castoff_got ]]; then return 0; fi
+  castoff_before=${CASTOFF_ATTEMPT_DIR%.*}.$((CASTOFF_ATTEMPT - 1))
+  castoff_stale=$(cat "$castoff_before/stale" 2>/dev/null || echo 0)
+  castoff_stale=$((castoff_stale + 1))
+  echo "$castoff_stale" >"$CASTOFF_ATTEMPT_DIR/stale" || true # the next job of this run reads it, too
+}
+#if reported_progress
+castoff_greater() { # NUMBER OTHER, either of which may be missing
+  if [[ -z $1 || -z $2 ]]; then [[ -n $1 ]] && return; fi
+  awk -v one="$1" -v other="$2" 'BEGIN { exit !(one + 0 > other + 0) }'
+}
+#endif
+#if spares
+castoff_suspect_host() { # one that was twice the first to fail by a signal, if another can replace it
+  local castoff_host castoff_file castoff_count=0 castoff_hosts
+  castoff_host=$(castoff_field host)
+  if [[ -z $castoff_host || $(castoff_field signal) != SIG* ]]; then return 0; fi
+  for castoff_file in "${CASTOFF_ATTEMPT_DIR%.*}".*/failure.json; do
+    if grep -qsF "\"host\": \"$castoff_host\"" "$castoff_file" && grep -qs '"signal": "SIG' "$castoff_file"; then
+      castoff_count=$((castoff_count + 1))
+    fi
+  done
+  castoff_hosts=$(castoff_scheduler_hosts | castoff_without_set_aside)
+  if ((castoff_count < 2 || $(grep -c '' <<<"$castoff_hosts") <= castoff_nodes)); then return 0; fi
+  castoff_host=$(awk -v name="$castoff_host" '{ short = $0; sub(/\..*/, "", short); other = name; sub(/\..*/, "", other)
+    if ($0 == name || short == other) { print; exit } }' <<<"$castoff_hosts")
+  if [[ -n $castoff_host ]]; then castoff_set_aside "$castoff_host" "ranks there were the first to fail, by a signal, twice"; fi
+}
+#endif
+castoff_next_attempt() {
+  local castoff_old=$CASTOFF_ATTEMPT_DIR
+  castoff_restarts_done=$((castoff_restarts_done + 1))
+  echo "castoff: attempt $CASTOFF_ATTEMPT failed: $castoff_reason; attempt $((CASTOFF_ATTEMPT + 1)) begins" \
+    "(restart $castoff_restarts_done of $castoff_restart_max)" >&2
+  castoff_record_ending failed "$castoff_code" restart
+  CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1))
+  castoff_begin_records
+  castoff_reason=
+#if copy
+  if [[ -e $castoff_old/next.json ]]; then mv -- "$castoff_old/next.json" "$CASTOFF_ATTEMPT_DIR/next.json"; fi
+#endif
+#if container
+  cp -p -- "$castoff_old"/{container,inside}.sh "$CASTOFF_ATTEMPT_DIR" 2>/dev/null || true
+#endif
+#if !here
+  castoff_rendezvous "$castoff_suffix"
+#endif
+}
+castoff_end_of_restarts() { # a failed attempt that no other follows in this job
+#if !here
+  if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
+#endif
+#if requeue | copy | chain
+  if [[ -n $castoff_requeue_due && ! -e $CASTOFF_RUN_DIR/stop ]]; then
+    castoff_ending=resume
+#if teardown
+    castoff_tear_down resume 75
+#endif
+#if requeue | copy
+    castoff_start_again
+#endif
+#if chain
+    castoff_continue_chain
+#endif
+  fi
+#endif
+  castoff_ending=failed
+  if [[ -n $castoff_lost ]]; then castoff_ending=node-failure; fi
+  exit $((castoff_code ? castoff_code : 1))
+}
+#if requeue | copy
+castoff_count_requeues() { # so many of this submission's attempts were the first of a job, beside the first of all
+  local castoff_number castoff_count=-1
+  for ((castoff_number = CASTOFF_FIRST_ATTEMPT; castoff_number <= CASTOFF_ATTEMPT; castoff_number++)); do
+    grep -qs '"restart"' "${CASTOFF_ATTEMPT_DIR%.*}.$castoff_number/start.json" || castoff_count=$((castoff_count + 1))
+  done
+  echo "$castoff_count"
+}
+#endif
