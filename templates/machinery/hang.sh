@@ -26,6 +26,9 @@ castoff_await_hang() {
   castoff_between=$((castoff_between > 30 ? 30 : castoff_between < 1 ? 1 : castoff_between))
   while builtin kill -0 "$castoff_launcher" 2>/dev/null && [[ ! -s $CASTOFF_FAILURE_FILE ]]; do
     castoff_signs=$(castoff_signs_of_life)
+#if nodes !here !driver
+    if [[ -e $CASTOFF_ATTEMPT_DIR/starting ]]; then castoff_last=; fi # ranks that do not start are watched elsewhere
+#endif
     castoff_now=$(date +%s)
     if [[ $castoff_signs != "$castoff_last" ]]; then
       castoff_last=$castoff_signs castoff_since=$castoff_now
@@ -73,8 +76,8 @@ castoff_hang_log() { # RANK's
 castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE, and where it is
   castoff_write_stacks
 #if hosts
-  castoff_on_each 60 "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks.sh" |
-    sed 's/^[0-9]* //' >"$CASTOFF_ATTEMPT_DIR/stacks"
+  castoff_ask "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks.sh"
+  sed 's/^[0-9]* //' "$castoff_answers" >"$CASTOFF_ATTEMPT_DIR/stacks"
 #else
   timeout -k 2 60 "${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/stacks.sh" >"$CASTOFF_ATTEMPT_DIR/stacks" || true
 #endif
@@ -118,7 +121,7 @@ castoff_started='' castoff_beside_it='' castoff_node='' # what not every launche
 castoff_ranks() { # the process of each rank here, and its number: the topmost that knows it
   grep -lsF -- "CASTOFF_ATTEMPT_DIR=$CASTOFF_ATTEMPT_DIR" /proc/[0-9]*/environ | while read -r castoff_file; do
     castoff_pid=${castoff_file#/proc/} castoff_pid=${castoff_pid%/*}
-    castoff_rank=$(tr '\000' '\n' <"$castoff_file" 2>/dev/null | awk -F= -v node="$castoff_process" '
+    castoff_rank=$({ tr "\000" "\n" <"$castoff_file"; } 2>/dev/null | awk -F= -v node="$castoff_process" '
       $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 } END { if (!other) print rank }')
     castoff_parent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$castoff_pid/stat" 2>/dev/null)
     [ -z "$castoff_rank" ] || [ -z "$castoff_parent" ] || tr '\000' '\n' <"/proc/$castoff_parent/environ" 2>/dev/null |
@@ -175,5 +178,8 @@ castoff_ranks | while read -r castoff_pid castoff_rank; do
   ) &
   wait
 done
+#if hosts
+echo "answered ${castoff_node:-$(sed -n "$((castoff_process + 1))p" "$1")}"
+#endif
 CASTOFF_STACKS
 }

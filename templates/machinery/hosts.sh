@@ -1,16 +1,40 @@
 # --- Hosts: which of the job's are fit for ranks --------------------------------------------------
 castoff_fit='' castoff_reason='' castoff_lost='' # fit are these, one a line, in the job's order
-castoff_on_each() { # SECONDS FILE PROGRAM...: PROGRAM on each host of FILE, its lines each with when they came
-  local castoff_asking castoff_count castoff_flags=()
+castoff_ask() { # FILE PROGRAM: PROGRAM on each host of FILE; its lines, each with when it came, into castoff_answers
+  local castoff_host castoff_file castoff_asked=() castoff_missing castoff_number=0 castoff_count
+  castoff_answers=$2.answers
+  : >"$castoff_answers"
+  castoff_count=$(wc -l <"$1")
+  castoff_run_on "$((20 + castoff_count / 50))" "$1" "$2"
+  # One by one: because of one host a launcher may start nothing anywhere.
+  castoff_missing=$(castoff_missing "$1")
+  if [[ -z $castoff_missing ]] || ((castoff_count == 1)); then return; fi
+  while read -r castoff_host; do
+    castoff_number=$((castoff_number + 1))
+    castoff_file=$2.host-$castoff_number
+    echo "$castoff_host" >"$castoff_file"
+    castoff_run_on 15 "$castoff_file" "$2" &
+    castoff_asked+=("$!")
+    if ((castoff_number % 16 == 0)); then
+      castoff_await "${castoff_asked[@]}"
+      castoff_asked=()
+    fi
+  done <<<"$castoff_missing"
+  castoff_await ${castoff_asked[@]+"${castoff_asked[@]}"}
+}
+castoff_run_on() { # SECONDS FILE PROGRAM
+  local castoff_count castoff_line castoff_flags=()
   castoff_count=$(wc -l <"$2")
-  castoff_launcher_each "$2" $((castoff_count))
   {
+    castoff_launcher_each "$2" $((castoff_count))
     timeout -k 2 "$1" "${castoff_each_host[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} \
-      "${castoff_run_checked[@]}" "${@:3}" </dev/null 2>>"$CASTOFF_LOG_DIR/hosts.log" |
-      while IFS= read -r castoff_line; do printf '%(%s)T %s\n' -1 "$castoff_line"; done
+      "${castoff_run_checked[@]}" "$3" "$2" </dev/null 2>>"$CASTOFF_LOG_DIR/hosts.log" |
+      while IFS= read -r castoff_line; do printf '%(%s)T %s\n' -1 "$castoff_line"; done >>"$castoff_answers"
   } &
-  castoff_asking=$!
-  castoff_await "$castoff_asking"
+  castoff_await "$!"
+}
+castoff_missing() { # FILE: its hosts that have not answered
+  awk 'NR == FNR { if (sub(/^[0-9]* answered /, "")) answered[$0]; next } !($0 in answered)' "$castoff_answers" "$1"
 }
 castoff_await() { # PROCESS..., whatever signals come: traps run meanwhile
   local castoff_one
@@ -38,16 +62,13 @@ castoff_without_set_aside() { # of the hosts on standard input, those that this 
 }
 castoff_look_at_hosts() {
   local castoff_host castoff_why castoff_hosts=$CASTOFF_ATTEMPT_DIR/candidates
-  castoff_answers=$CASTOFF_ATTEMPT_DIR/answers
-  : >"$castoff_answers"
   castoff_fit=
   if [[ ! -s $castoff_hosts ]]; then return; fi
 #if preflight nodes
   castoff_know_first_host
 #endif
   castoff_write_host
-  castoff_on_each 60 "$castoff_hosts" "$CASTOFF_ATTEMPT_DIR/host.sh" "$castoff_hosts" >>"$castoff_answers"
-  castoff_ask_again
+  castoff_ask "$castoff_hosts" "$CASTOFF_ATTEMPT_DIR/host.sh"
   while IFS='|' read -r castoff_host castoff_why; do
     if [[ -z $castoff_why ]]; then
       castoff_fit+=${castoff_fit:+$'\n'}$castoff_host
@@ -55,27 +76,6 @@ castoff_look_at_hosts() {
       castoff_set_aside "$castoff_host" "$castoff_why"
     fi
   done < <(castoff_judge_answers)
-}
-castoff_missing() { # the hosts that have not answered
-  awk 'NR == FNR { if (match($0, /"host": "[^"]*"/)) answered[substr($0, RSTART + 9, RLENGTH - 10)]; next }
-    !($0 in answered)' "$castoff_answers" "$CASTOFF_ATTEMPT_DIR/candidates"
-}
-castoff_ask_again() { # one by one: a launcher may start nothing anywhere because of one host
-  local castoff_host castoff_file castoff_asked=() castoff_missing castoff_number=0
-  castoff_missing=$(castoff_missing)
-  if [[ -z $castoff_missing ]]; then return; fi
-  while read -r castoff_host; do
-    castoff_number=$((castoff_number + 1))
-    castoff_file=$CASTOFF_ATTEMPT_DIR/candidate-$castoff_number
-    echo "$castoff_host" >"$castoff_file"
-    castoff_on_each 20 "$castoff_file" "$CASTOFF_ATTEMPT_DIR/host.sh" "$castoff_file" >>"$castoff_answers" &
-    castoff_asked+=("$!")
-    if ((castoff_number % 16 == 0)); then
-      castoff_await "${castoff_asked[@]}"
-      castoff_asked=()
-    fi
-  done <<<"$castoff_missing"
-  castoff_await ${castoff_asked[@]+"${castoff_asked[@]}"}
 }
 castoff_judge_answers() { # each candidate, and behind | why it is not fit
   awk -v first="$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates")" '
@@ -91,6 +91,7 @@ castoff_judge_answers() { # each candidate, and behind | why it is not fit
       next
     }
     FILENAME ~ /answers$/ {
+      if ($2 != "{\"host\":") next
       host = field("host")
       name[host] = field("name")
       why[host] = field("problem")
@@ -190,6 +191,7 @@ castoff_say() { # WHY it is not fit; nothing where it is
   castoff_now=$(date +%s)
   printf '{"host": "%s", "name": "%s", "time": %s, "problem": "%s"}\n' "$castoff_host" "$(hostname)" "$castoff_now" \
     "$(printf %.300s "$1" | LC_ALL=C tr -d '"\\\000-\037')"
+  echo "answered $castoff_host"
   exit 0
 }
 castoff_old() { # the processes of earlier attempts: their ranks, and what stands round these

@@ -19,6 +19,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_launcher_place
 #endif
 #endif
+#ifdef castoff_launcher_beside
+  castoff_launcher_beside
+#endif
 #ifdef castoff_launcher_export
   castoff_launcher_export
 #endif

@@ -10,6 +10,14 @@ castoff_launcher_name=srun
 #if hosts
 castoff_launcher_each() { # FILE COUNT of hosts: flags for one process on each
   castoff_flags=("--nodes=$2" "--ntasks=$2" "--nodelist=$1")
+  unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # beside one of which srun takes no --mem
+}
+#endif
+#if restart
+castoff_launcher_beside() { # as long as a host is away, Slurm takes what the step before had there for occupied
+  if [[ -z $castoff_restarts_done ]]; then return 0; fi
+  castoff_command+=(--overlap --mem=0)
+  unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # beside one of which srun takes no --mem
 }
 #endif
 #if torchrun | driver

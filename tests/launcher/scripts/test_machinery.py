@@ -59,7 +59,7 @@ OPTIONAL = {
         "enforce_walltime",
         "kill_delay",
     },
-    "launchers": {"each", "name_hosts", "place", "export", "host_of_rank_0"},
+    "launchers": {"each", "beside", "name_hosts", "place", "export", "host_of_rank_0"},
     "runtimes": {"flags"},
 }
 """What is called where it is defined."""
