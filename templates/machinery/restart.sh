@@ -58,12 +58,12 @@ castoff_forbids_restart() { # why there is none, behind what castoff_reason says
   castoff_left=$((${CASTOFF_DEADLINE:-0} - $(date +%s)))
   if [[ " $castoff_never " == *" $castoff_code "* ]]; then
     castoff_why="exit code $castoff_code is among restart.never"
-  elif ((castoff_stale >= 2)); then
-    castoff_why="two attempts in a row failed without progress${castoff_best:+ beyond $castoff_best}"
 #if reported_progress
   elif [[ -z $castoff_best ]] && ((castoff_restarts_done)); then
     castoff_why="the program reports no progress (CASTOFF_PROGRESS_FILE), so one restart is all"
 #endif
+  elif ((castoff_stale >= 2)); then
+    castoff_why="two attempts in a row failed without progress${castoff_best:+ beyond $castoff_best}"
   elif [[ -n ${CASTOFF_DEADLINE:-} ]] && ((castoff_left <= ${castoff_grace:-0})); then
     castoff_why="$((castoff_left)) s are left of the walltime, and grace is $castoff_grace s"
     castoff_requeue_due=1

@@ -1,0 +1,221 @@
+"""Restarts in the same job: after which failures, how often, with which records. Under every launcher."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cases import others_long
+
+from .conftest import Benches
+from .harness import Bench, Ended
+
+KINDS = others_long(["local", "hydra", "openmpi", "pals", "srun"], ("local", "srun"))
+
+
+def program(lines: str) -> list[str]:
+    """A program of shell: `fails CODE` ends rank 1, after which the others wait to be ended."""
+    fails = 'fails() { [ "$RANK" -eq 1 ] && exit "$1"; exec sleep 1000; }'
+    return ["sh", "-c", f"{fails}; {lines}"]
+
+
+REPORTS = 'echo "$CASTOFF_ATTEMPT" >"$CASTOFF_PROGRESS_FILE"; '
+
+
+def run(bench: Bench, lines: str, restart: dict[str, Any], **fields: Any) -> Ended:
+    return bench.run(ranks_per_node=2, command=program(lines), restart=restart, **fields)
+
+
+def endings(ended: Ended) -> list[str]:
+    attempts = sorted((ended.run_dir / "attempts").iterdir(), key=lambda path: int(path.suffix[1:]))
+    return [ended.record("ending", path.name)["ending"] for path in attempts]
+
+
+def reason(ended: Ended, attempt: int) -> str:
+    found: str = ended.record("ending", f"0.{attempt}")["reason"]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_attempt_begins_in_the_same_job(kind: str, bench: Benches) -> None:
+    ended = run(bench(kind), '[ "$CASTOFF_ATTEMPT" -gt 0 ] || fails 7', {"max": 3})
+    assert (ended.code, endings(ended)) == (0, ["failed", "done"]), ended.output
+    first, second = ended.record("ending"), ended.record("start", "0.1")
+    assert (first["code"], first["restart"]) == (7, True)
+    assert (second["job"], second["restart"]) == (ended.record("start")["job"], 1)
+    assert "restart" not in ended.record("start") and "restart" not in ended.record("ending", "0.1")
+    assert "rank 1" in first["reason"] and "attempt 1 begins (restart 1 of 3)" in ended.output
+    assert {path.name for path in (ended.run_dir / "logs").iterdir()} >= {"0.0", "0.1"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_attempt_has_a_rendezvous_of_its_own(kind: str, bench: Benches) -> None:
+    says = '[ "$RANK" -ne 1 ] || echo "port $MASTER_PORT"; '
+    ended = run(bench(kind), f'{says} [ "$CASTOFF_ATTEMPT" -gt 0 ] || fails 7', {"max": 1})
+    logs = [ended.run_dir / "logs" / attempt / "rank-00001.log" for attempt in ("0.0", "0.1")]
+    first, second = (log.read_text().split("port ")[1].split()[0] for log in logs)
+    assert first != second
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_restarts_end_with_their_number(kind: str, bench: Benches) -> None:
+    ended = run(bench(kind), f"{REPORTS} fails 7", {"max": 2})
+    assert (ended.code, endings(ended)) == (7, ["failed"] * 3), ended.output
+    assert "restart.max (2) is used up" in reason(ended, 2)
+    assert "restart" not in ended.record("ending", "0.2")
+
+
+class TestProgress:
+    def test_a_program_that_reports_none_gets_one_restart(self, bench: Benches) -> None:
+        ended = run(bench("local"), "fails 7", {"max": 5})
+        assert endings(ended) == ["failed"] * 2
+        assert "the program reports no progress (CASTOFF_PROGRESS_FILE)" in reason(ended, 1)
+
+    def test_none_may_be_asked_for(self, bench: Benches) -> None:
+        ended = run(bench("local"), "fails 7", {"max": 2, "progress": "none"})
+        assert endings(ended) == ["failed"] * 3
+
+    def test_two_attempts_without_any_are_the_end(self, bench: Benches) -> None:
+        values = 'set -- 8 9.5 9.5 3 77; shift "$CASTOFF_ATTEMPT"; echo "$1" >"$CASTOFF_PROGRESS_FILE"; '
+        ended = run(bench("local"), f"{values} fails 7", {"max": 9})
+        assert endings(ended) == ["failed"] * 4
+        assert "two attempts in a row failed without progress beyond 9.5" in reason(ended, 3)
+
+    @pytest.mark.parametrize("word", ["", "nan", "1;touch x", "$(touch x)", "x" * 100_000, "-", "1 2"])
+    def test_what_is_no_number_is_none(self, word: str, bench: Benches) -> None:
+        ended = run(bench("local"), f"echo '{word}' >\"$CASTOFF_PROGRESS_FILE\"; fails 7", {"max": 5})
+        assert endings(ended) == ["failed"] * 2
+        assert not list(ended.run_dir.parent.rglob("x"))
+
+    def test_a_checkpoint_shows_it(self, bench: Benches) -> None:
+        lines = '[ "$CASTOFF_ATTEMPT" -gt 1 ] || touch ckpt/latest; fails 7'
+        here = bench("local")
+        (here.folder / "ckpt").mkdir()
+        ended = run(here, lines, {"max": 9, "progress": "ckpt"})
+        assert endings(ended) == ["failed"] * 4
+
+
+class TestNever:
+    @pytest.mark.parametrize(("never", "code"), [(None, 2), ([3, 77], 77)])
+    def test_after_such_a_code(self, never: list[int] | None, code: int, bench: Benches) -> None:
+        ended = run(bench("local"), f"fails {code}", {"max": 3, "never": never})
+        assert (ended.code, endings(ended)) == (code, ["failed"])
+        assert f"exit code {code} is among restart.never" in reason(ended, 0)
+
+    def test_after_a_success(self, bench: Benches) -> None:
+        assert endings(run(bench("srun"), "true", {"max": 3})) == ["done"]
+
+    @pytest.mark.parametrize("kind", ["local", "srun"])
+    def test_after_a_cancellation(self, kind: str, bench: Benches) -> None:
+        here = bench(kind)
+        lines = ': >"$PROBE_FOLDER/ready-$RANK"; exec sleep 1000'
+        started = here.start(ranks_per_node=2, command=program(lines), restart={"max": 3})
+        started.wait_for("ready", 2)
+        started.process.send_signal(signal.SIGTERM)
+        ended = started.end()
+        assert endings(ended) == ["cancelled"], ended.output
+
+    def test_after_a_stop_that_somebody_asked_for(self, bench: Benches) -> None:
+        lines = '[ "$RANK" -ne 1 ] || : >"$CASTOFF_RUN_DIR/stop"; fails 7'
+        assert endings(run(bench("srun"), lines, {"max": 3})) == ["failed"]
+
+    def test_when_less_than_grace_is_left(self, bench: Benches) -> None:
+        here = bench("srun")
+        here.env["SLURM_JOB_END_TIME"] = str(int(time.time()) + 60)
+        ended = run(here, "fails 7", {"max": 3}, walltime="30m")
+        assert endings(ended) == ["failed"] and "grace is 120 s" in reason(ended, 0)
+
+
+class TestRequeue:
+    def test_takes_over_where_restarts_end(self, bench: Benches) -> None:
+        here = bench("srun")
+        ended = run(here, f"{REPORTS} fails 7", {"max": 1}, requeue={"max": 1})
+        assert endings(ended) == ["failed", "resume"], ended.output
+        assert ["requeue", "12"] in here.calls("scontrol")
+        assert "restart.max (1) is used up" in reason(ended, 1)
+
+    def test_counts_jobs_and_not_attempts(self, bench: Benches) -> None:
+        here = bench("srun")
+        fields: dict[str, Any] = {"restart": {"max": 2}, "requeue": {"max": 1}}
+        run(here, f"{REPORTS} fails 7", **fields)
+        again = {"SLURM_RESTART_COUNT": "1", "CASTOFF_RUN_DIR": str(here.run_dir())}
+        ended = run(here, f"{REPORTS} fails 7", **fields, env=again)
+        assert endings(ended) == ["failed", "failed", "resume", "failed", "failed", "failed"], ended.output
+        assert here.calls("scontrol").count(["requeue", "12"]) == 1
+
+    def test_does_not_follow_a_crash_loop(self, bench: Benches) -> None:
+        here = bench("srun")
+        ended = run(here, "fails 7", {"max": 5}, requeue={"max": 3})
+        assert endings(ended) == ["failed", "failed"]
+        assert not [words for words in here.calls("scontrol") if words[0] == "requeue"]
+
+    def test_a_copy_follows_the_last_attempt(self, bench: Benches) -> None:
+        """PBS: it was submitted as the first attempt began, and its record moves on with the attempts."""
+        here = bench("pals")
+        ended = run(here, f"{REPORTS} fails 7", {"max": 1}, requeue={"max": 1}, queue="capacity")
+        assert endings(ended) == ["failed", "resume"], ended.output
+        assert not (ended.run_dir / "attempts" / "0.0" / "next.json").exists()
+        assert ended.record("next", "0.1")["job"] == "8.head"
+
+
+STUCK = """
+import faulthandler, os, signal, sys, time
+rank = int(os.environ["RANK"])
+file = open(os.environ["CASTOFF_STACK_DIR"] + f"/rank-{rank:05d}.txt", "w")
+faulthandler.register(signal.SIGQUIT, file=file)
+def wait_for_the_others(): time.sleep(1000)
+def read_data(): time.sleep(1000)
+if os.environ["CASTOFF_ATTEMPT"] == "0":
+    read_data() if rank == 1 else wait_for_the_others()
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hang_ends_the_attempt_and_names_the_rank_that_differs(
+    kind: str, bench: Benches, tmp_path: Path
+) -> None:
+    stuck = tmp_path / "stuck.py"
+    stuck.write_text(STUCK)
+    ended = bench(kind).run(
+        ranks_per_node=3, command=[sys.executable, str(stuck)], restart={"max": 1, "hang": "1s"}
+    )
+    assert endings(ended) == ["failed", "done"], ended.output
+    failure = ended.record("failure")
+    assert (failure["rank"], failure["reason"]) == (1, "hang")
+    place = "is at read_data (stuck.py:7), and 2 of 3 are at wait_for_the_others (stuck.py:6)"
+    assert place in reason(ended, 0)
+    stack = ended.run_dir / "logs" / "0.0" / "stacks" / "rank-00001.txt"
+    assert "read_data" in stack.read_text()
+
+
+def test_a_stopped_rank_is_the_one_that_hangs(bench: Benches) -> None:
+    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || { [ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000; }'
+    ended = run(bench("local"), lines, {"max": 1, "hang": "1s"})
+    assert endings(ended) == ["failed", "done"], ended.output
+    assert "rank 1 on " in reason(ended, 0) and "is in state T" in reason(ended, 0)
+
+
+def test_output_and_progress_are_signs_of_life(bench: Benches) -> None:
+    lines = 'for i in 1 2 3; do sleep 0.6; echo "$i" >"$CASTOFF_PROGRESS_FILE"; done'
+    ended = run(bench("local"), lines, {"hang": "2s"})
+    assert endings(ended) == ["done"], ended.output
+
+
+@pytest.mark.parametrize("kind", ["srun", "pals", "hydra"])
+def test_a_check_of_the_jobs_own_names_the_host(kind: str, bench: Benches) -> None:
+    ended = bench(kind).run(ranks_per_node=2, preflight=["echo no scratch here; exit 3"])
+    assert endings(ended) == ["node-failure"], ended.output
+    assert "echo no scratch here; exit 3 failed with code 3: no scratch here" in reason(ended, 0)
+    assert "1 hosts are needed" in reason(ended, 0) and not list(ended.run_dir.rglob("rank-*.log"))
+
+
+@pytest.mark.parametrize("kind", ["srun", "pals", "hydra", "openmpi"])
+def test_fit_hosts_get_ranks(kind: str, bench: Benches) -> None:
+    here = bench(kind)
+    assert endings(here.run(ranks_per_node=2, preflight=True)) == ["done"]
+    assert len(here.ranks()) == 2
