@@ -80,8 +80,7 @@ castoff_look_at_hosts() {
 castoff_judge_answers() { # each candidate, and behind | why it is not fit
   awk -v first="$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates")" '
     function field(name, pattern) {
-      pattern = "\"" name "\": \"?[^\",}]*"
-      if (!match($0, pattern)) return ""
+      if (!match($0, "\"" name "\": (\"[^\"]*|[0-9]+)")) return ""
       found = substr($0, RSTART, RLENGTH)
       sub(/^"[^"]*": "?/, "", found)
       return found
