@@ -1,0 +1,94 @@
+"""Jobs with a spare host, on which hosts and ranks fail: the same scenes on Slurm and on PBS."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.patience import until
+
+from .base import Cluster
+from .jobs import Submitted
+
+SHAPE: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
+
+_SAYS = 'echo "rank $RANK on $(hostname)"; : >"$PROBE_FOLDER/ready-$CASTOFF_ATTEMPT-$RANK"; '
+
+
+def submitted(cluster: Cluster, folder: Path, lines: str, **restart: Any) -> Submitted:
+    """A job of two hosts and a spare one, whose ranks run these lines of shell."""
+    restart = {"max": 3, "spare_nodes": 1, "progress": "none", **restart}
+    return Submitted(cluster, folder, command=["sh", "-c", _SAYS + lines], restart=restart, **SHAPE)
+
+
+def hosts(job: Submitted, attempt: int) -> list[str]:
+    """Where an attempt's ranks ran, by its own list."""
+    return (job.run_dir / "attempts" / f"0.{attempt}" / "hosts").read_text().split()
+
+
+def allocated(job: Submitted) -> list[str]:
+    """All that the job was given, in its order, with those that its first attempt could not use."""
+    first = (job.run_dir / "attempts" / "0.0" / "candidates").read_text().split()
+    assert len(first) == 3, first
+    return first
+
+
+def set_aside(job: Submitted) -> dict[str, str]:
+    """The hosts that the job no longer uses, each with why."""
+    records = [json.loads(path.read_text()) for path in (job.run_dir / "set-aside").glob("*.json")]
+    return {record["host"]: record["reason"] for record in records}
+
+
+def a_host_whose_ranks_die_twice_is_replaced(cluster: Cluster, folder: Path) -> None:
+    lines = '[ "$CASTOFF_ATTEMPT" -ge 2 ] || { [ "$RANK" -eq 1 ] && kill -s KILL $$; exec sleep 1000; }'
+    job = submitted(cluster, folder, lines)
+    assert job.ending("0.2") == ("done", 0), job.output()
+    assert [job.ending(f"0.{attempt}") for attempt in (0, 1)] == [("failed", 137)] * 2
+    first, second, third = allocated(job)
+    assert [hosts(job, attempt) for attempt in (0, 1, 2)] == [[first, second]] * 2 + [[second, third]]
+    assert set_aside(job) == {first: "ranks there were the first to fail, by a signal, twice"}
+    logs = [job.run_dir / "logs" / "0.2" / f"rank-0000{rank}.log" for rank in range(4)]
+    assert [log.read_text().split()[-1].split(".")[0] for log in logs] == [second, second, third, third]
+
+
+def a_host_that_is_not_fit_gets_no_rank(cluster: Cluster, folder: Path, host: str) -> None:
+    """`host`: one whose /dev/shm is full."""
+    job = submitted(cluster, folder, "true")
+    assert job.ending() == ("done", 0), job.output()
+    assert host in allocated(job) and host not in hosts(job, 0)
+    assert "/dev/shm has" in set_aside(job)[host] and "are needed" in set_aside(job)[host]
+
+
+def too_few_hosts_end_the_job(cluster: Cluster, folder: Path, host: str) -> None:
+    check = f'[ "$(hostname | cut -d. -f1)" = {host} ]'
+    job = Submitted(
+        cluster, folder, command=["true"], restart={"max": 1, "spare_nodes": 1}, preflight=[check], **SHAPE
+    )
+    assert job.ending() == ("node-failure", 1), job.output()
+    assert "2 hosts are needed, and 1 of the job's are fit" in job.record("ending")["reason"]
+
+
+def a_host_that_is_cut_off_is_replaced(cluster: Cluster, folder: Path, host: str) -> None:
+    """Its ranks wait for ever, as do those that wait for them."""
+    lines = '[ "$CASTOFF_ATTEMPT" -ge 1 ] || exec sleep 1000'
+    job = submitted(cluster, folder, lines, hang="3s")
+    job.wait_for("ready-0", 4)
+    assert host in hosts(job, 0)
+    cluster.down(host)
+    assert job.ending("0.1") == ("done", 0), job.output()
+    assert host not in hosts(job, 1) and host in set_aside(job)
+    assert job.record("failure")["reason"] == "hang" and job.record("failure")["host"] == host
+
+
+@contextlib.contextmanager
+def full_shared_memory(cluster: Cluster, host: str) -> Iterator[None]:
+    """A /dev/shm with next to no room on one host."""
+    answer = cluster.run(host, ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/dev/shm"])
+    assert answer.returncode == 0, answer.stderr
+    try:
+        yield
+    finally:
+        until(lambda: cluster.run(host, ["umount", "/dev/shm"]).returncode == 0, "umount /dev/shm")

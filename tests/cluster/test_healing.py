@@ -1,0 +1,31 @@
+"""Restarts within a job of Slurm: spare hosts take the place of those that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from . import healing
+from .slurm import SlurmCluster
+
+
+def test_a_host_whose_ranks_die_twice_is_replaced(slurm: SlurmCluster, tmp_path: Path) -> None:
+    healing.a_host_whose_ranks_die_twice_is_replaced(slurm, tmp_path / "twice")
+
+
+def test_a_host_that_is_not_fit_gets_no_rank(slurm: SlurmCluster, tmp_path: Path) -> None:
+    with healing.full_shared_memory(slurm, "n2"):
+        healing.a_host_that_is_not_fit_gets_no_rank(slurm, tmp_path / "full", "n2")
+
+
+def test_too_few_hosts_end_the_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    healing.too_few_hosts_end_the_job(slurm, tmp_path / "few", "n1")
+
+
+@pytest.mark.long
+def test_a_host_that_is_cut_off_is_replaced(slurm: SlurmCluster, tmp_path: Path) -> None:
+    try:
+        healing.a_host_that_is_cut_off_is_replaced(slurm, tmp_path / "cut", "n2")
+    finally:
+        slurm.resume()

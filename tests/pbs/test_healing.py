@@ -1,0 +1,32 @@
+"""Restarts within a job of PBS: spare hosts take the place of those that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import healing
+
+from .cluster import PbsCluster
+
+
+def test_a_host_whose_ranks_die_twice_is_replaced(pbs: PbsCluster, tmp_path: Path) -> None:
+    healing.a_host_whose_ranks_die_twice_is_replaced(pbs, tmp_path / "twice")
+
+
+def test_a_host_that_is_not_fit_gets_no_rank(pbs: PbsCluster, tmp_path: Path) -> None:
+    with healing.full_shared_memory(pbs, "n2"):
+        healing.a_host_that_is_not_fit_gets_no_rank(pbs, tmp_path / "full", "n2")
+
+
+def test_too_few_hosts_end_the_job(pbs: PbsCluster, tmp_path: Path) -> None:
+    healing.too_few_hosts_end_the_job(pbs, tmp_path / "few", "n1")
+
+
+@pytest.mark.long
+def test_a_host_that_is_cut_off_is_replaced(pbs: PbsCluster, tmp_path: Path) -> None:
+    try:
+        healing.a_host_that_is_cut_off_is_replaced(pbs, tmp_path / "cut", "n2")
+    finally:
+        pbs.resume()
