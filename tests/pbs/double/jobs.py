@@ -209,6 +209,7 @@ def _attributes(job: Job) -> Iterator[Attribute]:
         yield one("history_timestamp", int(job.finished))
     yield one("project", "_pbs_project_default")
     yield one("run_version", job.run_count or "")
+    yield one("tolerate_node_failures", said["tolerate_node_failures"])
     yield one("Submit_Host", said["host"])
     yield one("max_run_subjobs", said["at_most"] if job.is_array else None)
 

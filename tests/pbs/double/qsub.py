@@ -150,8 +150,10 @@ class _Submission:
                 raise _Usage("qsub: illegal -W value")
             if name == "depend":
                 _dependencies(value)
-            elif name not in ("umask", "group_list", "max_run_subjobs"):
+            elif name not in ("umask", "group_list", "max_run_subjobs", "tolerate_node_failures"):
                 raise _Stop(154, "qsub: Error (15002) submitting job")
+            elif name == "tolerate_node_failures" and value not in ("all", "job_start", "none"):
+                raise _Usage("qsub: illegal -W value")
             if name not in before or name == "umask":  # qsub does not remember who has said that
                 self.attributes[name] = value
 
@@ -206,6 +208,7 @@ class _Submission:
             "shell": values.get("S", ""),
             "umask": _umask(self.attributes.get("umask")),
             "group_list": self.attributes.get("group_list"),
+            "tolerate_node_failures": self.attributes.get("tolerate_node_failures"),
             "depend": _dependencies(self.attributes.get("depend", "")),
             "asked": self.resources,
             "array": span,
