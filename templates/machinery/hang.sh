@@ -60,7 +60,7 @@ castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
   echo "castoff: $castoff_words; all stacks are in $CASTOFF_STACK_DIR" >&2
 #if here
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
-  read -r -t 3 -u 9 _ || true
+  read -r -t 1 -u 9 _ || true
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second, which has it kill its ranks
 #else
   castoff_end_launcher

@@ -234,7 +234,11 @@ if [ -n "$castoff_meet_at" ] && [ "$castoff_host" != "$castoff_meet_at" ]; then
     [ -z "$castoff_meet_addresses" ] || [ -n "$castoff_known" ] || castoff_say \
       "it takes $castoff_meet_at for ${castoff_found% }, and that host has $castoff_meet_addresses (/etc/hosts?)"
   fi
-  castoff_connects "$castoff_meet_at" || castoff_connects "${castoff_meet_at%%.*}" ||
+  castoff_reached=
+  for castoff_address in ${castoff_found:-"$castoff_meet_at"}; do
+    [ -n "$castoff_reached" ] || ! castoff_connects "$castoff_address" || castoff_reached=1
+  done
+  [ -n "$castoff_reached" ] ||
     castoff_say "it does not reach $castoff_meet_at, the job's first host"
 fi
 #endif
@@ -254,11 +258,14 @@ castoff_found=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
 [ "${castoff_found:-$castoff_host_memory}" -ge "$((castoff_host_memory * 8 / 10))" ] ||
   castoff_say "it has $(castoff_mib "$castoff_found") of memory available, and the plan needs \
 $(castoff_mib "$castoff_host_memory")"
-for castoff_place in "/dev/shm $((castoff_ranks_per_node * 16384))" "${TMPDIR:-/tmp} 65536" "${castoff_attempts%/*} 65536"; do
-  castoff_found=$(castoff_free "${castoff_place% *}")
-  [ "${castoff_found:-${castoff_place##* }}" -ge "${castoff_place##* }" ] ||
-    castoff_say "${castoff_place% *} has $(castoff_mib "$castoff_found") free, and $(castoff_mib "${castoff_place##* }") are needed"
-done
+castoff_room() { # FOLDER KIB
+  castoff_found=$(castoff_free "$1")
+  [ "${castoff_found:-$2}" -ge "$2" ] ||
+    castoff_say "$1 has $(castoff_mib "$castoff_found") free, and $(castoff_mib "$2") are needed"
+}
+castoff_room /dev/shm "$((castoff_ranks_per_node * 16384))"
+castoff_room "${TMPDIR:-/tmp}" 65536
+castoff_room "${castoff_attempts%/*}" 65536
 #if own_checks
 castoff_check() { # LINE of the job's own
   castoff_answer=$(timeout 60 sh -c "$1" 2>&1 </dev/null) && return

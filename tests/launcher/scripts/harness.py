@@ -179,7 +179,8 @@ class Bench:
 
     def start_plan(self, decided: Plan, *words: str, env: Mapping[str, str] | None = None) -> Started:
         """The same for a plan that is made already."""
-        self.hosts = self._hosts(decided.nodes)
+        spare = decided.restart.spare_nodes if decided.restart else 0
+        self.hosts = self._hosts(decided.nodes + spare)
         script = self.folder / "job.sh"
         draft = script.with_name(f"{uuid.uuid4().hex}.sh")
         draft.write_text(render(decided))

@@ -59,6 +59,8 @@ def reported(
     if launcher == "srun":
         names = {"PROCID": rank, "LOCALID": local, "NODEID": node, "STEP_NUM_TASKS": size}
         environ = {f"SLURM_{name}": str(value) for name, value in {**names, "STEP_ID": 0}.items()}
+        if listed := options.get("--nodelist"):
+            environ["SLURMD_NODENAME"] = Path(listed).read_text().split()[node]
         if options.get("--gpus-per-task") == "1":  # whichever it is, the rank's library numbers it 0
             environ["ROCR_VISIBLE_DEVICES"] = str(local)
         return environ

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -219,3 +220,38 @@ def test_fit_hosts_get_ranks(kind: str, bench: Benches) -> None:
     here = bench(kind)
     assert endings(here.run(ranks_per_node=2, preflight=True)) == ["done"]
     assert len(here.ranks()) == 2
+
+
+def three_hosts(bench: Benches) -> Bench:
+    """A faked Slurm whose hosts have names of their own, and all the address of this one."""
+    here = bench("srun")
+    here.stub("hostname", '#!/bin/sh\n[ "$1" = -I ] && echo 127.0.0.1 || echo "${SLURMD_NODENAME:-x0}"\n')
+    here.stub("getent", '#!/bin/sh\necho "127.0.0.1 STREAM $2"\n')
+    return here
+
+
+SPARE: dict[str, Any] = {"max": 3, "spare_nodes": 1, "progress": "none"}
+
+
+def test_a_spare_host_takes_the_place_of_one_that_is_not_fit(bench: Benches) -> None:
+    here = three_hosts(bench)
+    check = '[ "$(hostname)" != x1 ] || { echo "its disk is full"; exit 5; }'
+    ended = here.run(nodes=2, ranks_per_node=1, restart=SPARE, preflight=[check])
+    assert endings(ended) == ["done"], ended.output
+    assert (ended.run_dir / "attempts" / "0.0" / "hosts").read_text() == "x0\nx2\n"
+    record = json.loads((ended.run_dir / "set-aside" / "x1.json").read_text())
+    assert (record["host"], record["attempt"], record["job"]) == ("x1", 0, "12")
+    assert record["reason"].endswith("failed with code 5: its disk is full")
+
+
+@pytest.mark.long
+def test_a_host_that_comes_back_ends_its_ranks(bench: Benches) -> None:
+    """They are of an attempt that was given up with it, and the next one may be running."""
+    here = three_hosts(bench)
+    lines = '[ "$CASTOFF_ATTEMPT" -ge 1 ] || { : >"$PROBE_FOLDER/ready-$RANK"; exec sleep 1000; }'
+    started = here.start(nodes=2, ranks_per_node=1, command=program(lines), restart=SPARE)
+    started.wait_for("ready", 2)
+    (here.run_dir() / "attempts" / "0.0" / "ending.json").write_text("{}")
+    ended = started.end()
+    assert endings(ended) == ["failed", "done"], ended.output
+    assert ended.record("failure")["signal"] == "SIGKILL"
