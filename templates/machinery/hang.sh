@@ -54,8 +54,9 @@ castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
 #endif
   castoff_words="hang: no output and no progress for $castoff_hang s; ${castoff_words:-no rank was found}"
   echo "$castoff_words" >"$CASTOFF_ATTEMPT_DIR/hang"
-  (set -C && printf '{"rank": %s, "host": "%s", "code": 1, "signal": null, "log": "%s", "time": %s, "reason": "hang"}\n' \
-    "${castoff_rank:-null}" "${castoff_host:-$(hostname)}" "$(castoff_hang_log "$castoff_rank")" "$(date +%s)" \
+  (set -C && printf '{"rank": %s, "host": "%s", "code": 1, "signal": null, "log": "%s", "time": %s, %s}\n' \
+    "${castoff_rank:-null}" "${castoff_host:-$(hostname)}" "$(castoff_hang_log "$castoff_rank")" \
+    "$(date +%s)" '"reason": "hang"' \
     >"$CASTOFF_FAILURE_FILE") 2>/dev/null || true
   echo "castoff: $castoff_words; all stacks are in $CASTOFF_STACK_DIR" >&2
 #if here

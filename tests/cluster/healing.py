@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,20 @@ def a_host_that_is_cut_off_is_replaced(cluster: Cluster, folder: Path, host: str
     assert job.ending("0.1") == ("done", 0), job.output()
     assert host not in hosts(job, 1) and host in set_aside(job)
     assert job.record("failure")["reason"] == "hang" and job.record("failure")["host"] == host
+
+
+def a_host_whose_daemon_is_gone_is_replaced(
+    cluster: Cluster, folder: Path, host: str, kill: Callable[[str], None]
+) -> None:
+    """Its ranks live on, so nothing is amiss before another one fails."""
+    lines = '[ "$CASTOFF_ATTEMPT" -ge 1 ] || { until [ -e "$PROBE_FOLDER/go" ]; do sleep 0.2; done; exit 9; }'
+    job = submitted(cluster, folder, lines)
+    job.wait_for("ready-0", 4)
+    kill(host)
+    (job.seen / "go").touch()
+    assert job.ending("0.1") == ("done", 0), job.output()
+    assert host in hosts(job, 0) and host not in hosts(job, 1)
+    assert set_aside(job) == {host: "it does not answer"}
 
 
 @contextlib.contextmanager

@@ -24,6 +24,14 @@ def test_too_few_hosts_end_the_job(slurm: SlurmCluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_host_whose_daemon_is_gone_is_replaced(slurm: SlurmCluster, tmp_path: Path) -> None:
+    try:
+        healing.a_host_whose_daemon_is_gone_is_replaced(slurm, tmp_path / "gone", "n2", slurm.kill_slurmd)
+    finally:
+        slurm.resume()
+
+
+@pytest.mark.long
 def test_a_host_that_is_cut_off_is_replaced(slurm: SlurmCluster, tmp_path: Path) -> None:
     try:
         healing.a_host_that_is_cut_off_is_replaced(slurm, tmp_path / "cut", "n2")

@@ -25,6 +25,14 @@ def test_too_few_hosts_end_the_job(pbs: PbsCluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_host_whose_daemon_is_gone_is_replaced(pbs: PbsCluster, tmp_path: Path) -> None:
+    try:
+        healing.a_host_whose_daemon_is_gone_is_replaced(pbs, tmp_path / "gone", "n2", pbs.kill_mom)
+    finally:
+        pbs.resume()
+
+
+@pytest.mark.long
 def test_a_host_that_is_cut_off_is_replaced(pbs: PbsCluster, tmp_path: Path) -> None:
     try:
         healing.a_host_that_is_cut_off_is_replaced(pbs, tmp_path / "cut", "n2")
