@@ -1,0 +1,80 @@
+"""What an agent and the clients of its node say to each other: one value at a time, over a Unix socket.
+
+The agent's greeting has its Python's version and place, so both ends are the same Python by the time a client
+sends anything, and `marshal` reads on one end what it wrote on the other.
+"""
+
+import marshal
+from _socket import AF_UNIX, SCM_RIGHTS, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+
+TYPE_CHECKING = False  # `typing` would cost each rank some time
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+MOST_FILES = 250
+"""Open files that one message may carry: the kernel's SCM_MAX_FD is 253."""
+
+_HEAD = 8
+_LARGEST = 64 * 1024 * 1024
+_INT = 4
+
+
+def unix_socket() -> socket:
+    """A socket for what stays on this node."""
+    return socket(AF_UNIX, SOCK_STREAM)
+
+
+def peer_user(connection: socket) -> int:
+    """The user id of the process at the other end, as the kernel has it."""
+    credentials = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)
+    return int.from_bytes(credentials[_INT : 2 * _INT], _order())
+
+
+def send(connection: socket, value: "Any", files: "Sequence[int]" = ()) -> None:
+    """Send a value, and with it open files.
+
+    Raises:
+        OSError: nobody reads it.
+    """
+    body = marshal.dumps(value)
+    data = memoryview(len(body).to_bytes(_HEAD, _order()) + body)
+    rights = b"".join(file.to_bytes(_INT, _order()) for file in files)
+    sent = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)] if files else [])
+    connection.sendall(data[sent:])
+
+
+def receive(connection: socket) -> "tuple[Any, list[int]]":
+    """The next value and the files that came with it.
+
+    Raises:
+        EOFError: the other end is gone.
+        ValueError: that is none of ours.
+    """
+    files: list[int] = []
+    head = _exactly(connection, _HEAD, files)
+    size = int.from_bytes(head, _order())
+    if size > _LARGEST:
+        raise ValueError(f"a message of {size} bytes")
+    return marshal.loads(_exactly(connection, size, files)), files
+
+
+def _exactly(connection: socket, size: int, files: list[int]) -> bytes:
+    data = b""
+    while len(data) < size:
+        # As many bytes as asked for at most, so that a message's files come with its own head.
+        part, rights, _, _ = connection.recvmsg(size - len(data), 8 * _INT + MOST_FILES * _INT)
+        for level, kind, held in rights:
+            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+                places = range(0, len(held) - len(held) % _INT, _INT)
+                files += [int.from_bytes(held[at : at + _INT], _order()) for at in places]
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+
+def _order() -> "Any":
+    import sys
+
+    return sys.byteorder

@@ -1,0 +1,116 @@
+"""A program as Python itself would begin it: `__main__`, sys.argv, sys.path, and what tracebacks show."""
+
+import io
+import os
+import sys
+
+from .takeover import Unfit
+from .words import python_command
+
+TYPE_CHECKING = False  # `typing` would cost each start some time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from types import TracebackType
+    from typing import Any
+
+class Program:
+    """What a child is to run."""
+
+    def __init__(self, command: "Sequence[bytes]", template: "Mapping[str, Any]", at_start: "Collection[str]"):
+        """Have this process be the Python of that command.
+
+        `template`: what `__main__` of a script has; `at_start`: what Python loads before any program.
+
+        Raises:
+            Unfit: Python itself has to say what is wrong with the command, or would load other files.
+        """
+        words = [*map(os.fsdecode, command)]
+        python = python_command(words)
+        assert python is not None
+        folder = os.getcwd() if python.is_module else os.path.dirname(os.path.realpath(python.target))
+        if not getattr(sys.flags, "safe_path", False):
+            _refuse_shadowing(folder, {name.partition(".")[0] for name in sys.modules} - {*at_start})
+            sys.path.insert(0, folder)
+        sys.argv = ["-m" if python.is_module else python.target, *python.arguments]
+        sys.orig_argv = words
+        main = sys.modules["__main__"] = type(sys)("__main__")
+        main.__dict__.update(template, __doc__=None)
+        if "__annotations__" in template:
+            main.__dict__["__annotations__"] = {}
+        for name in [name for name in sys.modules if name.partition(".")[0] == "castoff_preload"]:
+            del sys.modules[name]
+        self.run = _module(python.target) if python.is_module else _script(python.target, main.__dict__)
+        _show_command(command)
+
+    def hide_frame(self) -> None:
+        """Have the exception that is handled show the program's own frames alone."""
+        hook = sys.excepthook
+
+        def shown(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
+            sys.excepthook = hook
+            own = trace.tb_next if trace is not None else None
+            if hasattr(sys, "last_traceback"):
+                sys.last_traceback = own
+            hook(kind, error.with_traceback(own), own)
+
+        if callable(hook):
+            sys.excepthook = shown
+
+
+def _module(name: str) -> "Callable[[], object]":
+    import runpy
+    from functools import partial
+
+    return partial(runpy._run_module_as_main, name)  # type: ignore[attr-defined] # what -m calls
+
+
+def _script(path: str, namespace: "dict[str, Any]") -> "Callable[[], object]":
+    from functools import partial
+    from importlib.machinery import SourceFileLoader
+
+    file = path if os.path.isabs(path) else f"{os.getcwd()}/{path}"
+    try:
+        with io.open_code(file) as stream:
+            source = stream.read()
+        code = compile(source, file, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise Unfit(f"cannot run {path}", aloud=False) from error
+    namespace.update(__file__=file, __loader__=SourceFileLoader("__main__", file))
+    return partial(exec, code, namespace)
+
+
+def _refuse_shadowing(folder: str, loaded: "Collection[str]") -> None:
+    """Refuse where the program would load its own file, and not the module of that name that is loaded."""
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return
+    for entry in entries:
+        name, dot, kind = entry.partition(".")
+        if name not in loaded or name in sys.builtin_module_names:
+            continue
+        path = os.path.join(folder, entry)
+        package = not dot and any(one.startswith("__init__.") for one in _entries(path))
+        if package or kind == "py" or kind == "pyc" or kind.endswith("so"):
+            module = getattr(sys.modules[name], "__file__", None)
+            if module is None or os.path.dirname(module) not in (folder, path):
+                raise Unfit(f"{path} has the name of a module that is imported already")
+
+
+def _entries(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _show_command(command: "Sequence[bytes]") -> None:
+    """Have ps show the rank's command: the agent's, whose place it takes, ends with it and so is longer."""
+    import ctypes
+
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+        words = file.read().rpartition(b")")[2].split()
+    begin, end = int(words[45]), int(words[46])  # arg_start and arg_end, proc(5)
+    text = b"".join(word + b"\0" for word in command)
+    if 0 < len(text) <= end - begin:
+        ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)

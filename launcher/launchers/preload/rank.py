@@ -1,0 +1,240 @@
+"""A rank's process beside its program: it hands over what it has, passes signals on, and ends as that does."""
+
+import _signal
+import errno
+import os
+import resource
+import select
+import sys
+import time
+
+from .messages import MOST_FILES, peer_user, receive, send, unix_socket
+
+TYPE_CHECKING = False  # `typing` would cost each rank some time
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Sequence
+    from typing import Any, NoReturn
+
+APPEARS = 20.0
+"""Seconds in which the node's agent is there: a launcher starts it just before the ranks."""
+READY = 900
+"""Seconds in which it has imported everything. A plain start would have to import the same."""
+_POLL = 0.02
+
+_KEPT = frozenset(
+    {
+        *(_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGCHLD, _signal.SIGPIPE, _signal.SIGXFSZ),
+        *(_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS),
+        *(_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGWINCH),
+    }
+)
+"""Signals that are this process's own affair; all others are for the program."""
+_ALL = _signal.valid_signals()
+
+
+class PlainStart(Exception):
+    """Why the command is started without the agent."""
+
+    def __init__(self, reason: str, aloud: bool = True):
+        super().__init__(reason)
+        self.aloud = aloud
+        """Whether somebody should hear of it."""
+
+
+def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
+    """Have an agent run the command.
+
+    `agent`: its address, with @ for the NUL of an abstract one; `gone`: a file that is there once no agent
+    will come any more, or nothing.
+    """
+    try:
+        connection = _greeted(f"\0{agent[1:]}" if agent[0] == "@" else agent, gone)
+        program = _handed_over(connection, command)
+    except PlainStart as plain:
+        if plain.aloud:
+            _report(f"{plain}; this rank starts without preload")
+        _become(command)
+    except (OSError, EOFError, ValueError) as error:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            _report(f"the node's preload ended ({error or 'no answer'}); this rank starts without")
+        _become(command)
+    _end_as(_waited_for(connection, program))
+
+
+def _report(text: str) -> None:
+    os.write(2, f"castoff: preload: {text}\n".encode("utf-8", "replace"))
+
+
+def _greeted(address: str, gone: str) -> "socket":
+    """A connection to the agent, which has imported everything and is the same Python."""
+    connection = _connected(address, gone)
+    if peer_user(connection) != os.geteuid():
+        raise PlainStart("another user has this job's address")
+    waiter = select.poll()
+    waiter.register(connection, select.POLLIN)
+    if not waiter.poll(READY * 1000):
+        raise PlainStart(f"the imports have taken more than {READY} s")
+    (python, reason, aloud), _ = receive(connection)
+    if reason is not None:
+        raise PlainStart(reason, aloud)
+    if python != [sys.version, sys.executable]:
+        raise PlainStart(f"this rank's Python is {sys.executable}, and not {python[1]}")
+    return connection
+
+
+def _connected(address: str, gone: str) -> "socket":
+    deadline = time.monotonic() + APPEARS
+    while True:
+        connection = unix_socket()
+        try:
+            connection.connect(address)
+        except OSError as error:
+            if error.errno not in (errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN):
+                raise
+            if time.monotonic() > deadline or (gone and os.path.exists(gone)):
+                raise PlainStart(
+                    "no process imports for this node's ranks", os.environ.get("LOCAL_RANK", "0") == "0"
+                ) from error
+        else:
+            return connection
+        time.sleep(_POLL)
+
+
+def _handed_over(connection: "socket", command: "Sequence[str]") -> int:
+    """The id of the process that runs the program with all that this one has; this one's signals are its own."""
+    files = [file for file in _open_files() if file != connection.fileno()]
+    if len(files) > MOST_FILES:
+        raise PlainStart(f"this rank inherits {len(files)} open files")
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, _ALL - _KEPT)
+    try:
+        send(connection, _own(command, files, mask), files)
+        (program, reason, aloud), _ = receive(connection)
+    except BaseException:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        raise
+    if reason is not None:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        raise PlainStart(reason, aloud)
+    assert isinstance(program, int)
+    return program
+
+
+def _open_files() -> list[int]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.get_inheritable(int(name)):
+                found.append(int(name))
+        except OSError:  # the folder's own
+            continue
+    return sorted(found)
+
+
+def _own(command: "Sequence[str]", files: "Sequence[int]", mask: "Any") -> dict[str, "Any"]:
+    """What a program that this process became would have."""
+    os.umask(umask := os.umask(0o077))
+    ignored = [number for number in _ALL if _signal.getsignal(number) == _signal.SIG_IGN]
+    return {
+        "command": [*map(os.fsencode, command)],
+        "folder": os.getcwdb(),
+        "environment": [*os.environb.items()],
+        "files": [*files],
+        "umask": umask,
+        "limits": limits(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "ignored": [int(number) for number in ignored if number not in (_signal.SIGPIPE, _signal.SIGXFSZ)],
+        "blocked": [int(number) for number in mask],
+        "devices": usable_devices(),
+        "memory": memory_policy(),
+    }
+
+
+def limits() -> "dict[int, tuple[int, int]]":
+    """This process's soft and hard limits, by their numbers."""
+    numbers = {number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
+    return {number: resource.getrlimit(number) for number in numbers}
+
+
+def usable_devices() -> list[str]:
+    """The device files that this process may open: those of its control group, where Slurm limits them."""
+    found = []
+    for folder, begins in (("/dev", ("nvidia", "kfd", "accel")), ("/dev/dri", ("render",))):
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        paths = [f"{folder}/{name}" for name in names if name.startswith(begins)]
+        found += [path for path in paths if os.access(path, os.R_OK | os.W_OK)]
+    return sorted(found)
+
+
+def memory_policy() -> bytes:
+    """From which of the node's memories this process takes its own: numactl's setting, or srun's --mem-bind."""
+    try:
+        file = os.open("/proc/self/numa_maps", os.O_RDONLY)
+    except OSError:  # a kernel without NUMA
+        return b""
+    try:
+        words = os.read(file, 256).split(None, 2)
+    finally:
+        os.close(file)
+    return words[1] if len(words) > 1 else b""
+
+
+def _waited_for(connection: "socket", program: int) -> int:
+    """How the program ended, as `os.waitpid` says it; meanwhile it gets the signals that come here."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    _signal.set_wakeup_fd(writing)
+    for number in _ALL - _KEPT:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            try:
+                _signal.signal(number, lambda *_: None)
+            except (OSError, ValueError):  # glibc has some for itself
+                continue
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
+    waiter = select.poll()
+    waiter.register(reading, select.POLLIN)
+    waiter.register(connection, select.POLLIN)
+    while True:
+        ready = [file for file, _ in waiter.poll()]
+        if reading in ready:
+            for number in os.read(reading, 4096):
+                _pass_on(program, number)
+        if connection.fileno() in ready:
+            try:
+                (status, _, _), _ = receive(connection)
+            except (EOFError, OSError):
+                _report("the node's preload was ended, and this rank with it")
+                return int(_signal.SIGKILL)
+            return int(status)
+
+
+def _pass_on(program: int, number: int) -> None:
+    try:
+        os.kill(program, number)
+    except ProcessLookupError:  # it has ended, and the agent will say how
+        pass
+
+
+def _end_as(status: int) -> "NoReturn":
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has left one, if it was to
+        if number != _signal.SIGKILL:
+            _signal.signal(number, _signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        os._exit(128 + number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _become(command: "Sequence[str]") -> "NoReturn":
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores these from its start
+        _signal.signal(number, _signal.SIG_DFL)
+    try:
+        os.execvp(command[0], [*command])
+    except OSError as error:
+        os.write(2, f"castoff: {command[0]}: {error.strerror}\n".encode("utf-8", "replace"))
+        os._exit(127 if error.errno == errno.ENOENT else 126)

@@ -1,0 +1,70 @@
+"""Why a process must not be copied, and why a copy would not be what a client's own Python would be."""
+
+import os
+import sys
+
+from .rank import memory_policy, usable_devices
+from .words import python_command
+
+TYPE_CHECKING = False  # `typing` would cost each start some time
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Any
+
+_DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/accel", "/dev/xpu")
+
+_READ_AT_IMPORT = (
+    *("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "TORCH", "PYTORCH", "ATEN_", "C10_", "NPY_", "NUMEXPR_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "TBB_"),
+)
+_READ_AT_START = ("LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX")
+_SET_LATER = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Those numbers of threads that a rank can still have otherwise than the agent."""
+
+
+def reason_not_to_fork(known: "Collection[int]") -> str | None:
+    """Why ranks cannot be copies of this process after its imports; `known`: its open files before them."""
+    threads = [_read(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
+    if len(threads) > 1:
+        return f"the imports have started a thread ({threads[-1].strip()}), which ranks would lack"
+    opened = {int(name) for name in os.listdir("/proc/self/fd")} - {*known}
+    for file in sorted(opened):
+        try:
+            target = os.readlink(f"/proc/self/fd/{file}")
+        except OSError:  # the folder's own
+            continue
+        what = "a device" if target.startswith(_DEVICES) else "a file"
+        return f"the imports have opened {what} ({target}), which ranks would share"
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu"):
+        if torch is not None and getattr(torch, name).is_initialized():
+            return f"the imports have initialized torch.{name}, which no copy can use"
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return "the imports have initialized a process group, which belongs to one process"
+    return None
+
+
+def unlike(given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]") -> str | None:
+    """Why a copy of this process would differ from the Python that a client would start."""
+    wanted, expected = python_command([*map(os.fsdecode, given["command"])]), python_command(command)
+    if wanted is None or expected is None or wanted.options != expected.options:
+        return "this rank's command has other options for Python"
+    own = dict(given["environment"])
+    names = {name for name in {*own, *environment} if own.get(name) != environment.get(name)}
+    for name in sorted(map(os.fsdecode, names)):
+        if name not in _SET_LATER and (name.startswith(_READ_AT_IMPORT) or name in _READ_AT_START):
+            return f"this rank has another {name} than the imports had"
+    if given["devices"] != usable_devices():
+        return "this rank may use other devices than the process that has imported"
+    if given["memory"] != memory_policy():
+        return "this rank takes its memory elsewhere than the process that has imported"
+    return None
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib is slow to load
+            return file.read()
+    except OSError:  # a thread that has ended
+        return ""

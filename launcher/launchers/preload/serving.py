@@ -1,0 +1,256 @@
+"""An agent: imports once, looks whether it may be copied, and copies itself for each rank of its node."""
+
+import contextlib
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import sys
+
+from .messages import peer_user, receive, send
+from .program import Program
+from .safety import reason_not_to_fork, unlike
+from .sessions import end_sessions
+from .takeover import Unfit, adapt, dies_with_parent, take_over
+
+TYPE_CHECKING = False  # `typing` would cost each start some time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from typing import Any
+
+_PATIENCE = 10.0
+"""Seconds in which a client sends what it has, and in which one that has been told the end is gone."""
+
+OF_TORCH = ("torch._dynamo", "torch.distributed", "torch.nn.parallel.distributed", "torch.profiler")
+"""What torch imports as the first optimizer or DistributedDataParallel is made, in as long as torch itself takes."""
+
+
+class Rank:
+    """One program, and the client that stands for it."""
+
+    def __init__(self, connection: socket.socket, program: int):
+        self.connection = connection
+        self.program = program
+        self.pidfd: int | None = None
+
+
+def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Collection[str]") -> Program:
+    """Serve the clients of this node; returns in each child, with the program that it is to run.
+
+    `template` and `at_start`: what `Program` asks for.
+    """
+    split = words.index("--")
+    address, how, modules = words[:split]
+    agent = Agent(address, how == "default", words[split + 1 :])
+    agent.load(modules.split(","))
+    return agent.serve(lambda command: Program(command, template, at_start))
+
+
+class Agent:
+    """The listening socket, the ranks, and what is the same for all of them."""
+
+    def __init__(self, address: str, by_default: bool, command: "Sequence[str]"):
+        """`by_default`: nobody has asked for these imports, so none misses them."""
+        self._by_default = by_default
+        self._command = command
+        self._environment = dict(os.environb)
+        self._reason: str | None = None
+        self._said: set[str] = set()
+        self._ranks: dict[int, Rank] = {}
+        self._ended: list[tuple[Rank, int]] = []
+        self._listener = _listening(address)
+        self._output = [os.memfd_create(f"castoff-{name}") for name in ("stdout", "stderr")]
+        self._wakeup = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._files = {int(name) for name in os.listdir("/proc/self/fd")}
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        for file in self._wakeup:
+            os.set_blocking(file, False)
+        signal.set_wakeup_fd(self._wakeup[1])
+        dies_with_parent(signal.SIGTERM)
+
+    def load(self, modules: "Sequence[str]") -> None:
+        """Import what was asked for; what that prints, each rank prints as it begins."""
+        for number, file in enumerate(self._output, 1):
+            os.dup2(file, number)
+        # OpenBLAS starts its threads as it is loaded. Each rank gets as many as it would have had.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        name = ""
+        try:
+            for name in modules:
+                importlib.import_module(name)
+            for of_torch in OF_TORCH if "torch" in modules else ():
+                with contextlib.suppress(ImportError):  # this torch has it elsewhere
+                    importlib.import_module(of_torch)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the ranks start without
+            self._reason = f"cannot import {name}: {type(error).__name__}: {error}"
+            if self._by_default:
+                self._said.add(self._reason)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        self._reason = self._reason or reason_not_to_fork(self._files)
+        gc.collect()
+        gc.freeze()  # or a rank's first collection would copy all of it
+
+    def serve(self, begin: "Callable[[Sequence[bytes]], Program]") -> Program:
+        """Fork for each client, for as long as the launcher wants this agent; returns in the children alone."""
+        self._selector.register(self._wakeup[0], selectors.EVENT_READ, self._take_signals)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        while True:
+            ready = self._selector.select(_PATIENCE if self._ended else None)
+            for key, _ in ready:
+                if self._selector.get_map().get(key.fd) is not key:  # what came before has closed it
+                    continue
+                if (given := key.data()) is not None:
+                    return self._become(*given, begin)
+            if not ready and self._ended:  # somebody has stopped that client
+                self._client_ended(self._ended[0][0])
+                self._report_end()
+
+    # Ranks that begin
+
+    def _accept(self) -> "tuple[Any, ...] | None":
+        connection, _ = self._listener.accept()
+        connection.settimeout(_PATIENCE)
+        try:
+            if peer_user(connection) == os.geteuid():
+                return self._answer(connection)
+        except (OSError, EOFError, ValueError):  # it was killed, or is none of ours
+            pass
+        connection.close()
+        return None
+
+    def _answer(self, connection: socket.socket) -> "tuple[Any, ...] | None":
+        """Fork for a client; in the child, what it begins with."""
+        send(connection, ([sys.version, sys.executable], self._reason, self._aloud(self._reason)))
+        if self._reason is not None:
+            connection.close()
+            return None
+        given, files = receive(connection)
+        reason = unlike(given, self._environment, self._command)
+        if reason is not None:
+            send(connection, (None, reason, self._aloud(reason)))
+            connection.close()
+        elif not (child := os.fork()):
+            return connection, given, files
+        else:
+            self._watch(Rank(connection, child))
+        for file in files:
+            os.close(file)
+        return None
+
+    def _aloud(self, reason: str | None) -> bool:
+        """Whether a client is to say this: the first of the node."""
+        first = reason is not None and reason not in self._said
+        self._said.add(reason or "")
+        return first
+
+    def _watch(self, rank: Rank) -> None:
+        self._ranks[rank.program] = rank
+        self._selector.register(rank.connection, selectors.EVENT_READ, lambda: self._client_gone(rank))
+        with contextlib.suppress(OSError):  # a kernel before 5.3: SIGCHLD has to do
+            # Queued in the order of their deaths, so that the rank that failed first is known to be that.
+            rank.pidfd = os.pidfd_open(rank.program)
+            self._selector.register(rank.pidfd, selectors.EVENT_READ, lambda: self._reap(rank))
+
+    def _become(
+        self,
+        connection: socket.socket,
+        given: "dict[str, Any]",
+        files: "Sequence[int]",
+        begin: "Callable[[Sequence[bytes]], Program]",
+    ) -> Program:
+        """In a child: what its client is, and the program that it is to run."""
+        signal.set_wakeup_fd(-1)
+        printed = [os.pread(file, os.fstat(file).st_size, 0) for file in self._output]
+        for open_one in (self._selector, self._listener, *(rank.connection for rank in self._ranks.values())):
+            open_one.close()
+        self._ranks.clear()
+        own = take_over(given, files, connection)
+        try:
+            adapt(given, self._environment)
+            program = begin(given["command"])
+            for number, text in enumerate(printed, 1):
+                _write(number, text)
+            send(own, (os.getpid(), None, False))
+        except Unfit as unfit:
+            aloud = unfit.aloud and os.environ.get("LOCAL_RANK", "0") == "0"
+            send(own, (None, str(unfit), aloud))
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 - the client knows what to do without
+            send(own, (None, f"{type(error).__name__}: {error}", True))
+            os._exit(0)
+        own.close()
+        return program
+
+    # Ranks that end
+
+    def _take_signals(self) -> None:
+        numbers = os.read(self._wakeup[0], 4096)
+        if {*numbers} & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}:
+            end_sessions([*self._ranks])
+            os._exit(0)
+        for rank in [*self._ranks.values()]:
+            if rank.pidfd is None:
+                self._reap(rank)
+
+    def _reap(self, rank: Rank) -> None:
+        program, status = os.waitpid(rank.program, os.WNOHANG)
+        if not program:
+            return
+        del self._ranks[program]
+        if rank.pidfd is not None:
+            self._selector.unregister(rank.pidfd)
+            os.close(rank.pidfd)
+        self._ended.append((rank, status))
+        if len(self._ended) == 1:
+            self._report_end()
+
+    def _report_end(self) -> None:
+        """Tell the client of the program that ended first; that of the next one once this one is gone.
+
+        So the clients end in the order of their programs, and the launcher sees which failed first.
+        """
+        while self._ended:
+            rank, status = self._ended[0]
+            try:
+                send(rank.connection, (status, None, False))
+            except OSError:
+                self._client_ended(rank)
+            else:
+                return
+
+    def _client_gone(self, rank: Rank) -> None:
+        """A client has ended: because its program has, or its launcher has killed it, and so all of that rank."""
+        if self._ended and rank is self._ended[0][0]:
+            self._client_ended(rank)
+            self._report_end()
+            return
+        self._selector.unregister(rank.connection)
+        rank.connection.close()
+        end_sessions([rank.program])
+
+    def _client_ended(self, rank: Rank) -> None:
+        self._ended = [(other, status) for other, status in self._ended if other is not rank]
+        self._selector.unregister(rank.connection)
+        rank.connection.close()
+
+
+def _listening(address: str) -> socket.socket:
+    """`address`: @ and an abstract one, or the number of a file that listens already."""
+    if address[0] != "@":
+        return socket.socket(fileno=int(address))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(f"\0{address[1:]}")
+    listener.listen(4096)
+    return listener
+
+
+def _write(file: int, text: bytes) -> None:
+    with contextlib.suppress(OSError):  # a closed one, or one that nobody reads
+        while text:
+            text = text[os.write(file, text) :]

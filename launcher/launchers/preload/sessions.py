@@ -1,0 +1,42 @@
+"""Ending what a rank has started, by what the kernel says of each process."""
+
+import contextlib
+import os
+import signal
+
+TYPE_CHECKING = False  # `typing` would cost each start some time
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_TIMES = 20
+
+
+def end_sessions(leaders: "Collection[int]") -> None:
+    """Kill programs, each of which leads a session, all in those sessions, and what descends from them."""
+    targets = {*leaders}
+    for _ in range(_TIMES):  # what is killed may have been about to start another
+        found = dict(_processes())
+        before = -1
+        while before != len(targets):
+            before = len(targets)
+            targets |= {pid for pid, (parent, session) in found.items() if parent in targets or session in targets}
+        alive = targets & found.keys()
+        for pid in alive:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not alive:
+            return
+
+
+def _processes() -> "Iterator[tuple[int, tuple[int, int]]]":
+    """Each living process with its parent and its session."""
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                file = os.open(f"/proc/{name}/stat", os.O_RDONLY)
+                try:
+                    words = os.read(file, 4096).rpartition(b")")[2].split()
+                finally:
+                    os.close(file)
+                if words and words[0] not in (b"Z", b"X"):
+                    yield int(name), (int(words[1]), int(words[3]))

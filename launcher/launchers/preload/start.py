@@ -1,0 +1,43 @@
+"""Which ranks begin as copies, and the command lines of their agent and of each rank's client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.launchers.preload.words import python_command
+
+FOLDER = Path(__file__).resolve().parent
+"""Where the programs lie that the job's own Python runs."""
+
+_IMPORTS_TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+_LARGEST = 1024 * 1024
+
+
+def imports_torch(command: Sequence[str], folder: Path) -> bool:
+    """Whether a command is Python's, and its script itself has a line that imports torch."""
+    python = python_command(command)
+    if python is None or python.is_module:
+        return False
+    try:
+        with (folder / python.target).open("rb") as script:
+            return _IMPORTS_TORCH.search(script.read(_LARGEST)) is not None
+    except OSError:
+        return False
+
+
+def agent_command(address: str, modules: Sequence[str], command: Sequence[str], *, by_default: bool) -> list[str]:
+    """What starts a node's agent.
+
+    `address`: the number of a file that listens, or @ and an abstract one; `by_default`: nobody misses modules
+    that cannot be imported.
+    """
+    how = "default" if by_default else "asked"
+    begin = [command[0], "-I", "-S", str(FOLDER / "begin.py")]
+    return [*begin, address, how, ",".join(modules), "--", *command]
+
+
+def client_command(address: str, command: Sequence[str]) -> list[str]:
+    """What a rank's process runs instead of its command."""
+    return [command[0], "-I", "-S", str(FOLDER / "client.py"), address, "", *command]

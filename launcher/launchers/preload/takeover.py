@@ -1,0 +1,184 @@
+"""A copy of the agent becomes what its client is: session, files, folder, environment, cores, threads."""
+
+import contextlib
+import fcntl
+import io
+import os
+import resource
+import signal
+import socket
+import sys
+
+from .rank import limits
+
+TYPE_CHECKING = False  # `typing` would cost each start some time
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import ModuleType
+    from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_OF_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that Python ignores from its start."""
+
+
+class Unfit(Exception):
+    """Why this process cannot run the program as Python itself would."""
+
+    def __init__(self, reason: str, aloud: bool = True):
+        super().__init__(reason)
+        self.aloud = aloud
+        """Whether somebody should hear of it: not where Python itself says what is wrong."""
+
+
+def dies_with_parent(number: int) -> None:
+    """Have the kernel send this process a signal when its parent ends, however that ends."""
+    import ctypes
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def take_over(given: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket) -> socket.socket:
+    """Leave the agent's session and open files for the client's; the connection, where it is out of their way."""
+    os.setsid()
+    dies_with_parent(signal.SIGKILL)
+    above = max([2, *given["files"]]) + 1
+    own = fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, above)
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in (own, *moved):
+            with contextlib.suppress(OSError):  # the folder's own
+                os.close(int(name))
+    for source, target in zip(moved, given["files"], strict=True):
+        os.dup2(source, target)
+        os.close(source)
+    return socket.socket(fileno=own)
+
+
+def adapt(given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]") -> None:
+    """Take over all else; `environment`: the agent's own at its start.
+
+    Raises:
+        Unfit: the kernel does not let this process be so.
+    """
+    try:
+        os.chdir(given["folder"])
+        own = limits()
+        for number, wanted in given["limits"].items():
+            if wanted != own[number]:
+                resource.setrlimit(number, wanted)
+        before = os.sched_getaffinity(0)
+        if {*given["cores"]} != before:
+            os.sched_setaffinity(0, given["cores"])
+    except (OSError, ValueError) as error:
+        raise Unfit(f"it cannot take over this rank's folder, limits and cores: {error}") from error
+    os.umask(given["umask"])
+    _take_environment(given)
+    _take_signals(given)
+    _take_streams()
+    _take_threads(_threads(environment, len(before)), _threads(os.environb, len(given["cores"])))
+    _be_random()
+    _be_main_process()
+
+
+def _take_environment(given: "Mapping[str, Any]") -> None:
+    wanted = dict(given["environment"])
+    for name in [name for name in os.environb if name not in wanted]:
+        del os.environb[name]
+    for name, value in wanted.items():
+        if os.environb.get(name) != value:
+            os.environb[name] = value
+
+
+def _take_signals(given: "Mapping[str, Any]") -> None:
+    for number in signal.valid_signals():
+        wanted: Any = signal.SIG_IGN if number in given["ignored"] else signal.SIG_DFL
+        if number == signal.SIGINT and wanted == signal.SIG_DFL:
+            wanted = signal.default_int_handler
+        if number not in _OF_PYTHON and signal.getsignal(number) != wanted:
+            with contextlib.suppress(OSError, ValueError):  # KILL and STOP, and glibc's own
+                signal.signal(number, wanted)
+    signal.pthread_sigmask(signal.SIG_SETMASK, given["blocked"])
+
+
+def _take_streams() -> None:
+    """Make the standard streams anew, in place: what has been imported may hold them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream: Any = getattr(sys, name)
+        if stream is None or not _is_open(number):
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
+            continue
+        buffer = stream.buffer
+        raw: Any = io.FileIO(number, "rb" if name == "stdin" else "wb", closefd=False)
+        raw.name = f"<{name}>"
+        if unbuffered := isinstance(buffer, io.FileIO):
+            buffer = raw
+        else:
+            buffer.__init__(raw)
+        encoding, errors, through = stream.encoding, stream.errors, stream.write_through
+        lines = (raw.isatty() or number == 2) and not unbuffered
+        stream.__init__(buffer, encoding, errors, "\n", lines, through)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _threads(environment: "Mapping[bytes, bytes]", cores: int) -> "tuple[int, int]":
+    """How many threads OpenMP and OpenBLAS have in a Python of this environment, on so many cores."""
+    of_openmp = _first_number(environment.get(b"OMP_NUM_THREADS", b""))
+    own = [_first_number(environment.get(name, b"")) for name in (b"OPENBLAS_NUM_THREADS", b"GOTO_NUM_THREADS")]
+    return of_openmp or cores, min(next((one for one in (*own, of_openmp) if one), cores), cores)
+
+
+def _first_number(text: bytes) -> int:
+    first = text.partition(b",")[0].strip()
+    return int(first) if first.isdigit() else 0
+
+
+def _take_threads(had: "tuple[int, int]", wanted: "tuple[int, int]") -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and had[0] != wanted[0]:
+        torch.set_num_threads(wanted[0])
+    if wanted[1] > 1:  # it was loaded with one
+        _set_openblas_threads(wanted[1])
+
+
+def _set_openblas_threads(number: int) -> None:
+    """In each OpenBLAS that is loaded: numpy has its own, and so has scipy."""
+    import ctypes
+
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
+        libraries = {line.split(None, 5)[5].strip() for line in maps if "openblas" in line.rpartition("/")[2]}
+    for path in libraries:
+        library = ctypes.CDLL(path)
+        for name in ("openblas_set_num_threads", "openblas_set_num_threads64_"):
+            for function in (name, f"scipy_{name}"):
+                if hasattr(library, function):
+                    getattr(library, function)(number)
+
+
+def _be_random() -> None:
+    """Random states as in a fresh process: Python has seen to its own, and torch begins with a fixed seed."""
+    numpy: ModuleType | None = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+
+
+def _be_main_process() -> None:
+    """What `multiprocessing` and `tempfile` keep of the process that has imported them."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.ORIGINAL_DIR = os.getcwd()
+        process.current_process().authkey = os.urandom(32)
+    temporary = sys.modules.get("tempfile")
+    if temporary is not None:
+        temporary.tempdir = None
