@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WORDS = ["launch", "--here"]
 _NUMBERS = ("--ranks-per-node", "--cores-per-rank", "--devices-per-rank")
-_TEXTS = ("--log-dir", "--failure-file", "--job-id")
+_TEXTS = ("--log-dir", "--failure-file", "--job-id", "--preload")
 
 
 def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | None:
@@ -24,10 +24,10 @@ def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | 
     if [*words[:2]] != WORDS or not program or 2 * len(flags) + 2 != len(words):
         return None
     numbers = {name: _number(flags.pop(name)) for name in _NUMBERS if name in flags}
-    folders = {name: flags.pop(name) for name in _TEXTS if name in flags}
-    if flags or None in numbers.values() or any(value[:1] in ("", "-") for value in folders.values()):
+    texts = {name: flags.pop(name) for name in _TEXTS if name in flags}
+    if flags or None in numbers.values() or any(value[:1] in ("", "-") for value in texts.values()):
         return None
-    log_dir, failure_file = (folders.get(name) for name in ("--log-dir", "--failure-file"))
+    log_dir, failure_file = (texts.get(name) for name in ("--log-dir", "--failure-file"))
     return StartRequest(
         command=program,
         ranks=numbers.get("--ranks-per-node") or 1,
@@ -36,9 +36,15 @@ def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | 
         environment=os.environ,
         log_dir=None if log_dir is None else Path(log_dir),
         failure_file=None if failure_file is None else Path(failure_file),
-        job_id=folders.get("--job-id") or os.urandom(8).hex(),
+        job_id=texts.get("--job-id") or os.urandom(8).hex(),
+        preload=modules(texts.get("--preload")),
         inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
     )
+
+
+def modules(text: str | None) -> list[str] | None:
+    """What --preload names: modules, or `none` for no preload; None: it is not given."""
+    return text if text is None else [] if text == "none" else text.split(",")
 
 
 def _number(text: str) -> int | None:

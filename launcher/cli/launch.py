@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from launcher.cli.help import examples
-from launcher.cli.here import run
+from launcher.cli.here import modules, run
 from launcher.cli.offers import set_option, site_option
 from launcher.cli.output import report
 from launcher.cli.program import TakesProgram
@@ -81,6 +81,12 @@ _NOT_HERE = ("container", "stage")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="In an allocation: where runs go.")
 @click.option("--log-dir", type=click.Path(path_type=Path), help="On this host: write ranks' logs there.")
 @click.option("--failure-file", type=click.Path(path_type=Path), help="On this host: the first failure.")
+@click.option(
+    "--preload",
+    metavar="MODULES",
+    help="On this host: what one process imports for all ranks, joined by commas, or none; "
+    "default torch, if several ranks run a script that imports it.",
+)
 @click.option("--job-id", help="On this host: what the rendezvous port is derived from.")
 def command(
     job: str | None,
@@ -91,6 +97,7 @@ def command(
     log_dir: Path | None,
     failure_file: Path | None,
     job_id: str | None,
+    preload: str | None,
     node_rank: int | None,
     master_addr: str | None,
     master_port: int | None,
@@ -114,6 +121,7 @@ def command(
     hosts = _hosts_by_hand(node_rank, master_addr, master_port, flags)
     found = None if here or hosts is not None else _allocation(site_name)
     of_this_host = {"--log-dir": log_dir, "--failure-file": failure_file, "--job-id": job_id}
+    of_this_host["--preload"] = preload
     if found is not None:
         allocation, site = found
         _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
@@ -146,6 +154,7 @@ def command(
         log_dir=log_dir,
         failure_file=failure_file,
         job_id=job_id or os.urandom(8).hex(),
+        preload=modules(preload),
         hosts=hosts,
         inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
     )

@@ -107,6 +107,8 @@ class ProcessTree:
         """Children that are none of the ranks'."""
         self.ranks: set[int] = set()
         """Children that this process waits for by itself."""
+        self.agent: int | None = None
+        """The child of which the ranks are copies, if there is one: each has a client among `ranks`."""
         self._was_subreaper = become_subreaper()
 
     def close(self) -> None:
@@ -116,19 +118,25 @@ class ProcessTree:
     def reap(self) -> bool:
         """Reap the dead among adopted children; whether any child of the ranks' still lives."""
         alive = False
-        for pid in children() - self.foreign - self.ranks:
+        for pid in children() - self.foreign - self.ranks - {self.agent}:
             with contextlib.suppress(ChildProcessError):
                 alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
         return alive
 
     def members(self) -> list[psutil.Process]:
-        """Every living process that belongs to the ranks, the ranks included."""
+        """Every living process that belongs to the ranks, the ranks included.
+
+        Where they are an agent's copies, that are their clients: what one gets, its rank gets.
+        """
         import psutil
 
         found = {process.pid: process for process in psutil.Process().children(recursive=True)}
         for pid in self.foreign & found.keys():
             for process in [found[pid], *descendants(found[pid])]:
                 found.pop(process.pid, None)
+        if agent := found.pop(self.agent or 0, None):
+            for copy in agent.children():
+                found.pop(copy.pid, None)
         return [process for process in found.values() if _lives(process)]
 
 

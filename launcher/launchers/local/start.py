@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
+from launcher.launchers.local.agent import Agent, modules_of
 from launcher.launchers.local.ports import free_port, is_free
 from launcher.launchers.local.processes import allowed_cores, on_cores
 from launcher.launchers.local.streams import RankLog, open_logs
@@ -69,6 +70,9 @@ class StartRequest(NamedTuple):
     """None: this host is all there is, and the port is found here."""
     inherited: Sequence[int] = ()
     """Open files that each rank inherits, as the lock of its run."""
+    preload: Sequence[str] | None = None
+    """Modules that one process imports for all ranks. None: torch, if there are several and the command is a
+    script that imports it."""
 
     @property
     def first_rank(self) -> int:
@@ -119,9 +123,16 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         except OSError as error:
             raise _explained(error, request, 0, request.environment) from error
         seen = SeenErrors()
-        for number in range(request.ranks):
-            environment = rank_environment(request, number, port, len(cores[0]))
-            environment |= supervision.orphan_reaper.environment
+        environments = [
+            rank_environment(request, number, port, len(cores[0])) | supervision.orphan_reaper.environment
+            for number in range(request.ranks)
+        ]
+        if modules := modules_of(request.command, request.ranks, request.workdir, request.preload):
+            agent = _agent(request, modules, environments[0])
+            stack.callback(agent.end)
+            supervision.add_agent(agent.pid)
+            request = request._replace(command=agent.client)
+        for number, environment in enumerate(environments):
             log = logs[number] if logs else None
             lines = ErrorLines(b"[%d] " % (request.first_rank + number), terminal=output.isatty(), seen=seen)
             supervision.add(_spawn(request, number, environment, cores[number], log, lines))
@@ -186,6 +197,14 @@ def _check(request: StartRequest) -> None:
     if workdir is not None and not (workdir.is_dir() and os.access(workdir, os.X_OK)):
         what = "cannot be entered" if workdir.is_dir() else "is not a folder on this host"
         raise CannotStart(f"workdir={workdir}: it {what}; create it or name another", NOT_STARTED)
+
+
+def _agent(request: StartRequest, modules: Sequence[str], environment: Mapping[str, str]) -> Agent:
+    by_default = request.preload is None
+    try:
+        return Agent(request.command, modules, request.workdir, environment, by_default)
+    except (OSError, ValueError) as error:
+        raise _explained(error, request, 0, environment) from error
 
 
 def _spawn(

@@ -141,6 +141,11 @@ class Supervision:
             rank.pidfd = os.pidfd_open(rank.process.pid)
             self._selector.register(rank.pidfd, selectors.EVENT_READ, partial(self._collect, rank))
 
+    def add_agent(self, pid: int) -> None:
+        """Know the process of which the ranks to come are copies; whoever has started it ends it."""
+        self._tree.agent = pid
+        self.orphan_reaper.watch(pid)
+
     def add_pipe(self, rank: Rank) -> None:
         """Pass on what comes out of a pipe."""
         self._ranks.append(rank)

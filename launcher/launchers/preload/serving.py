@@ -4,16 +4,19 @@ import contextlib
 import gc
 import importlib
 import os
+import re
 import selectors
 import signal
 import socket
 import sys
 
+from .leaving import Imported, leave_libraries_whole
 from .messages import peer_user, receive, send
 from .program import Program
 from .safety import reason_not_to_fork, unlike
 from .sessions import end_sessions
 from .takeover import Unfit, adapt, dies_with_parent, take_over
+from .words import python_command
 
 TYPE_CHECKING = False  # `typing` would cost each start some time
 if TYPE_CHECKING:
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
 _PATIENCE = 10.0
 """Seconds in which a client sends what it has, and in which one that has been told the end is gone."""
 
-OF_TORCH = ("torch._dynamo", "torch.distributed", "torch.nn.parallel.distributed", "torch.profiler")
+OF_TRAINING = ("torch._dynamo", "torch.profiler")
 """What torch imports as the first optimizer or DistributedDataParallel is made, in as long as torch itself takes."""
+_TRAINS = re.compile(rb"optim|DistributedDataParallel|FSDP|fully_shard|compile")
 
 
 class Rank:
@@ -78,13 +82,16 @@ class Agent:
             os.dup2(file, number)
         # OpenBLAS starts its threads as it is loaded. Each rank gets as many as it would have had.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        imported = Imported()
+        collects = gc.isenabled()
+        gc.disable()  # there is little to collect, and looking for it would take a tenth of the time
         name = ""
         try:
             for name in modules:
                 importlib.import_module(name)
-            for of_torch in OF_TORCH if "torch" in modules else ():
+            for more in OF_TRAINING if "torch" in modules and _may_train(self._command) else ():
                 with contextlib.suppress(ImportError):  # this torch has it elsewhere
-                    importlib.import_module(of_torch)
+                    importlib.import_module(more)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the ranks start without
             self._reason = f"cannot import {name}: {type(error).__name__}: {error}"
             if self._by_default:
@@ -93,8 +100,10 @@ class Agent:
             if stream is not None:
                 stream.flush()
         self._reason = self._reason or reason_not_to_fork(self._files)
-        gc.collect()
+        imported.noted()
         gc.freeze()  # or a rank's first collection would copy all of it
+        if collects:
+            gc.enable()
 
     def serve(self, begin: "Callable[[Sequence[bytes]], Program]") -> Program:
         """Fork for each client, for as long as the launcher wants this agent; returns in the children alone."""
@@ -174,6 +183,7 @@ class Agent:
         try:
             adapt(given, self._environment)
             program = begin(given["command"])
+            leave_libraries_whole()
             for number, text in enumerate(printed, 1):
                 _write(number, text)
             send(own, (os.getpid(), None, False))
@@ -248,6 +258,18 @@ def _listening(address: str) -> socket.socket:
     listener.bind(f"\0{address[1:]}")
     listener.listen(4096)
     return listener
+
+
+def _may_train(command: "Sequence[str]") -> bool:
+    """Whether a program may come to need what torch imports late: a script whose text names none of it does not."""
+    python = python_command(command)
+    if python is None or python.is_module:
+        return True
+    try:
+        with open(python.target, "rb") as script:  # noqa: PTH123 - pathlib is slow to load
+            return _TRAINS.search(script.read()) is not None
+    except OSError:
+        return True
 
 
 def _write(file: int, text: bytes) -> None:

@@ -167,10 +167,13 @@ def _set_openblas_threads(number: int) -> None:
 
 
 def _be_random() -> None:
-    """Random states as in a fresh process: Python has seen to its own, and torch begins with a fixed seed."""
+    """Random states of its own, as a fresh process has; Python itself has seen to `random`."""
     numpy: ModuleType | None = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.seed()
 
 
 def _be_main_process() -> None:
