@@ -1,7 +1,7 @@
 """What eight ranks cost from their start to the first all-reduce: `python -m bench.start [ROUNDS]`.
 
-With preload, plainly, under torchrun, and under MPICH's mpiexec where that is installed, in turn. CPU time is that of all
-processes, an agent among them, to the end of the last; so is the wall time.
+With preload, plainly, under torchrun, and under MPICH's mpiexec where that is installed, in turn. CPU time is
+that of all processes, an agent among them, to the end of the last; so is the wall time.
 """
 
 from __future__ import annotations
@@ -77,11 +77,15 @@ def cost(argv: list[str], folder: Path) -> Cost:
     env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512"}
     begin = time.perf_counter()
     with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{' '.join(argv)} exited with {process.returncode}: {(folder / 'output').read_text()}")
+        raise SystemExit(
+            f"{' '.join(argv)} exited with {process.returncode}: {(folder / 'output').read_text()}"
+        )
     return Cost(time.perf_counter() - begin, usage.ru_utime + usage.ru_stime)
 
 
@@ -103,9 +107,14 @@ def main(rounds: int) -> None:
 
 def _report(title: str, costs: dict[str, list[Cost]]) -> None:
     print(f"\nTo the end of {title:18} {'CPU':>22} {'wall':>22}   of torchrun's")
-    middle = {way: Cost(*map(statistics.median, zip(*all_of_it, strict=True))) for way, all_of_it in costs.items()}
+    middle = {
+        way: Cost(*map(statistics.median, zip(*all_of_it, strict=True))) for way, all_of_it in costs.items()
+    }
     for way, own in costs.items():
-        spread = [f"{statistics.median(one):6.2f} ({min(one):.2f} to {max(one):.2f})" for one in zip(*own, strict=True)]
+        spread = [
+            f"{statistics.median(one):6.2f} ({min(one):.2f} to {max(one):.2f})"
+            for one in zip(*own, strict=True)
+        ]
         wall, cpu = (part / whole for part, whole in zip(middle[way], middle["torchrun"], strict=True))
         print(f"{way:32} {spread[1]:>22} {spread[0]:>22}   CPU {cpu:.3f}, wall {wall:.3f}")
     wall, cpu = (part / whole for part, whole in zip(middle["preload"], middle["torchrun"], strict=True))

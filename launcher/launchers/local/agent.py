@@ -37,8 +37,10 @@ class Agent:
         environment: Mapping[str, str],
         by_default: bool,
     ):
-        """Start it, with the environment of a rank but for what says which; a `command` that is not there is left
-        to the ranks' own start.
+        """Start it, with the environment of a rank but for what says which.
+
+        Raises:
+            OSError: the command's Python cannot be started.
         """
         name = f"castoff-{os.getuid()}-{os.getpid()}-{os.urandom(8).hex()}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

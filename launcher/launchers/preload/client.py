@@ -10,7 +10,7 @@ import sys
 
 if __name__ == "__main__":
     try:
-        # This folder as a package of its own name: nothing else of castoff is loaded, and it is compiled once.
+        # This folder as a package of its own: nothing else of castoff is loaded, and it is compiled once.
         _package = sys.modules["castoff_preload"] = type(sys)("castoff_preload")
         _package.__path__ = [__file__.rpartition("/")[0]]
         _main = __import__("castoff_preload.rank", fromlist=["main"]).main

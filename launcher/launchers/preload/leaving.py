@@ -27,10 +27,9 @@ class Imported:
     def noted(self) -> None:
         """Know those that have been imported by now."""
         for name, module in sys.modules.items():
-            first = name.partition(".")[0]
-            if name not in self._before and first not in sys.stdlib_module_names and module is not None:
-                if not name.startswith(_TAKEN_APART):
-                    self._kept.append(module)
+            of_python = name in self._before or name.partition(".")[0] in sys.stdlib_module_names
+            if not of_python and not name.startswith(_TAKEN_APART) and module is not None:
+                self._kept.append(module)
 
     def _leave_whole(self) -> None:
         import ctypes

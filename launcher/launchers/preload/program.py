@@ -5,7 +5,7 @@ import os
 import sys
 
 from .takeover import Unfit
-from .words import python_command
+from .words import PythonCommand, python_command
 
 TYPE_CHECKING = False  # `typing` would cost each start some time
 if TYPE_CHECKING:
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+
 class Program:
     """What a child is to run."""
 
-    def __init__(self, command: "Sequence[bytes]", template: "Mapping[str, Any]", at_start: "Collection[str]"):
+    def __init__(
+        self, command: "Sequence[bytes]", template: "Mapping[str, Any]", at_start: "Collection[str]"
+    ):
         """Have this process be the Python of that command.
 
         `template`: what `__main__` of a script has; `at_start`: what Python loads before any program.
@@ -27,19 +30,21 @@ class Program:
         words = [*map(os.fsdecode, command)]
         python = python_command(words)
         assert python is not None
-        folder = os.getcwd() if python.is_module else os.path.dirname(os.path.realpath(python.target))
+        folder = _folder(python)
         if not getattr(sys.flags, "safe_path", False):
-            _refuse_shadowing(folder, {name.partition(".")[0] for name in sys.modules} - {*at_start})
+            _refuse_shadowing(
+                folder or os.getcwd(), {name.partition(".")[0] for name in sys.modules} - {*at_start}
+            )
             sys.path.insert(0, folder)
-        sys.argv = ["-m" if python.is_module else python.target, *python.arguments]
+        sys.argv = [f"-{python.letter}" if python.letter else python.target, *python.arguments]
         sys.orig_argv = words
         main = sys.modules["__main__"] = type(sys)("__main__")
         main.__dict__.update(template, __doc__=None)
         if "__annotations__" in template:
-            main.__dict__["__annotations__"] = {}
+            main.__annotations__ = {}
         for name in [name for name in sys.modules if name.partition(".")[0] == "castoff_preload"]:
             del sys.modules[name]
-        self.run = _module(python.target) if python.is_module else _script(python.target, main.__dict__)
+        self.run = {"m": _module, "c": _text, "": _script}[python.letter](python.target, main.__dict__)
         _show_command(command)
 
     def hide_frame(self) -> None:
@@ -57,11 +62,32 @@ class Program:
             sys.excepthook = shown
 
 
-def _module(name: str) -> "Callable[[], object]":
+def _folder(python: "PythonCommand") -> str:
+    """What comes first on sys.path; nothing: wherever the process is."""
+    if python.letter:
+        return os.getcwd() if python.letter == "m" else ""
+    return os.path.dirname(os.path.realpath(python.target))
+
+
+def _module(name: str, _: "dict[str, Any]") -> "Callable[[], object]":
     import runpy
     from functools import partial
 
     return partial(runpy._run_module_as_main, name)  # type: ignore[attr-defined] # what -m calls
+
+
+def _text(text: str, namespace: "dict[str, Any]") -> "Callable[[], object]":
+    from functools import partial
+    from importlib.machinery import BuiltinImporter
+
+    try:
+        code = compile(text, "<string>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise Unfit("cannot run the text", aloud=False) from error
+    del namespace["__file__"]
+    namespace.pop("__cached__", None)
+    namespace["__loader__"] = BuiltinImporter
+    return partial(exec, code, namespace)
 
 
 def _script(path: str, namespace: "dict[str, Any]") -> "Callable[[], object]":
@@ -108,7 +134,7 @@ def _show_command(command: "Sequence[bytes]") -> None:
     """Have ps show the rank's command: the agent's, whose place it takes, ends with it and so is longer."""
     import ctypes
 
-    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+    with open("/proc/self/stat", "rb") as file:
         words = file.read().rpartition(b")")[2].split()
     begin, end = int(words[45]), int(words[46])  # arg_start and arg_end, proc(5)
     text = b"".join(word + b"\0" for word in command)

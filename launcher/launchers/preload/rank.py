@@ -1,6 +1,5 @@
-"""A rank's process beside its program: it hands over what it has, passes signals on, and ends as that does."""
+"""A rank's process beside its program: hands over what it has, passes signals on, and ends as that does."""
 
-import _signal
 import errno
 import os
 import resource
@@ -12,9 +11,12 @@ from .messages import MOST_FILES, peer_user, receive, send, unix_socket
 
 TYPE_CHECKING = False  # `typing` would cost each rank some time
 if TYPE_CHECKING:
+    import signal as _signal
     from _socket import socket
     from collections.abc import Sequence
     from typing import Any, NoReturn
+else:
+    import _signal  # `signal` would cost each rank some time
 
 APPEARS = 20.0
 """Seconds in which the node's agent is there: a launcher starts it just before the ranks."""
@@ -102,7 +104,7 @@ def _connected(address: str, gone: str) -> "socket":
 
 
 def _handed_over(connection: "socket", command: "Sequence[str]") -> int:
-    """The id of the process that runs the program with all that this one has; this one's signals are its own."""
+    """The id of the process that runs the program with all that this one has."""
     files = [file for file in _open_files() if file != connection.fileno()]
     if len(files) > MOST_FILES:
         raise PlainStart(f"this rank inherits {len(files)} open files")
@@ -170,7 +172,7 @@ def usable_devices() -> list[str]:
 
 
 def memory_policy() -> bytes:
-    """From which of the node's memories this process takes its own: numactl's setting, or srun's --mem-bind."""
+    """From which of the node's memories this process takes its own: what numactl or srun has set."""
     try:
         file = os.open("/proc/self/numa_maps", os.O_RDONLY)
     except OSError:  # a kernel without NUMA
@@ -201,8 +203,8 @@ def _waited_for(connection: "socket", program: int) -> int:
     while True:
         ready = [file for file, _ in waiter.poll()]
         if reading in ready:
-            for number in os.read(reading, 4096):
-                _pass_on(program, number)
+            for received in os.read(reading, 4096):
+                _pass_on(program, received)
         if connection.fileno() in ready:
             try:
                 (status, _, _), _ = receive(connection)

@@ -45,7 +45,9 @@ def reason_not_to_fork(known: "Collection[int]") -> str | None:
     return None
 
 
-def unlike(given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]") -> str | None:
+def unlike(
+    given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", command: "Sequence[str]"
+) -> str | None:
     """Why a copy of this process would differ from the Python that a client would start."""
     wanted, expected = python_command([*map(os.fsdecode, given["command"])]), python_command(command)
     if wanted is None or expected is None or wanted.options != expected.options:
@@ -64,7 +66,7 @@ def unlike(given: "Mapping[str, Any]", environment: "Mapping[bytes, bytes]", com
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib is slow to load
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:  # a thread that has ended
         return ""

@@ -27,7 +27,7 @@ _PATIENCE = 10.0
 """Seconds in which a client sends what it has, and in which one that has been told the end is gone."""
 
 OF_TRAINING = ("torch._dynamo", "torch.profiler")
-"""What torch imports as the first optimizer or DistributedDataParallel is made, in as long as torch itself takes."""
+"""What torch imports with the first optimizer or DistributedDataParallel, and as slowly as itself."""
 _TRAINS = re.compile(rb"optim|DistributedDataParallel|FSDP|fully_shard|compile")
 
 
@@ -106,7 +106,7 @@ class Agent:
             gc.enable()
 
     def serve(self, begin: "Callable[[Sequence[bytes]], Program]") -> Program:
-        """Fork for each client, for as long as the launcher wants this agent; returns in the children alone."""
+        """Fork for each client, as long as the launcher wants this agent; returns in the children alone."""
         self._selector.register(self._wakeup[0], selectors.EVENT_READ, self._take_signals)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         while True:
@@ -115,7 +115,8 @@ class Agent:
                 if self._selector.get_map().get(key.fd) is not key:  # what came before has closed it
                     continue
                 if (given := key.data()) is not None:
-                    return self._become(*given, begin)
+                    connection, request, files = given
+                    return self._become(connection, request, files, begin)
             if not ready and self._ended:  # somebody has stopped that client
                 self._client_ended(self._ended[0][0])
                 self._report_end()
@@ -176,8 +177,9 @@ class Agent:
         """In a child: what its client is, and the program that it is to run."""
         signal.set_wakeup_fd(-1)
         printed = [os.pread(file, os.fstat(file).st_size, 0) for file in self._output]
-        for open_one in (self._selector, self._listener, *(rank.connection for rank in self._ranks.values())):
-            open_one.close()
+        self._selector.close()
+        for one in (self._listener, *(rank.connection for rank in self._ranks.values())):
+            one.close()
         self._ranks.clear()
         own = take_over(given, files, connection)
         try:
@@ -235,7 +237,7 @@ class Agent:
                 return
 
     def _client_gone(self, rank: Rank) -> None:
-        """A client has ended: because its program has, or its launcher has killed it, and so all of that rank."""
+        """A client has ended: its program has, or its launcher has killed it, and so all of that rank."""
         if self._ended and rank is self._ended[0][0]:
             self._client_ended(rank)
             self._report_end()
@@ -261,12 +263,14 @@ def _listening(address: str) -> socket.socket:
 
 
 def _may_train(command: "Sequence[str]") -> bool:
-    """Whether a program may come to need what torch imports late: a script whose text names none of it does not."""
+    """Whether a program may need what torch imports late: a script whose text names none of it does not."""
     python = python_command(command)
-    if python is None or python.is_module:
+    if python is None or python.letter == "m":
         return True
+    if python.letter:
+        return _TRAINS.search(os.fsencode(python.target)) is not None
     try:
-        with open(python.target, "rb") as script:  # noqa: PTH123 - pathlib is slow to load
+        with open(python.target, "rb") as script:
             return _TRAINS.search(script.read()) is not None
     except OSError:
         return True

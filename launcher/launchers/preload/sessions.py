@@ -19,7 +19,9 @@ def end_sessions(leaders: "Collection[int]") -> None:
         before = -1
         while before != len(targets):
             before = len(targets)
-            targets |= {pid for pid, (parent, session) in found.items() if parent in targets or session in targets}
+            targets |= {
+                pid for pid, (parent, session) in found.items() if parent in targets or session in targets
+            }
         alive = targets & found.keys()
         for pid in alive:
             with contextlib.suppress(OSError):

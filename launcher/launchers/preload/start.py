@@ -18,7 +18,7 @@ _LARGEST = 1024 * 1024
 def imports_torch(command: Sequence[str], folder: Path) -> bool:
     """Whether a command is Python's, and its script itself has a line that imports torch."""
     python = python_command(command)
-    if python is None or python.is_module:
+    if python is None or python.letter:
         return False
     try:
         with (folder / python.target).open("rb") as script:
@@ -27,11 +27,13 @@ def imports_torch(command: Sequence[str], folder: Path) -> bool:
         return False
 
 
-def agent_command(address: str, modules: Sequence[str], command: Sequence[str], *, by_default: bool) -> list[str]:
+def agent_command(
+    address: str, modules: Sequence[str], command: Sequence[str], *, by_default: bool
+) -> list[str]:
     """What starts a node's agent.
 
-    `address`: the number of a file that listens, or @ and an abstract one; `by_default`: nobody misses modules
-    that cannot be imported.
+    `address`: the number of a file that listens, or @ and an abstract one; `by_default`: nobody misses
+    modules that cannot be imported.
     """
     how = "default" if by_default else "asked"
     begin = [command[0], "-I", "-S", str(FOLDER / "begin.py")]

@@ -42,7 +42,7 @@ def dies_with_parent(number: int) -> None:
 
 
 def take_over(given: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket) -> socket.socket:
-    """Leave the agent's session and open files for the client's; the connection, where it is out of their way."""
+    """Leave the agent's session and open files for the client's; returns the connection, out of their way."""
     os.setsid()
     dies_with_parent(signal.SIGKILL)
     above = max([2, *given["files"]]) + 1
@@ -135,7 +135,9 @@ def _is_open(number: int) -> bool:
 def _threads(environment: "Mapping[bytes, bytes]", cores: int) -> "tuple[int, int]":
     """How many threads OpenMP and OpenBLAS have in a Python of this environment, on so many cores."""
     of_openmp = _first_number(environment.get(b"OMP_NUM_THREADS", b""))
-    own = [_first_number(environment.get(name, b"")) for name in (b"OPENBLAS_NUM_THREADS", b"GOTO_NUM_THREADS")]
+    own = [
+        _first_number(environment.get(name, b"")) for name in (b"OPENBLAS_NUM_THREADS", b"GOTO_NUM_THREADS")
+    ]
     return of_openmp or cores, min(next((one for one in (*own, of_openmp) if one), cores), cores)
 
 
@@ -156,7 +158,7 @@ def _set_openblas_threads(number: int) -> None:
     """In each OpenBLAS that is loaded: numpy has its own, and so has scipy."""
     import ctypes
 
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         libraries = {line.split(None, 5)[5].strip() for line in maps if "openblas" in line.rpartition("/")[2]}
     for path in libraries:
         library = ctypes.CDLL(path)
@@ -178,10 +180,10 @@ def _be_random() -> None:
 
 def _be_main_process() -> None:
     """What `multiprocessing` and `tempfile` keep of the process that has imported them."""
-    process = sys.modules.get("multiprocessing.process")
+    process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.ORIGINAL_DIR = os.getcwd()
         process.current_process().authkey = os.urandom(32)
-    temporary = sys.modules.get("tempfile")
+    temporary: Any = sys.modules.get("tempfile")
     if temporary is not None:
         temporary.tempdir = None

@@ -13,17 +13,18 @@ _FLAGS = frozenset("bBdEIOPqsSu")
 
 
 class PythonCommand:
-    """A script, or a module for -m, with Python's options before it and its own arguments behind it."""
+    """A script, with Python's options before it and its own arguments behind it; or what -m or -c names."""
 
-    def __init__(self, options: "Sequence[str]", target: str, is_module: bool, arguments: "Sequence[str]"):
+    def __init__(self, options: "Sequence[str]", letter: str, target: str, arguments: "Sequence[str]"):
         self.options = [*options]
+        self.letter = letter
+        """m for a module, c for a text, nothing for a script."""
         self.target = target
-        self.is_module = is_module
         self.arguments = [*arguments]
 
 
 def python_command(command: "Sequence[str]") -> "PythonCommand | None":
-    """What a command has Python run; None where that is no script or module, or the command is not Python's."""
+    """What a command has Python run; None where it is not Python's, or Python shows something itself."""
     if not command or not is_python(command[0]):
         return None
     at = 1
@@ -31,27 +32,25 @@ def python_command(command: "Sequence[str]") -> "PythonCommand | None":
         word, at = command[at], at + 1
         for place, letter in enumerate(word[1:], 1):
             value = word[place + 1 :]
-            if letter == "m":
+            if letter in "mc":
                 before = [f"-{word[1:place]}"] if place > 1 else []
-                options = [*command[1 : at - 1], *before]
-                return _module(options, [value, *command[at:]] if value else command[at:])
+                behind = [value, *command[at:]] if value else command[at:]
+                return _command([*command[1 : at - 1], *before], letter, behind)
             if letter in "WX":
                 at += not value
                 if letter == "X" and (value or "".join(command[at - 1 : at])).startswith("importtime"):
-                    return None  # it is asked how long imports take
+                    return None
                 break
             if letter not in _FLAGS:
                 return None
-    if at >= len(command) or command[at] == "-" or not command[at]:
-        return None
-    return PythonCommand(command[1:at], command[at], False, command[at + 1 :])
+    return None if command[at : at + 1] == ["-"] else _command(command[1:at], "", command[at:])
+
+
+def _command(options: "Sequence[str]", letter: str, behind: "Sequence[str]") -> "PythonCommand | None":
+    return PythonCommand(options, letter, behind[0], behind[1:]) if behind and behind[0] else None
 
 
 def is_python(program: str) -> bool:
     """Whether a program is called python, python3 or python3.11, in whatever folder."""
     name = program.rpartition("/")[2]
     return name.startswith("python") and all(part.isdigit() for part in name[6:].split(".") if name[6:])
-
-
-def _module(options: "Sequence[str]", behind: "Sequence[str]") -> "PythonCommand | None":
-    return PythonCommand(options, behind[0], True, behind[1:]) if behind and behind[0] else None
