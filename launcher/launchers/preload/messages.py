@@ -41,7 +41,8 @@ def send(connection: socket, value: "Any", files: "Sequence[int]" = ()) -> None:
     data = memoryview(len(body).to_bytes(_HEAD, _order()) + body)
     rights = b"".join(file.to_bytes(_INT, _order()) for file in files)
     sent = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)] if files else [])
-    connection.sendall(data[sent:])
+    if sent < len(data):
+        connection.sendall(data[sent:])
 
 
 def receive(connection: socket) -> "tuple[Any, list[int]]":

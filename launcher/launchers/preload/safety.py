@@ -27,12 +27,8 @@ def reason_not_to_fork(known: "Collection[int]") -> str | None:
     threads = [_read(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
     if len(threads) > 1:
         return f"the imports have started a thread ({threads[-1].strip()}), which ranks would lack"
-    opened = {int(name) for name in os.listdir("/proc/self/fd")} - {*known}
-    for file in sorted(opened):
-        try:
-            target = os.readlink(f"/proc/self/fd/{file}")
-        except OSError:  # the folder's own
-            continue
+    for file in sorted(open_files() - {*known}):
+        target = os.readlink(f"/proc/self/fd/{file}")
         what = "a device" if target.startswith(_DEVICES) else "a file"
         return f"the imports have opened {what} ({target}), which ranks would share"
     torch = sys.modules.get("torch")
@@ -43,6 +39,12 @@ def reason_not_to_fork(known: "Collection[int]") -> str | None:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return "the imports have initialized a process group, which belongs to one process"
     return None
+
+
+def open_files() -> set[int]:
+    """The numbers of this process's open files; that of the folder is gone by the second look."""
+    numbers = {int(name) for name in os.listdir("/proc/self/fd")}
+    return {number for number in numbers if os.path.lexists(f"/proc/self/fd/{number}")}
 
 
 def unlike(

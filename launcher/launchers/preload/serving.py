@@ -13,7 +13,7 @@ import sys
 from .leaving import Imported, leave_libraries_whole
 from .messages import peer_user, receive, send
 from .program import Program
-from .safety import reason_not_to_fork, unlike
+from .safety import open_files, reason_not_to_fork, unlike
 from .sessions import end_sessions
 from .takeover import Unfit, adapt, dies_with_parent, take_over
 from .words import python_command
@@ -21,10 +21,12 @@ from .words import python_command
 TYPE_CHECKING = False  # `typing` would cost each start some time
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
 _PATIENCE = 10.0
 """Seconds in which a client sends what it has, and in which one that has been told the end is gone."""
+
+_ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 OF_TRAINING = ("torch._dynamo", "torch.profiler")
 """What torch imports with the first optimizer or DistributedDataParallel, and as slowly as itself."""
@@ -68,12 +70,9 @@ class Agent:
         self._output = [os.memfd_create(f"castoff-{name}") for name in ("stdout", "stderr")]
         self._wakeup = os.pipe()
         self._selector = selectors.DefaultSelector()
-        self._files = {int(name) for name in os.listdir("/proc/self/fd")}
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)
+        self._files = open_files()
         for file in self._wakeup:
             os.set_blocking(file, False)
-        signal.set_wakeup_fd(self._wakeup[1])
         dies_with_parent(signal.SIGTERM)
 
     def load(self, modules: "Sequence[str]") -> None:
@@ -107,6 +106,9 @@ class Agent:
 
     def serve(self, begin: "Callable[[Sequence[bytes]], Program]") -> Program:
         """Fork for each client, as long as the launcher wants this agent; returns in the children alone."""
+        signals = (signal.SIGCHLD, *_ENDS)
+        self._handlers = {number: signal.signal(number, lambda *_: None) for number in signals}
+        signal.set_wakeup_fd(self._wakeup[1])
         self._selector.register(self._wakeup[0], selectors.EVENT_READ, self._take_signals)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         while True:
@@ -176,6 +178,8 @@ class Agent:
     ) -> Program:
         """In a child: what its client is, and the program that it is to run."""
         signal.set_wakeup_fd(-1)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         printed = [os.pread(file, os.fstat(file).st_size, 0) for file in self._output]
         self._selector.close()
         for one in (self._listener, *(rank.connection for rank in self._ranks.values())):
@@ -186,16 +190,14 @@ class Agent:
             adapt(given, self._environment)
             program = begin(given["command"])
             leave_libraries_whole()
-            for number, text in enumerate(printed, 1):
-                _write(number, text)
+            for stream, text in enumerate(printed, 1):
+                _write(stream, text)
             send(own, (os.getpid(), None, False))
         except Unfit as unfit:
             aloud = unfit.aloud and os.environ.get("LOCAL_RANK", "0") == "0"
-            send(own, (None, str(unfit), aloud))
-            os._exit(0)
+            _refuse(own, str(unfit), aloud)
         except BaseException as error:  # noqa: BLE001 - the client knows what to do without
-            send(own, (None, f"{type(error).__name__}: {error}", True))
-            os._exit(0)
+            _refuse(own, f"{type(error).__name__}: {error}", True)
         own.close()
         return program
 
@@ -203,7 +205,7 @@ class Agent:
 
     def _take_signals(self) -> None:
         numbers = os.read(self._wakeup[0], 4096)
-        if {*numbers} & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}:
+        if {*numbers} & _ENDS:
             end_sessions([*self._ranks])
             os._exit(0)
         for rank in [*self._ranks.values()]:
@@ -218,6 +220,8 @@ class Agent:
         if rank.pidfd is not None:
             self._selector.unregister(rank.pidfd)
             os.close(rank.pidfd)
+        if rank.connection.fileno() < 0:  # its client was gone before
+            return
         self._ended.append((rank, status))
         if len(self._ended) == 1:
             self._report_end()
@@ -274,6 +278,13 @@ def _may_train(command: "Sequence[str]") -> bool:
             return _TRAINS.search(script.read()) is not None
     except OSError:
         return True
+
+
+def _refuse(connection: socket.socket, reason: str, aloud: bool) -> "NoReturn":
+    """End this copy, whose client will start the program itself."""
+    with contextlib.suppress(OSError):
+        send(connection, (None, reason, aloud))
+    os._exit(0)
 
 
 def _write(file: int, text: bytes) -> None:

@@ -94,13 +94,13 @@ def _take_environment(given: "Mapping[str, Any]") -> None:
 
 
 def _take_signals(given: "Mapping[str, Any]") -> None:
-    for number in signal.valid_signals():
-        wanted: Any = signal.SIG_IGN if number in given["ignored"] else signal.SIG_DFL
-        if number == signal.SIGINT and wanted == signal.SIG_DFL:
-            wanted = signal.default_int_handler
-        if number not in _OF_PYTHON and signal.getsignal(number) != wanted:
-            with contextlib.suppress(OSError, ValueError):  # KILL and STOP, and glibc's own
-                signal.signal(number, wanted)
+    """Ignore what the client was started to ignore; handlers of the imports stay."""
+    for number in signal.valid_signals() - {*_OF_PYTHON}:
+        if number in given["ignored"]:
+            signal.signal(number, signal.SIG_IGN)
+        elif signal.getsignal(number) == signal.SIG_IGN:
+            of_python = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, of_python)
     signal.pthread_sigmask(signal.SIG_SETMASK, given["blocked"])
 
 
