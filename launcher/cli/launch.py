@@ -206,6 +206,8 @@ def _with_job(
     request: StartRequest, job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
 ) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
+    import msgspec
+
     from launcher.cli.job_options import asked_fields, load_job
     from launcher.planning.planner import plan
     from launcher.schedulers.choice import site_named
@@ -218,7 +220,10 @@ def _with_job(
             f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
             f"use castoff submit --site local, or clear it: {cleared}"
         )
-    _report_ignored(spec, _LEFT_OUT_HERE)
+
+    preload = spec.launcher.preload
+    others = msgspec.structs.replace(spec.launcher, preload=None)
+    _report_ignored(msgspec.structs.replace(spec, launcher=others), _LEFT_OUT_HERE)
     decided = plan(spec, site_named(site_name))
     environment = {**request.environment, **decided.env}
     if decided.python:
@@ -230,6 +235,7 @@ def _with_job(
         cores_per_rank=decided.cores_per_rank,
         devices_per_rank=decided.devices_per_rank or None,
         environment=environment,
+        preload=preload if request.preload is None else request.preload,
         workdir=Path(decided.workdir) if decided.workdir else None,
     )
 

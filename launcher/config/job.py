@@ -409,7 +409,9 @@ def _beside_a_driver(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     launcher = spec.launcher
     given: dict[FieldPath, object] = {("ranks",): spec.ranks, ("ranks_per_node",): spec.ranks_per_node}
     given |= {("binding",): spec.binding, ("launcher", "torchrun"): launcher.torchrun}
-    given |= {("launcher", field): getattr(launcher, field) for field in ("name", "args", "timeout")}
+    given |= {
+        ("launcher", field): getattr(launcher, field) for field in ("name", "args", "timeout", "preload")
+    }
     for path, value in given.items():
         if value:
             one = "but with launcher.driver the command is one process, which starts its own workers"

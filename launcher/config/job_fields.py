@@ -80,6 +80,14 @@ Select = Annotated[
         "or a list of such, one for each kind of chunk"
     ),
 ]
+ModuleName = Annotated[
+    str,
+    takes(
+        "a module's name, as torch or torch.distributed",
+        many="modules' names, as torch or torch.distributed",
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*{END}",
+    ),
+]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
 LauncherName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
 OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order
@@ -117,6 +125,13 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     after the start. The time that `setup` and `stage` take does not count. There is no limit in an
     allocation, where ranks may wait for those of another launch, nor with pyxis, which imports the image
     first."""
+    preload: Annotated[
+        list[ModuleName] | None,
+        meaning("Modules that one process of each node imports for all its ranks, as in [torch]."),
+    ] = None
+    """The ranks begin as copies of that process, in a fraction of a second, and are else what they would be.
+    On one machine the default is [torch], if there are several ranks and the command is a script that imports
+    it; elsewhere it is []. [More](launch.md#ranks-that-start-at-once)."""
 
 
 class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):

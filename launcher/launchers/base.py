@@ -154,6 +154,10 @@ class Launcher(ABC):
             argv = self._unbound(argv)
         return [*argv, *of_site, *of_job]
 
+    def beside(self, request: Request, of_site: list[str]) -> list[str]:
+        """Its argv for processes that live beside the ranks, on the same CPUs and devices."""
+        return [*self.argv(request), *self._unbound(of_site)]
+
     def binds(self, words: Sequence[str]) -> bool:
         """Whether flags for it say how processes are bound to cores."""
         return any(word.partition("=")[0] in self.bind_flags for word in words)

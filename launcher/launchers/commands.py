@@ -45,6 +45,13 @@ class Srun(Launcher):
             argv.append(f"--cpus-per-task={request.site.cpus_of(request.cores)}")
         return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
 
+    def beside(self, request: Request, of_site: list[str]) -> list[str]:
+        """See `Launcher.beside`; where a step has the devices that it asks for, all those of the node."""
+        argv = super().beside(request, of_site)
+        if request.node_devices and request.site.gpu_request == "gpus-per-task":
+            argv.append(f"--gpus-per-node={request.site.requested_gpus(request.node_devices)}")
+        return [*argv, "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"]
+
     def _bound(
         self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
     ) -> list[list[int]] | None:

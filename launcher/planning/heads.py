@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3889386459, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 1794175074, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -124,6 +124,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    if plan.preload:
+        _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
@@ -249,6 +251,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    if plan.preload:
+        _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
@@ -377,6 +381,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     _add('\n# --- Start\n')
     if plan.stage:
         _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+    if plan.preload:
+        _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:

@@ -73,6 +73,7 @@ FEATURES = {
     "reported_progress": "the program says itself how far it is",
     "driver": "the program runs once, and starts its own workers",
     "torchrun": "torchrun starts the ranks of each node",
+    "preload": "one process of each node imports for its ranks",
     "per_rank_logs": "each rank has a log",
     "visible": "all ranks of a node have one mask of devices",
     "masks": "each rank of a node has its own mask",
@@ -169,6 +170,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "hang": "hang" in features,
         "restart": "restart" in features,
         "rendezvous": not here,
+        "preload": plan.preload,
         f"launchers/{plan.launcher}": not plan.driver or plan.stage_start,  # which a driver does without
         "start": not here,
         "unstarted": "nodes" in features and not plan.driver,
@@ -220,6 +222,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
         "driver": plan.driver,
         "torchrun": plan.torchrun,
+        "preload": plan.preload,
         "per_rank_logs": plan.per_rank_logs,
         "visible": not here and devices.visible,
         "masks": not here and not plan.torchrun and devices.per_rank,

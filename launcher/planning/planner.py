@@ -19,7 +19,17 @@ from launcher.config.site import Site
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import binding, containers, drivers, kinds, limits, placement, restarts, stage_in
+from launcher.planning import (
+    binding,
+    containers,
+    drivers,
+    kinds,
+    limits,
+    placement,
+    preloading,
+    restarts,
+    stage_in,
+)
 from launcher.planning.findings import Findings
 from launcher.planning.placement import Placement
 from launcher.planning.raw_directives import directive_problems, section_problems
@@ -96,7 +106,10 @@ class _Planner:
 
     def plan(self, *, function: bool) -> Plan:
         """Decide what is left, and check all of it."""
-        for field, message in drivers.problems(self.spec, function=function):
+        for field, message in (
+            *drivers.problems(self.spec, function=function),
+            *preloading.problems(self.spec, self.launcher, function=function),
+        ):
             self.found.report(field, message)
         placed = placement.place(self._question(), self.found)
         processes = msgspec.structs.replace(
@@ -129,7 +142,8 @@ class _Planner:
         restart, devices = restarts.restarts(spec), self.of_node if self.whole_nodes else self.node_devices
         preflight = restarts.preflight(spec, site, devices, whole_nodes=self.whole_nodes)
         each_host = [*LAUNCHERS[launcher].each_host(site), *self.site_args]
-        driver, of_job = spec.launcher.driver, spec.launcher.args if self.queued else []
+        driver, preload = spec.launcher.driver, spec.launcher.preload if self.queued else []
+        of_job = spec.launcher.args if self.queued else []
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         self.found.notes += limits.notes(spec, site, self.scheduler)
         return Plan(
@@ -145,7 +159,7 @@ class _Planner:
             layout=[(1, 1)] if driver else layout.groups,
             own_distribution=asked.own_distribution,
             launcher=launcher,
-            start=[] if driver else LAUNCHERS[launcher].start(asked, self.site_args, of_job),
+            start=[] if driver else self._start(asked),
             start_timeout=None if driver else self._start_timeout(),
             torchrun=spec.launcher.torchrun,
             driver=driver,
@@ -177,9 +191,22 @@ class _Planner:
             restart=restart,
             preflight=preflight if self.queued else None,
             each_host=each_host if self.queued and (preflight or restart) else [],
+            preload=preload or [],
+            preload_start=self._beside(one_a_node) if preload else [],
             local_storage=site.local_storage if spec.stage else None,
             notes=self.found.notes,
         )
+
+    def _start(self, asked: Request) -> list[str]:
+        of_job = self.spec.launcher.args if self.queued else []
+        argv = LAUNCHERS[self.launcher].start(asked, self.site_args, of_job)
+        if self.queued or self.spec.launcher.preload is None:
+            return argv
+        return [*argv, "--preload", ",".join(self.spec.launcher.preload) or "none"]
+
+    def _beside(self, one_a_node: Request) -> list[str]:
+        request = msgspec.structs.replace(one_a_node, node_devices=self.node_devices)
+        return LAUNCHERS[self.launcher].beside(request, self.site_args)
 
     def _check(self, asked: Request) -> None:
         """All that can be said of the job's fields one by one."""

@@ -14,7 +14,14 @@ OF_EVERY_SCRIPT = frozenset(
     {
         *("command", "setup", "teardown", "env", "workdir", "python", "templates"),
         *("snapshot.paths", "snapshot.link", "snapshot.limit"),
-        *("ranks", "ranks_per_node", "launcher.torchrun", "launcher.driver", "launcher.timeout"),
+        *(
+            "ranks",
+            "ranks_per_node",
+            "launcher.torchrun",
+            "launcher.driver",
+            "launcher.timeout",
+            "launcher.preload",
+        ),
         *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
         *("restart.max", "restart.hang", "restart.never", "restart.progress"),
         *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
@@ -144,6 +151,10 @@ class Plan(Facts, frozen=True, kw_only=True):
     each_host: list[str]
     """The argv that starts one process on each of some hosts, without their number and names; empty where
     nothing is asked of hosts."""
+    preload: list[str]
+    """What one process of each node imports for its ranks; on the local scheduler `start` has it."""
+    preload_start: list[str]
+    """The argv that starts these processes; empty without."""
     local_storage: str | None
     """Where `stage` makes its folder; None: TMPDIR, else /tmp."""
     templates: str | None

@@ -149,6 +149,9 @@ castoff_finish() { # CODE COMMAND: the last that this script does
 #ifdef castoff_scheduler_finish
   castoff_scheduler_finish
 #endif
+#if preload
+  castoff_end_agents
+#endif
 #if secrets
   castoff_remove_secrets
 #endif

@@ -18,6 +18,9 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
 #if nodes
     castoff_meeting_host castoff_meeting_names \
 #endif
+#if preload
+    castoff_client castoff_agent castoff_gone \
+#endif
     <<'CASTOFF_RANK'
 castoff_refuse() { # this is not how the script laid the ranks out
   echo "castoff: $*" >&2
@@ -165,6 +168,9 @@ castoff_exec() {
 #endif
 #if usr1
   trap '' USR1 # it gets it when the script ends the ranks, too, and must not die of that
+#endif
+#if preload
+  [ ! -r "$castoff_client" ] || exec "$1" -I -S "$castoff_client" "$castoff_agent" "$castoff_gone" "$@"
 #endif
   exec "$@" # so that a program named echo is none of sh's own
 }

@@ -145,6 +145,9 @@ castoff_next_attempt() {
 #if !here
   castoff_rendezvous "$castoff_suffix"
 #endif
+#if preload
+  castoff_keep_agents "$castoff_old"
+#endif
 }
 castoff_end_of_restarts() { # a failed attempt that no other follows in this job
 #if !here

@@ -15,7 +15,7 @@ from .messages import peer_user, receive, send
 from .program import Program
 from .safety import open_files, reason_not_to_fork, unlike
 from .sessions import end_sessions
-from .takeover import Unfit, adapt, dies_with_parent, take_over
+from .takeover import Unfit, adapt, take_over
 from .words import python_command
 
 TYPE_CHECKING = False  # `typing` would cost each start some time
@@ -59,6 +59,7 @@ class Agent:
 
     def __init__(self, address: str, by_default: bool, command: "Sequence[str]"):
         """`by_default`: nobody has asked for these imports, so none misses them."""
+        self._pid = os.getpid()
         self._by_default = by_default
         self._command = command
         self._environment = dict(os.environb)
@@ -68,12 +69,12 @@ class Agent:
         self._ended: list[tuple[Rank, int]] = []
         self._listener = _listening(address)
         self._output = [os.memfd_create(f"castoff-{name}") for name in ("stdout", "stderr")]
+        self._leaving = False
         self._wakeup = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._files = open_files()
         for file in self._wakeup:
             os.set_blocking(file, False)
-        dies_with_parent(signal.SIGTERM)
 
     def load(self, modules: "Sequence[str]") -> None:
         """Import what was asked for; what that prints, each rank prints as it begins."""
@@ -111,6 +112,9 @@ class Agent:
         signal.set_wakeup_fd(self._wakeup[1])
         self._selector.register(self._wakeup[0], selectors.EVENT_READ, self._take_signals)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        with contextlib.suppress(OSError):  # a kernel before 5.3
+            # PR_SET_PDEATHSIG would wait for the thread that started this process, and launchers have many.
+            self._selector.register(os.pidfd_open(os.getppid()), selectors.EVENT_READ, self._leave)
         while True:
             ready = self._selector.select(_PATIENCE if self._ended else None)
             for key, _ in ready:
@@ -122,6 +126,8 @@ class Agent:
             if not ready and self._ended:  # somebody has stopped that client
                 self._client_ended(self._ended[0][0])
                 self._report_end()
+            if self._leaving:
+                self._leave()
 
     # Ranks that begin
 
@@ -185,7 +191,7 @@ class Agent:
         for one in (self._listener, *(rank.connection for rank in self._ranks.values())):
             one.close()
         self._ranks.clear()
-        own = take_over(given, files, connection)
+        own = take_over(given, files, connection, self._pid)
         try:
             adapt(given, self._environment)
             program = begin(given["command"])
@@ -206,11 +212,16 @@ class Agent:
     def _take_signals(self) -> None:
         numbers = os.read(self._wakeup[0], 4096)
         if {*numbers} & _ENDS:
-            end_sessions([*self._ranks])
-            os._exit(0)
+            self._leave()
         for rank in [*self._ranks.values()]:
             if rank.pidfd is None:
                 self._reap(rank)
+
+    def _leave(self) -> None:
+        """End once no rank is left: whoever ends the job may have asked these to save what they have."""
+        self._leaving = True
+        if not self._ranks and not self._ended:
+            os._exit(0)
 
     def _reap(self, rank: Rank) -> None:
         program, status = os.waitpid(rank.program, os.WNOHANG)
@@ -248,7 +259,7 @@ class Agent:
             return
         self._selector.unregister(rank.connection)
         rank.connection.close()
-        end_sessions([rank.program])
+        end_sessions([rank.program])  # which is reaped like any other
 
     def _client_ended(self, rank: Rank) -> None:
         self._ended = [(other, status) for other, status in self._ended if other is not rank]

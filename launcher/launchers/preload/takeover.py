@@ -31,20 +31,21 @@ class Unfit(Exception):
         """Whether somebody should hear of it: not where Python itself says what is wrong."""
 
 
-def dies_with_parent(number: int) -> None:
-    """Have the kernel send this process a signal when its parent ends, however that ends."""
+def _die_with(agent: int) -> None:
+    """Have the kernel kill this process when the agent ends, however that ends."""
     import ctypes
 
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), number)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != agent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def take_over(given: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket) -> socket.socket:
+def take_over(
+    given: "Mapping[str, Any]", files: "Sequence[int]", connection: socket.socket, agent: int
+) -> socket.socket:
     """Leave the agent's session and open files for the client's; returns the connection, out of their way."""
     os.setsid()
-    dies_with_parent(signal.SIGKILL)
+    _die_with(agent)
     above = max([2, *given["files"]]) + 1
     own = fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, above)
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]

@@ -26,6 +26,9 @@ MODULE = "json"
 """What agents here import: something small."""
 
 
+SHELL: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+
+
 class Ended(NamedTuple):
     code: int
     output: str
@@ -56,14 +59,14 @@ class Node:
         return self.clients[-1]
 
     def end(self) -> None:
-        if self.agent is not None:
-            self.agent.terminate()
-            self.agent.wait(SECONDS)
-            self.agent = None
         while self.clients:
             client = self.clients.pop()
             client.kill()
             client.communicate()
+        if self.agent is not None:
+            self.agent.terminate()
+            self.agent.wait(SECONDS)
+            self.agent = None
 
 
 def ended(command: Sequence[str], folder: Path, **options: Any) -> Ended:
@@ -321,11 +324,34 @@ class TestSignals:
             until(partial(gone, rank))
             os.kill(child, signal.SIGKILL)  # the scheduler's affair, as if Python itself had started the rank
 
-    def test_an_agent_that_is_ended_leaves_nobody(self, node: Node) -> None:
-        _, others = two_ranks(node)
-        node.end()
-        for pid in others:
-            until(partial(gone, pid))
+    def test_an_agent_that_is_to_end_waits_for_its_ranks(self, node: Node) -> None:
+        """A scheduler sends TERM to all that a job has; ranks save what they have then."""
+        text = (
+            "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
+            "os.write(1, b'ready')\nsignal.pause()\nos.read(0, 1)\nprint('saved')"
+        )
+        command = script(node.folder, text)
+        node.begin(command)
+        client = node.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert client.stdout is not None
+        assert client.stdout.read(5) == b"ready"
+        assert node.agent is not None
+        node.agent.terminate()
+        client.terminate()
+        assert client.communicate(b"x")[0] == b"saved\n"
+        assert client.returncode == 0
+        assert node.agent.wait(SECONDS) == 0
+
+    def test_it_ends_with_what_has_started_it(self, node: Node) -> None:
+        command = script(node.folder, "print('well')")
+        words = agent_command(node.address, [MODULE], command, by_default=False)
+        shell = subprocess.Popen(["/bin/sh", "-c", '"$@" & echo $!; read wait', "sh", *words], **SHELL)
+        assert shell.stdout is not None
+        agent = int(shell.stdout.readline())
+        assert node.run(command).code == 0
+        shell.kill()
+        shell.communicate()
+        until(partial(gone, agent))
 
 
 def two_ranks(node: Node) -> tuple[subprocess.Popen[bytes], list[int]]:

@@ -1,0 +1,70 @@
+# --- Preload: one process of each node imports once, and its ranks begin as copies of it -------------
+castoff_agents='' castoff_client='' castoff_agent='' castoff_gone=''
+castoff_preload() { # LAUNCHER of one process a node... -- MODULES PROGRAM...
+  castoff_command=() castoff_flags=()
+#if restart
+  castoff_preload_words=("$@")
+#endif
+  while [[ $1 != -- ]]; do
+    castoff_command+=("$1")
+    shift
+  done
+  shift
+#if activate
+  castoff_python=(env PATH="$castoff_staged_path$PATH" "$2")
+#else
+  castoff_python=("$2")
+#endif
+  # What the folder of the job has of that name is not castoff's.
+  castoff_client=$("${castoff_python[@]}" -c 'import sys; sys.path = [one for one in sys.path if one]
+import castoff_plugin; print(castoff_plugin.__file__)' </dev/null 2>/dev/null || true)
+  if [[ -z $castoff_client ]]; then
+    echo "castoff: preload: $2 cannot import castoff here, so the ranks start without:" \
+      "install castoff into the job's environment" >&2
+    return
+  fi
+  castoff_client=${castoff_client%/*}/launcher/launchers/preload/client.py
+  # An address of this node alone, which has no file and is gone with its process.
+  castoff_agent=@castoff-$UID-$castoff_job-$(echo "$CASTOFF_ATTEMPT_DIR" | cksum | tr -d ' ')
+  castoff_gone=$CASTOFF_ATTEMPT_DIR/preload-gone # there once nobody imports any more
+#ifdef castoff_launcher_name_hosts
+  castoff_launcher_name_hosts preload-hosts 1 "$castoff_nodes"
+#elif spares
+  castoff_launcher_place
+#endif
+#ifdef castoff_launcher_export
+  castoff_launcher_export
+#endif
+  castoff_watch_agents "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_python[@]}" \
+    -I -S "${castoff_client%/*}/begin.py" "$castoff_agent" asked "$1" -- "${@:2}" \
+    </dev/null >"$CASTOFF_ATTEMPT_DIR/preload.log" 2>&1 &
+  castoff_agents=$!
+  disown "$castoff_agents"
+}
+castoff_watch_agents() { # COMMAND... for as long as this script lives and wants it
+  trap - EXIT HUP INT USR2
+  trap 'castoff_wanted=' TERM
+  local castoff_wanted=1
+  "$@" &
+  castoff_launcher=$!
+  while [[ -n $castoff_wanted ]] && builtin kill -0 "$castoff_launcher" 2>/dev/null; do
+    read -r -t 0.5 -u 9 _ || true # nothing ever comes
+    builtin kill -0 "$$" 2>/dev/null || castoff_wanted=
+  done 9<> <(:)
+  : >"$castoff_gone" || true
+  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
+  builtin wait "$castoff_launcher" || true
+}
+#if restart
+castoff_keep_agents() { # ATTEMPT's folder, the one before: with its agents, unless they are gone or elsewhere
+  if [[ -z $castoff_agents ]]; then return 0; fi
+  if cmp -s "$1/hosts" "$CASTOFF_ATTEMPT_DIR/hosts" && builtin kill -0 "$castoff_agents" 2>/dev/null; then return 0; fi
+  castoff_end_agents
+  castoff_preload "${castoff_preload_words[@]}"
+}
+#endif
+castoff_end_agents() {
+  if [[ -z $castoff_agents ]]; then return 0; fi
+  builtin kill -s TERM "$castoff_agents" 2>/dev/null || true
+  castoff_agents=
+}
