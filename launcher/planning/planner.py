@@ -143,7 +143,6 @@ class _Planner:
         preflight = restarts.preflight(spec, site, devices, whole_nodes=self.whole_nodes)
         each_host = [*LAUNCHERS[launcher].each_host(site), *self.site_args]
         driver, preload = spec.launcher.driver, spec.launcher.preload if self.queued else []
-        of_job = spec.launcher.args if self.queued else []
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         self.found.notes += limits.notes(spec, site, self.scheduler)
         return Plan(

@@ -61,7 +61,18 @@ def main(agent: str, gone: str, command: "Sequence[str]") -> "NoReturn":
         if os.environ.get("LOCAL_RANK", "0") == "0":
             _report(f"the node's preload ended ({error or 'no answer'}); this rank starts without")
         _become(command)
+    _name_after(program)
     _end_as(_waited_for(connection, program))
+
+
+def _name_after(program: int) -> None:
+    """Tell who looks at this process which one runs its program (proc(5), comm: 15 characters)."""
+    try:
+        file = os.open("/proc/self/comm", os.O_WRONLY)
+    except OSError:  # no more than a help to others
+        return
+    os.write(file, f"castoff:{program}".encode())
+    os.close(file)
 
 
 def _report(text: str) -> None:
