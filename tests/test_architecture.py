@@ -206,7 +206,7 @@ def _no_circle(graph: dict[str, set[str]]) -> None:
 FLOORS = {
     "launcher": (
         ("cli", "executors"),
-        ("api", "importing"),
+        ("api", "diagnosis", "importing"),
         ("logs", "submission"),
         ("status", "planning"),
         ("schedulers",),

@@ -1,29 +1,40 @@
-"""castoff doctor: say who else could change what will run."""
+"""castoff doctor: say what would keep a job from running, and what to do about it."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from launcher.cli.help import examples
-from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import json_option, print_json
+from launcher.cli.job_options import job_options, load_site, read_job
+from launcher.cli.output import has_colours, json_option, print_json, several
 from launcher.cli.program import TakesJob
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.errors import printable
+
+if TYPE_CHECKING:
+    from launcher.diagnosis.finding import Finding
+
+_COLOURS = {"ok": "32", "warning": "33", "problem": "1;31", "unknown": "35"}
 
 
 @click.command(
     "doctor",
     cls=TakesJob,
     epilog=examples(
-        "castoff doctor --trust",
+        "castoff doctor",
+        "castoff doctor job.yaml",
         "castoff doctor --trust job.yaml --site aurora",
     ),
 )
 @job_options
-@click.option("--trust", is_flag=True, help="Show who else could change what will run.")
+@click.option("--trust", is_flag=True, help="Show only who else could change what will run, all of it.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
 @json_option
 def command(
@@ -35,22 +46,99 @@ def command(
     as_json: bool,
     **flags: Any,
 ) -> int:
-    """Check what could go wrong with a job submitted from here; without JOB or a program, with any job.
+    """Check what could keep a job from running; without JOB or a program, any job.
 
-    --trust prints, of all that will be read or run, who beside you and root could change it, the folder
-    that is weak, and the fix. The exit code is 1 if somebody can whom you have not trusted.
+    On this host: the scheduler, account and queue, file systems and quotas, the folder of runs, the job's
+    Python, and who else could change what will run.
+
+    Each line is ok, a warning, a problem, or unknown where nothing answered. The exit code is 1 if there is
+    a problem, else 0.
     """
-    # Late: a shell that completes our flags waits for what is imported.
+    if trust:
+        return _trust(job, site_name, overrides, flags, runs_dir, as_json)
+    spec, site, found = _read(job, site_name, overrides, flags)
+    from launcher.diagnosis import login  # late: a shell that completes our flags waits for what is imported
+    from launcher.diagnosis.finding import has_problem
+    from launcher.diagnosis.subject import Subject
+    from launcher.runs.run import runs_folder
+    from launcher.submission.submit import working_directory
+
+    environ = os.environ
+    subject = Subject.of(
+        site,
+        spec,
+        source=job,
+        directory=Path(working_directory()),
+        runs=(runs_dir or runs_folder(environ)).absolute(),
+        environ=environ,
+    )
+    found = _printed(found, as_json)
+    found += _printed(login.findings(subject), as_json)
+    _sum_up(found, as_json)
+    return int(has_problem(found))
+
+
+def _read(
+    job: str | None, site_name: str | None, overrides: tuple[str, ...], flags: dict[str, Any]
+) -> tuple[JobSpec, Site, list[Finding]]:
+    """The job, the site, and what kept the job's file from being read."""
+    from launcher.diagnosis.run_folder import unusable
+    from launcher.trust.decision import Untrusted
+
+    program = click.get_current_context().obj
+    asks = bool(overrides) or any(value is not None for value in flags.values())
+    spec, found = JobSpec(), []
+    try:
+        if job is not None or program or asks:
+            # A job that only flags describe has no program yet; `true` stands for it.
+            spec = read_job(job, overrides, flags, program or (None if job else ["true"]))
+    except Untrusted as error:
+        found = [unusable(Path(job or ""), error)]
+    return spec, load_site(site_name, spec), found
+
+
+def _printed(found: Iterable[Finding], as_json: bool) -> list[Finding]:
+    """Print findings as they come, and return them."""
+    kept = []
+    for one in found:
+        kept.append(one)
+        if as_json:
+            print_json(one._asdict())
+            continue
+        mark = f"\x1b[{_COLOURS[one.status]}m{one.status:8}\x1b[0m" if has_colours() else f"{one.status:8}"
+        click.echo(f"{mark} {one.about:10} {printable(one.fact)}")
+        if one.remedy:
+            click.echo(f"{'':8} {'fix':>10} {printable(one.remedy)}")
+        sys.stdout.flush()
+    return kept
+
+
+def _sum_up(found: list[Finding], as_json: bool) -> None:
+    if as_json:
+        return
+    counts = [(sum(one.status == status for one in found), status) for status in ("problem", "warning")]
+    unknown = sum(one.status == "unknown" for one in found)
+    parts = [several(count, what) for count, what in counts]
+    click.echo(", ".join([*parts, *([f"{unknown} unknown"] if unknown else [])]))
+
+
+def _trust(
+    job: str | None,
+    site_name: str | None,
+    overrides: tuple[str, ...],
+    flags: dict[str, Any],
+    runs_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Print, of all that will be read or run, who else could change it, and the fix."""
     from launcher.submission.exposure import exposures
     from launcher.trust.decision import Untrusted, fixes
 
-    context = click.get_current_context()
-    if not trust:
-        context.fail("name what to look at: --trust")
+    program = click.get_current_context().obj
     spec = site = None
-    if job is not None or context.obj is not None:
+    if job is not None or program is not None:
         try:
-            spec = load_job(job, overrides, flags)
+            spec = read_job(job, overrides, flags, program)
             site = load_site(site_name, spec)
         except Untrusted as error:  # which is among what is printed; what it would have named is not
             click.echo(f"not looked into: {str(error).partition(chr(10))[0]}", err=True)

@@ -35,7 +35,7 @@ GROUPS = {
     "Machine": {
         "sites": "List the sites, show one, check one, or make one.",
         "explain": "Show this process's rank, and how it is known.",
-        "doctor": "Show who else could change what will run.",
+        "doctor": "Check what could keep a job from running.",
         "trust": "Trust those who can write to a folder, or list those folders.",
         "completion": "Print the completion script for a shell.",
     },

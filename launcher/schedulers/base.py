@@ -103,6 +103,8 @@ class QueuedScheduler(Scheduler):
     """The command that gets a shell an allocation."""
     submit_command: ClassVar[Sequence[str]]
     """The command that submits."""
+    trial_command: ClassVar[Sequence[str]] = ()
+    """The command that says whether a script would be taken, and queues nothing; empty: there is none."""
     directive_mark: ClassVar[str]
     """What a directive's line in a script begins with."""
     plain_ids: ClassVar[bool] = False

@@ -56,6 +56,12 @@ class QueueInfo(NamedTuple):
     """The queues that it hands its jobs to, of which users do not name one."""
     passing: bool = False
     """Whether it goes when a reservation ends."""
+    accepts_jobs: bool = True
+    """Whether it takes submissions now."""
+    starts_jobs: bool = True
+    """Whether jobs that wait in it are started now."""
+    accounts: tuple[str, ...] = ()
+    """Those whose jobs alone it takes; none: any account's."""
     notes: tuple[str, ...] = ()
     """Who may use it and what else a person should know, each in words."""
 
@@ -121,6 +127,8 @@ class MachineInfo(NamedTuple):
     """The scheduler's."""
     user: User | None = None
     """None: nobody says."""
+    enforces_accounts: bool = False
+    """Whether it refuses a job of an account that it does not know."""
     sources: Mapping[str, str] = {}
     """Where queues, qos, nodes and array are from: the command that a person would type."""
     fields: Mapping[str, Any] = {}
@@ -177,38 +185,48 @@ def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int |
     return None if None in held else choose(held, default=None)
 
 
-def ask(site: Site, environ: Mapping[str, str] = os.environ) -> MachineInfo:
+def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float = _PATIENCE) -> MachineInfo:
     """What the scheduler of this machine says, which is taken for the site's.
+
+    `patience`: seconds for each answer.
 
     Raises:
         QueryFailed: its programs are not here, or it does not answer; with its own words.
     """
     if queued(site.scheduler) is None:
         raise QueryFailed(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
-    return ask_scheduler(site.scheduler, environ, about=f"site {site.name}")
+    return ask_scheduler(site.scheduler, environ, about=f"site {site.name}", patience=patience)
 
 
-def _answer(question: Question, environ: Mapping[str, str]) -> tuple[str | None, str]:
+def questions_of(name: str) -> Sequence[Question]:
+    """What a scheduler is asked about its machine."""
+    questions: Sequence[Question] = import_module(f"launcher.schedulers.{name}.machine").QUESTIONS
+    return questions
+
+
+def _answer(question: Question, patience: float, environ: Mapping[str, str]) -> tuple[str | None, str]:
     """What a question's command prints; else why it does not."""
     argv = [word.replace(USER, user_name(str(os.geteuid()))) for word in question.argv]
     try:
-        return answer_of(argv, _PATIENCE, environ), ""
+        return answer_of(argv, patience, environ), ""
     except SchedulerUnreachable as why:
         return None, f"`{shlex.join(argv)}`: {why}"
 
 
-def ask_scheduler(name: str, environ: Mapping[str, str] = os.environ, *, about: str) -> MachineInfo:
+def ask_scheduler(
+    name: str, environ: Mapping[str, str] = os.environ, *, about: str, patience: float = _PATIENCE
+) -> MachineInfo:
     """The same of a scheduler of which there is no profile yet; messages say what it was asked `about`.
 
     Raises:
         QueryFailed: as `ask` does.
     """
     machine = import_module(f"launcher.schedulers.{name}.machine")
-    questions: Sequence[Question] = machine.QUESTIONS
+    questions = questions_of(name)
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []
     with ThreadPoolExecutor(len(questions)) as pool:  # one that hangs keeps no other waiting
-        asked = [(one, pool.submit(_answer, one, environ)) for one in questions]
+        asked = [(one, pool.submit(_answer, one, patience, environ)) for one in questions]
     for question, future in asked:
         answer, failure = future.result()
         if answer is not None:

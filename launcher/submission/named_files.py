@@ -58,12 +58,17 @@ class Module(NamedTuple):
     name: str
 
 
+def is_python(word: str) -> bool:
+    """Whether a command's first word is a Python, by its name."""
+    return _PYTHON.fullmatch(PurePosixPath(word).name) is not None
+
+
 def program(command: Sequence[str]) -> Named | Module | None:
     """The program's file or module, where the command shows which word that is."""
     if not command:
         return None
     first = PurePosixPath(command[0]).name
-    if _PYTHON.fullmatch(first):
+    if is_python(command[0]):
         return _after_options(command, _PYTHON_VALUES, modules=True)
     if _SHELL.fullmatch(first):
         return _after_options(command, ("-o", "-O", "+O", "+o", "--rcfile", "--init-file"), modules=False)

@@ -65,19 +65,29 @@ def check_present(
     Raises:
         InvalidInput: something is missing for certain.
     """
+    problems, warnings = missing(spec, site, plan, directory, environ)
+    if not refuses:
+        problems, warnings = [], [*problems, *warnings]
+    for warning in warnings:
+        where = "" if warning.where == COMMAND_LINE else warning.where
+        report(f"warning: {Problem(where, warning.path, warning.message)}")
+    if problems:
+        raise InvalidInput(problems)
+
+
+def missing(
+    spec: JobSpec, site: Site, plan: Plan, directory: Path, environ: Mapping[str, str]
+) -> tuple[list[Problem], list[Problem]]:
+    """What a job names and is not there for certain, and what may be missing."""
     look = _Look(spec, plan, directory, environ)
     found = [*(look.workdir() or look.program() or look.environment()), *look.files()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
     for one in found:
-        (problems if one.is_certain and refuses else warnings).report(one.field, one.message)
+        (problems if one.is_certain else warnings).report(one.field, one.message)
     if not problems.problems:  # a shell has to be asked
         for field, message in unknown_modules([*loaded(spec.setup)], plan.setup, environ):
             warnings.report(field, message)
-    for warning in warnings.problems:
-        where = "" if warning.where == COMMAND_LINE else warning.where
-        report(f"warning: {Problem(where, warning.path, warning.message)}")
-    if problems.problems:
-        raise InvalidInput(problems.problems)
+    return problems.problems, warnings.problems
 
 
 def check_in_snapshot(plan: Plan, code: Path) -> None:

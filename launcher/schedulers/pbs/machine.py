@@ -190,6 +190,8 @@ def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> 
         bound(max, min, "resources_max.walltime"),
         max_jobs=_jobs(held),
         offered=held.get("enabled") != "False" and held.get("from_route_only") != "True",
+        accepts_jobs=held.get("enabled") != "False",
+        starts_jobs=held.get("started") != "False",
         routes_to=tuple(names),
         notes=tuple(_notes(held)),
     )

@@ -83,6 +83,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         name=config.get("ClusterName"),
         version=config.get("SLURM_VERSION"),
         user=user,
+        enforces_accounts=_enforces_accounts(config),
         sources=_SOURCES,
         lacks=() if "slurmdbd" in config.get("AccountingStorageType", "slurmdbd") else ("qos", "user"),
         fields=_fields(config, found),
@@ -156,12 +157,15 @@ def _questions(
         )
     if default is None:
         yield "Which partition do jobs take that name none? Slurm has no default.", ("default_queue: NAME",)
-    enforced = "associations" in config.get("AccountingStorageEnforce", "")
-    if enforced and (user is None or not user.accounts):
+    if _enforces_accounts(config) and (user is None or not user.accounts):
         yield (
             "Which account are jobs charged to? Slurm demands one and does not say which are yours.",
             ("defaults: {account: NAME}",),
         )
+
+
+def _enforces_accounts(config: Mapping[str, str]) -> bool:
+    return "associations" in config.get("AccountingStorageEnforce", "")
 
 
 def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> QueueInfo:
@@ -175,8 +179,16 @@ def _partition(fields: Mapping[str, str], qos: Mapping[str, QueueInfo]) -> Queue
         max_nodes=min(filter(None, (most, there, extra.max_nodes)), default=None),
         max_walltime=min(filter(None, (longest, extra.max_walltime)), default=None),
         offered=fields.get("Hidden") != "YES" and fields.get("RootOnly") != "YES",
+        # slurm.conf(5), State: DOWN queues and starts nothing, DRAIN starts what is queued, INACTIVE neither.
+        accepts_jobs=fields.get("State", "UP") in ("UP", "DOWN"),
+        starts_jobs=fields.get("State", "UP") in ("UP", "DRAIN"),
+        accounts=_accounts(fields.get("AllowAccounts", "ALL")),
         notes=tuple(_notes(fields)),
     )
+
+
+def _accounts(allowed: str) -> tuple[str, ...]:
+    return () if allowed in ("ALL", "(null)", "") else tuple(allowed.split(","))
 
 
 def _notes(fields: Mapping[str, str]) -> Iterator[str]:

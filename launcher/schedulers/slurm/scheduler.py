@@ -45,6 +45,7 @@ class Slurm(QueuedScheduler):
     dialect = directives.DIALECT
     interactive = "salloc"
     submit_command = ("sbatch",)
+    trial_command = ("sbatch", "--test-only")
     directive_mark = "#SBATCH "
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         # sbatch(1), filename pattern: then no % means anything, and \ is left out.

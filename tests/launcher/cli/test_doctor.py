@@ -1,8 +1,9 @@
-"""castoff doctor --trust: who else could change what will run."""
+"""castoff doctor: what would keep a job from running; --trust: who else could change what will run."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from tests.command_line import Castoff
 
 from ..conftest import STRANGER, give_away
+
+Answers = Callable[..., dict[str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +107,134 @@ def test_doctor_reports_all_although_castoff_refuses_a_file(castoff: Castoff, pr
     assert "program's file     settings.yaml" in answer.stdout
 
 
-def test_it_needs_to_be_given_what_to_look_at(castoff: Castoff) -> None:
-    answer = castoff("doctor")
-    assert answer.returncode == 2 and "name what to look at: --trust" in answer.stderr
+class TestAll:
+    """Without --trust: everything on this host."""
+
+    LAB = """
+description: the machine that was recorded
+extends: slurm
+queues:
+  debug: {ranges: [{max_nodes: 2, max_walltime: 30m}], source: the guide, date: 2026-10-01}
+"""
+    TRIAL = "echo sbatch: Job 7 to start at 1795781807 using 2 processors on nodes c1 in partition debug >&2"
+
+    @pytest.fixture
+    def look(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+        """What is found on the Slurm that was recorded, by what it is about."""
+
+        def findings(*words: str, code: int = 0, **programs: str) -> dict[str, Any]:
+            stand_ins = {"sbatch": self.TRIAL, "scancel": "exit 1", **programs}
+            environ = answering(
+                "slurm-accounting", **{name: line for name, line in stand_ins.items() if line}
+            )
+            path = tmp_path / ".castoff" / "sites" / "lab.yaml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self.LAB)
+            site = [] if "--site" in words else ["--site", "lab"]
+            answer = castoff("doctor", "--json", *site, *words, env=environ)
+            assert answer.returncode == code, answer.stdout + answer.stderr
+            found: dict[str, Any] = {}
+            for line in answer.stdout.splitlines():
+                one = json.loads(line)
+                found.setdefault(one["about"], one)
+            return found
+
+        return findings
+
+    def test_a_job_that_can_run(self, look: Callable[..., dict[str, Any]]) -> None:
+        found = look("-A", "chem", "-t", "10m", "--", "sh", "-c", "true")
+        assert found["scheduler"]["fact"].startswith("Slurm 22.05.8 answers in ")
+        assert found["account"]["fact"].startswith("chem is one of ")
+        assert found["queue"]["fact"] == "debug is up, up to 2 nodes for 00:30:00"
+        started = "Job 7 to start at 2026-"
+        assert started in found["job"]["fact"]
+        assert {found[one]["status"] for one in ("scheduler", "account", "queue", "job")} == {"ok"}
+
+    @pytest.mark.parametrize(
+        ("words", "about", "fact", "remedy"),
+        [
+            (["-A", "chme"], "account", "chme is not an account of ", "--account chem"),
+            (
+                ["-q", "dbug"],
+                "queue",
+                "dbug does not exist here; there are: debug, gpu, long",
+                "--queue debug",
+            ),
+            (["-q", "quiet"], "queue", "quiet starts no jobs now; its state is DOWN", "a job waits there"),
+            (
+                ["-q", "gpu", "--set", "nodes=3"],
+                "queue",
+                "gpu takes 2 nodes at most, and the job asks",
+                "--nodes 2",
+            ),
+            (
+                ["-q", "gpu", "-t", "3d"],
+                "queue",
+                "gpu takes 48:00:00 at most, and the job asks for 72:00:00",
+                "--walltime 48:00:00",
+            ),
+        ],
+    )
+    def test_what_a_job_may_get_wrong(
+        self,
+        look: Callable[..., dict[str, Any]],
+        words: list[str],
+        about: str,
+        fact: str,
+        remedy: str,
+    ) -> None:
+        found = look(*words, code=1)[about]
+        assert found["status"] == "problem" and found["fact"].startswith(fact), found
+        assert found["remedy"].startswith(remedy)
+
+    def test_what_a_site_and_sbatch_refuse(self, look: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+        (tmp_path / "job.yaml").write_text("nodes: 3\nqueue: debug\ncommand: ['true']\n")
+        found = look("job.yaml", code=1)
+        assert found["job"]["fact"].startswith("job.yaml:2: queue is 'debug', which does not take 3 nodes")
+        words = "echo sbatch: error: Batch job submission failed: a filter says no >&2; exit 1"
+        found = look("--", "true", code=1, sbatch=words)
+        assert found["job"]["status"] == "problem" and "a filter says no" in found["job"]["fact"]
+
+    def test_a_scheduler_that_hangs_refuses_or_is_not_here(
+        self, look: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = look(code=1, scontrol="echo connection refused >&2; exit 1")["scheduler"]
+        assert found["status"] == "problem" and "connection refused" in found["fact"]
+        found = look("--site", "pbs", code=1)["scheduler"]
+        assert found["status"] == "problem" and found["fact"].startswith("qsub is not on PATH here")
+        monkeypatch.setattr("launcher.diagnosis.scheduling.PATIENCE", 0.2)
+        found = look(code=1, scontrol="exec sleep 1000")["scheduler"]
+        assert "scontrol gave no answer within 0.2 s" in found["fact"]
+        assert "castoff can submit nothing until `scontrol " in found["remedy"]
+
+    def test_a_profile_that_the_scheduler_contradicts(self, look: Callable[..., dict[str, Any]]) -> None:
+        found = look()["profile"]
+        assert found["status"] == "warning" and found["fact"].startswith("array.max_count: lab has 1001")
+        assert found["remedy"] == "castoff sites check lab --update"
+        assert "knows nothing of this machine's queues" in look("--site", "slurm")["profile"]["fact"]
+
+    def test_runs_and_files(self, castoff: Castoff, tmp_path: Path) -> None:
+        """A listed run that is gone, a submission that was interrupted, a program that is missing."""
+        words = ("doctor", "--site", "local", "--", "python", "train.py")
+        castoff("submit", "--site", "local", "--", "true")
+        castoff("wait")
+        (run,) = (tmp_path / "castoff-runs").glob("true-*")
+        run.rename(tmp_path / "castoff-runs" / f".{run.name}.draft")
+        answer = castoff(*words)
+        assert answer.returncode == 1
+        assert (
+            f"warning  index      1 of 1 listed runs have no directory any more, as {run}\n" in answer.stdout
+        )
+        assert "warning  locks      1 interrupted submissions or removals in " in answer.stdout
+        assert f"problem  files      command.1 is 'train.py', which is not in {tmp_path}\n" in answer.stdout
+        assert answer.stdout.splitlines()[-1].startswith("1 problem, ")
+
+    def test_trust_is_one_section_of_it(self, castoff: Castoff, project: Path) -> None:
+        give_away(project / "run.sh")
+        answer = castoff("doctor", "job.yaml", "--site", "local")
+        assert answer.returncode == 1
+        assert f"problem  trust      program run.sh: {project}/run.sh belongs to " in answer.stdout
+        (project / "job.yaml").chmod(0o666)
+        answer = castoff("doctor", "job.yaml", "--site", "local")
+        assert answer.returncode == 1
+        assert answer.stdout.startswith("problem  job        job.yaml: is not used, since ")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from launcher.config.site import Search, Site
-from launcher.schedulers import machine_info
 from launcher.schedulers.machine_info import QueryFailed, ask
 
 Answers = Callable[..., dict[str, str]]
@@ -71,10 +70,10 @@ def test_an_optional_program_that_is_not_there(answering: Answers) -> None:
         ("exec sleep 60", "gave no answer within 1 s"),
     ],
 )
-def test_one_that_fails(program: str, why: str, answering: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_info, "_PATIENCE", 1.0 if "sleep" in program else 60.0)
+def test_one_that_fails(program: str, why: str, answering: Answers) -> None:
+    patience = 1.0 if "sleep" in program else 60.0
     with pytest.raises(QueryFailed) as refused:
-        ask(at("slurm"), answering("slurm-accounting", scontrol=program))
+        ask(at("slurm"), answering("slurm-accounting", scontrol=program), patience=patience)
     assert why in str(refused.value)
     assert refused.value.exit_code == 2
 

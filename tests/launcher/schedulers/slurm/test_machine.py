@@ -26,7 +26,11 @@ class TestWithAccounting:
             "gpu": QueueInfo(max_nodes=2, max_walltime=172_800),  # its QOS allows a job 8 nodes, and it has 2
             "long": QueueInfo(min_nodes=2, max_nodes=2),
             "quiet": QueueInfo(  # it is hidden
-                max_nodes=1, max_walltime=5400, offered=False, notes=("its state is DOWN",)
+                max_nodes=1,
+                max_walltime=5400,
+                offered=False,
+                starts_jobs=False,
+                notes=("its state is DOWN",),
             ),
         }
 

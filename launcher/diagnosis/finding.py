@@ -1,0 +1,28 @@
+"""A finding: one fact about what a job needs, whether that is well, and what to do where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+Status: TypeAlias = Literal["ok", "warning", "problem", "unknown"]
+"""`unknown`: it was asked, and there was no answer."""
+
+
+class Finding(NamedTuple):
+    """One fact."""
+
+    about: str
+    """What it is about, in one word: account, queue, quota …"""
+    status: Status
+    fact: str
+    remedy: str = ""
+    """What to do about it, with the user's own values; empty where it is well."""
+
+
+Findings: TypeAlias = Iterator[Finding]
+
+
+def has_problem(found: Iterable[Finding]) -> bool:
+    """Whether something would keep a job from running."""
+    return any(one.status == "problem" for one in found)

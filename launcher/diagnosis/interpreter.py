@@ -1,0 +1,145 @@
+"""The job's Python: which it is after setup, its version, its torch and castoff; none of them is imported."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher.diagnosis.finding import Finding, Findings
+from launcher.diagnosis.subject import Subject
+from launcher.quoting import visible_word
+from launcher.schedulers.command import SchedulerUnreachable, run_to_end
+from launcher.submission.named_files import is_python, makes_nothing, runs_scripts
+
+PATIENCE = 30.0
+"""Seconds for modules to load and an interpreter to start: on a busy file system both need many."""
+
+_MARK = "castoff-python"
+
+_ASKS = """
+import importlib.metadata as metadata, importlib.util as util, json, sys
+def version(name):
+    try:
+        return metadata.version(name)
+    except Exception:
+        return None
+def place(name):
+    try:
+        found = util.find_spec(name)
+        return found and found.origin
+    except Exception:
+        return None
+print(json.dumps({"version": sys.version.split()[0], "torch": version("torch"), "torch_at": place("torch"),
+                  "castoff": place("castoff_plugin")}))
+"""
+"""What an interpreter is asked; find_spec of a name without a dot imports nothing."""
+
+_KEPT = ("HOME", "LANG", "LOGNAME", "SHELL", "TERM", "TMPDIR", "USER")
+"""What a login shell of a job begins with where it inherits nothing."""
+
+
+def findings(subject: Subject) -> Findings:
+    """What is to be said of the Python that the job's program would run with."""
+    plan = subject.plan
+    if plan is None or plan.container or not (_word(subject) or plan.python):
+        return
+    fix = subject.setting("python", "/path/to/env/bin/python")
+    if not makes_nothing(plan.setup) or runs_scripts(plan.setup):
+        fact = "setup runs commands of its own, so which Python the job has is known to the job alone"
+        yield Finding("python", "unknown", fact, f"`castoff doctor {_nodes_words(subject)}` sees it there")
+        return
+    try:
+        done = run_to_end([*_shell(subject), "-c", _script(subject)], PATIENCE, _environment(subject))
+    except SchedulerUnreachable as why:
+        fact = f"setup and Python: {why}"
+        yield Finding("python", "unknown", fact, "the same in the job would delay it as long")
+        return
+    path, _, answer = done.stdout.rpartition(f"\n{_MARK} ")[2].partition("\n")
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        said = " ".join(done.stderr.split())[-200:] or "no message"
+        word = path or plan.python or _word(subject)
+        yield Finding("python", "problem", f"{word}{_why(subject)} does not run: {said}", fix)
+        return
+    yield from _judge(path, told, subject, fix)
+
+
+def _judge(path: str, told: Mapping[str, Any], subject: Subject, fix: str) -> Findings:
+    python = visible_word(path)
+    yield Finding("python", "ok", f"{path}{_why(subject)} is Python {told['version']}")
+    if told["torch_at"] is None:
+        install = f"{python} -m pip install torch, if the program needs it; or another environment: {fix}"
+        yield Finding("torch", "warning", f"{path} has no torch", install)
+    else:
+        at = Path(told["torch_at"]).parent
+        yield Finding("torch", "ok", f"torch {told['torch'] or 'of an unknown version'} in {at}")
+    if _needs_castoff(subject) and told["castoff"] is None:
+        install = f"{python} -m pip install castoff; or the environment that castoff is in: {fix}"
+        yield Finding("castoff", "problem", f"{path} cannot import castoff, which the program is", install)
+
+
+def _script(subject: Subject) -> str:
+    """What a login shell does to ask: the job's setup, its `python:` and `env:`, and its interpreter."""
+    plan = subject.plan
+    assert plan is not None
+    word = _word(subject) or "python"
+    if "/" in word:
+        word = str(subject.directory / (plan.workdir or ".") / word)
+    lines = [f"cd -- {shlex.quote(str(subject.directory))}", *plan.setup]
+    if plan.python:
+        lines += [f"PATH={shlex.quote(str(Path(plan.python).parent))}:$PATH"]
+        word = plan.python if not _word(subject) else word
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in plan.env.items()]
+    ask = shlex.quote(_ASKS)
+    lines += [f"printf '\\n{_MARK} %s\\n' \"$(command -v {shlex.quote(word)})\"", "cd /"]
+    return "\n".join([*lines, f"{shlex.quote(word)} -c {ask}"])
+
+
+def _shell(subject: Subject) -> list[str]:
+    """The shell of the job's script, by its first line: on clusters a login shell."""
+    return subject.script.partition("\n")[0].removeprefix("#!").split()
+
+
+def _environment(subject: Subject) -> dict[str, str]:
+    """What the job's shell begins with."""
+    plan = subject.plan
+    assert plan is not None
+    if plan.inherit == "all":
+        return dict(subject.environ)
+    kept = (*_KEPT, *plan.inherit) if isinstance(plan.inherit, list) else _KEPT
+    held = {name: subject.environ[name] for name in kept if name in subject.environ}
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **held}
+
+
+def _word(subject: Subject) -> str:
+    """What starts Python in the job's command; empty: nothing that is known to."""
+    if subject.spec.launcher.torchrun:
+        return "python"
+    word = subject.spec.command[0] if subject.spec.command else ""
+    return word if is_python(word) else ""
+
+
+def _why(subject: Subject) -> str:
+    """Where it is from, behind its path."""
+    plan = subject.plan
+    if plan is None or plan.python:
+        return ""
+    if plan.setup:
+        return " (after setup)"
+    return "" if plan.inherit == "all" else " (a login shell's, as inherit is none)"
+
+
+def _needs_castoff(subject: Subject) -> bool:
+    """Whether the program itself is castoff's, by `-m trainers…`."""
+    words = subject.spec.command
+    modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
+    return any(name.partition(".")[0] in ("trainers", "launcher", "castoff_plugin") for name in modules)
+
+
+def _nodes_words(subject: Subject) -> str:
+    ahead = f"{visible_word(subject.source)} " if subject.source else ""
+    return f"{ahead}--nodes {min(subject.plan.nodes, 2) if subject.plan else 1}"

@@ -1,0 +1,88 @@
+"""Which file system a path lies on, by the kernel's own list, and whether other hosts see it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Literal, NamedTuple
+
+_SHARED = frozenset(
+    {
+        *(
+            "lustre",
+            "gpfs",
+            "beegfs",
+            "ceph",
+            "afs",
+            "9p",
+            "cifs",
+            "smb3",
+            "panfs",
+            "wekafs",
+            "pvfs2",
+            "orangefs",
+        ),
+        *("dvs", "quobyte", "glusterfs", "virtiofs", "gfs2", "ocfs2", "vast"),
+    }
+)
+_OF_ONE_HOST = frozenset(
+    {
+        *(
+            "ext2",
+            "ext3",
+            "ext4",
+            "xfs",
+            "btrfs",
+            "zfs",
+            "f2fs",
+            "tmpfs",
+            "ramfs",
+            "overlay",
+            "squashfs",
+            "erofs",
+        ),
+        *("devtmpfs", "rootfs", "iso9660"),
+    }
+)
+
+
+class Mount(NamedTuple):
+    """A mounted file system."""
+
+    point: str
+    kind: str
+    """As the kernel calls it: ext4, nfs4, fuse.dfuse."""
+    source: str
+    """What is mounted: a device, or a server and its folder."""
+
+    @property
+    def seen_by(self) -> Literal["all", "one", "unknown"]:
+        """Whether other hosts see it: an NFS server exports to whomever it likes, so only the kind tells."""
+        if self.kind in _SHARED or self.kind.startswith("nfs"):
+            return "all"
+        if self.kind in _OF_ONE_HOST:
+            return "one"
+        return "all" if self.kind.startswith("fuse.") and ":" in self.source else "unknown"
+
+
+def parse_mounts(text: str) -> list[Mount]:
+    """The mounts of /proc/self/mountinfo, in their order (proc_pid_mountinfo(5))."""
+    found = []
+    for line in text.splitlines():
+        before, _, behind = line.partition(" - ")
+        words, kind = before.split(), behind.split()
+        if len(words) > 4 and len(kind) > 1:
+            found.append(Mount(_plain(words[4]), kind[0], _plain(kind[1])))
+    return found
+
+
+def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
+    """The mount that a path without links lies on: the last of those with the longest way in common."""
+    place = PurePosixPath(path)
+    holding = [one for one in mounts if place.is_relative_to(one.point)]
+    return max(reversed(holding), key=lambda one: len(one.point), default=None)
+
+
+def _plain(word: str) -> str:
+    """A word without the kernel's escapes, as \\040 for a space."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
