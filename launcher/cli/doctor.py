@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,15 @@ import click
 
 from launcher.cli.help import examples
 from launcher.cli.job_options import job_options, load_site, read_job
-from launcher.cli.output import has_colours, json_option, print_json, several
+from launcher.cli.output import has_colours, is_terminal, json_option, print_json, report, several
 from launcher.cli.program import TakesJob
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.errors import printable
+from launcher.errors import CastoffError, printable
 
 if TYPE_CHECKING:
     from launcher.diagnosis.finding import Finding
+    from launcher.diagnosis.subject import Subject
 
 _COLOURS = {"ok": "32", "warning": "33", "problem": "1;31", "unknown": "35"}
 
@@ -30,6 +31,7 @@ _COLOURS = {"ok": "32", "warning": "33", "problem": "1;31", "unknown": "35"}
     epilog=examples(
         "castoff doctor",
         "castoff doctor job.yaml",
+        "castoff doctor job.yaml --nodes 2",
         "castoff doctor --trust job.yaml --site aurora",
     ),
 )
@@ -44,17 +46,20 @@ def command(
     trust: bool,
     runs_dir: Path | None,
     as_json: bool,
+    nodes: str | None,
     **flags: Any,
 ) -> int:
     """Check what could keep a job from running; without JOB or a program, any job.
 
     On this host: the scheduler, account and queue, file systems and quotas, the folder of runs, the job's
-    Python, and who else could change what will run.
+    Python, and who else could change what will run. With --nodes, a short job then tries so many nodes.
 
     Each line is ok, a warning, a problem, or unknown where nothing answered. The exit code is 1 if there is
     a problem, else 0.
     """
     if trust:
+        if nodes is not None:
+            click.get_current_context().fail("--trust excludes --nodes: drop one")
         return _trust(job, site_name, overrides, flags, runs_dir, as_json)
     spec, site, found = _read(job, site_name, overrides, flags)
     from launcher.diagnosis import login  # late: a shell that completes our flags waits for what is imported
@@ -74,6 +79,8 @@ def command(
     )
     found = _printed(found, as_json)
     found += _printed(login.findings(subject), as_json)
+    if nodes is not None:
+        found += _printed(_nodes(subject, _count(nodes), flags["walltime"], quiet=as_json), as_json)
     _sum_up(found, as_json)
     return int(has_problem(found))
 
@@ -97,13 +104,41 @@ def _read(
     return spec, load_site(site_name, spec), found
 
 
+def _count(nodes: str) -> int:
+    if not (nodes.isdecimal() and 0 < int(nodes) < 1_000_000):
+        click.get_current_context().fail(
+            f"--nodes is {nodes!r}, but takes a number of nodes, as in --nodes 2"
+        )
+    return int(nodes)
+
+
+def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -> Iterator[Finding]:
+    """Try so many nodes by a job; what it finds."""
+    from launcher.diagnosis import node_job, node_results
+    from launcher.diagnosis.finding import Finding
+
+    try:
+        run = node_job.start(subject, nodes, walltime)
+    except CastoffError as error:
+        fix = "give the job what it lacks, as in --account NAME or --set, or mend the problems above"
+        yield Finding("nodes", "problem", f"no job was submitted: {error}", fix)
+        return
+    report(f"run {run.id} tries {several(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
+    try:
+        now = node_job.watch(run, report if not quiet and is_terminal(sys.stderr) else lambda words: None)
+    except KeyboardInterrupt:
+        report(f"run {run.id} was cancelled")
+        raise
+    yield from node_results.findings(run, now, subject)
+
+
 def _printed(found: Iterable[Finding], as_json: bool) -> list[Finding]:
     """Print findings as they come, and return them."""
     kept = []
     for one in found:
         kept.append(one)
         if as_json:
-            print_json(one._asdict())
+            print_json({name: value for name, value in one._asdict().items() if value is not None})
             continue
         mark = f"\x1b[{_COLOURS[one.status]}m{one.status:8}\x1b[0m" if has_colours() else f"{one.status:8}"
         click.echo(f"{mark} {one.about:10} {printable(one.fact)}")
@@ -166,3 +201,13 @@ def _trust(
     if not weak:
         click.echo("only you, root and those you trust can change any of it")
     return 1 if weak else 0
+
+
+def _nodes_option() -> None:
+    """Here --nodes is how many nodes are tried, and -N, which elsewhere is the job's own number, nothing."""
+    option = next(one for one in command.params if one.name == "nodes")
+    assert isinstance(option, click.Option)
+    option.opts, option.help = ["--nodes"], "Also try so many nodes, by a job of about a minute."
+
+
+_nodes_option()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Status: TypeAlias = Literal["ok", "warning", "problem", "unknown"]
 """`unknown`: it was asked, and there was no answer."""
@@ -18,6 +18,8 @@ class Finding(NamedTuple):
     fact: str
     remedy: str = ""
     """What to do about it, with the user's own values; empty where it is well."""
+    values: Mapping[str, Any] | None = None
+    """What was measured, for programs."""
 
 
 Findings: TypeAlias = Iterator[Finding]

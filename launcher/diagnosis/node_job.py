@@ -1,0 +1,130 @@
+"""A short job that tries nodes: a run like any other, whose ranks reach each other, add up and are timed.
+
+`templates/nodes/all_reduce.py` is its program. Here it is submitted, watched to its end, and cancelled where
+that does not come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import LauncherOptions, Requeue
+from launcher.config.quantities import seconds, units
+from launcher.config.site import Site
+from launcher.diagnosis.subject import Subject
+from launcher.planning.render import template_folder
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import RunStatus
+from launcher.status.watch import poll
+from launcher.submission.cancel import end
+from launcher.submission.named_files import is_python
+from launcher.submission.submit import submit
+
+_WALLTIME = 180
+"""Seconds: some ten are needed, more where torch comes from a slow file system."""
+
+_OVERDUE = 120.0
+"""Seconds behind the walltime in which a scheduler should have ended the job."""
+
+_PROGRAM = "all_reduce.py"
+
+_START = (
+    'command -v "$0" >/dev/null || { echo "$0 is not on PATH" >&2; exit 127; }; '
+    f'exec "$0" "$CASTOFF_RUN_DIR/{_PROGRAM}"'
+)
+
+
+def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> JobSpec:
+    """The job: where, for whom and with which environment `given` would run, one rank for each device.
+
+    Raises:
+        InvalidInput: its fields contradict each other.
+    """
+    python = given.command[0] if given.command and is_python(given.command[0]) else "python"
+    own_ranks = given.ranks_per_node if given.devices_per_rank else None  # where the site knows no devices
+    launcher = LauncherOptions(name=given.launcher.name, args=given.launcher.args, timeout="45s")
+    queue = site.queues.get(given.queue or site.defaults.queue or site.default_queue or "")
+    shortest = max((seconds(one.min_walltime or "0s") for one in (queue.ranges if queue else [])), default=0)
+    return given.changed(
+        command=["sh", "-c", _START, python],
+        name="castoff-doctor",
+        nodes=nodes,
+        ranks=None,
+        ranks_per_node=own_ranks,
+        cores_per_rank=None,
+        binding=None,
+        memory=None,
+        select={} if isinstance(given.select, list) else given.select,
+        walltime=walltime or units(max(_WALLTIME, shortest)),
+        grace="10s",
+        mail=None,
+        snapshot=None,
+        stage=[],
+        array=None,
+        after={},
+        requeue=Requeue(),
+        launcher=launcher,
+    )
+
+
+def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
+    """Submit it.
+
+    Raises:
+        InvalidInput: the site does not take such a job.
+        CastoffError: it cannot be submitted.
+    """
+    job = node_job(subject.given, subject.site, nodes, walltime)
+
+    def prepare(folder: Path) -> None:
+        shutil.copyfile(Path(template_folder()) / "nodes" / _PROGRAM, folder / _PROGRAM)
+
+    return submit(job, subject.site, runs_dir=subject.runs, environ=subject.environ, prepare=prepare)
+
+
+def watch(run: RunDirectory, say: Callable[[str], None]) -> RunStatus:
+    """Its status when it is over; `say` is called with how far it is, whenever that changes.
+
+    One that is not over long after its walltime, or that can never begin, is cancelled; so is one of which an
+    interrupt comes.
+
+    Raises:
+        CastoffError: something in its directory cannot be read.
+    """
+    last, began = "", 0.0
+    with _cancelled_on_interrupt(run):
+        for (now,) in poll([run]):
+            if (words := _progress(run, now)) != last:
+                last = words
+                say(words)
+            began = began or (time.monotonic() if now.state == "running" else 0.0)
+            late = began and time.monotonic() - began > (now.walltime or _WALLTIME) + _OVERDUE
+            if late or now.never_begins:
+                (request,) = end([run])
+                return request.after or now
+    return now
+
+
+@contextlib.contextmanager
+def _cancelled_on_interrupt(run: RunDirectory) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        end([run])
+        raise
+
+
+def _progress(run: RunDirectory, now: RunStatus) -> str:
+    """How far it is: in words that change as it comes further."""
+    if now.state != "running":
+        return now.state + (f": {now.reason}" if now.reason else "")
+    begun = sorted((run.path / "attempts").glob("0.*/doctor/rank-*.jsonl"))
+    planned = msgspec.json.decode((run.path / "plan.json").read_bytes()).get("ranks")
+    return f"running: {len(begun)} of {planned} ranks have begun"

@@ -1,0 +1,289 @@
+"""What the ranks of `castoff doctor --nodes` wrote, read and judged: hosts that differ are named."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from launcher.config.quantities import size_words
+from launcher.diagnosis.finding import Finding, Findings
+from launcher.diagnosis.subject import Subject
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import RunStatus
+from launcher.schedulers.registry import scheduler_of, title_of
+
+STAGES = ("start", "door", "reach", "torch", "rendezvous", "group", "sum", "pairs", "done")
+"""What a rank comes to, in this order."""
+
+_DOES = {
+    "start": "starting its program",
+    "door": "starting its program",
+    "reach": "reaching the other hosts",
+    "torch": "importing torch",
+    "rendezvous": "meeting the other ranks at the rendezvous",
+    "group": "connecting to the other ranks",
+    "sum": "an all-reduce",
+    "pairs": "exchanging data with one other host at a time",
+}
+
+_SLOWER = 0.5
+"""Of the median rate: a host below is clearly slower than the others."""
+
+_LATER = 3.0
+"""Of the median latency, likewise."""
+
+
+class RankFile(NamedTuple):
+    """One rank's lines."""
+
+    rank: int
+    host: str
+    said: Mapping[str, Mapping[str, Any]]
+    """By stage; `failed` and `stuck` are among them."""
+
+    @property
+    def last(self) -> str:
+        """The last stage that it came to."""
+        return next((stage for stage in reversed(STAGES) if stage in self.said), STAGES[0])
+
+
+def read(run: RunDirectory) -> tuple[list[RankFile], list[str]]:
+    """The ranks of a run's newest attempt, and the hosts of its job, as far as its script wrote them."""
+    attempts = run.attempts()
+    if not attempts:
+        return [], []
+    folder = attempts[-1][2]
+    try:
+        hosts = (folder / "hosts").read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        hosts = []
+    found = [one for path in (folder / "doctor").glob("rank-*.jsonl") if (one := _rank(path))]
+    return sorted(found, key=lambda one: one.rank), list(dict.fromkeys(hosts))
+
+
+def _rank(path: Path) -> RankFile | None:
+    said: dict[str, Mapping[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            one = json.loads(line)
+            said[str(one["stage"])] = one
+        except (ValueError, LookupError, TypeError):  # what was just being written when the job ended
+            continue
+    first = next(iter(said.values()), None)
+    return RankFile(int(first["rank"]), str(first["host"]), said) if first else None
+
+
+def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
+    """What the job has found, and how it ended."""
+    ranks, hosts = read(run)
+    went_well = now.ending == "done" and bool(ranks) and all("done" in one.said for one in ranks)
+    if went_well:
+        there = ", ".join(dict.fromkeys(one.host for one in ranks))
+        yield Finding("nodes", "ok", f"{len(ranks)} ranks ran on {there} (run {run.id})")
+    yield from _absent(ranks, hosts, subject)
+    yield from _names(ranks, subject)
+    if not went_well:
+        yield from _failure(run, now, ranks, subject)
+    yield from _torch(ranks)
+    yield from _sum(ranks, subject)
+    yield from _speed(ranks, subject)
+
+
+def _absent(ranks: Sequence[RankFile], hosts: Sequence[str], subject: Subject) -> Findings:
+    """Hosts of the job where no rank began."""
+    began = {_short(one.host) for one in ranks}
+    for host in hosts:
+        if _short(host) not in began:
+            fact = f"{host} did not answer: no rank began there"
+            yield Finding("nodes", "problem", fact, without(host, subject))
+
+
+def _names(ranks: Sequence[RankFile], subject: Subject) -> Findings:
+    """Names that stand for other hosts' addresses, and hosts that are not reached."""
+    asked = [(one.host, one.said["reach"]["hosts"]) for one in ranks if "reach" in one.said]
+    wrong = [(host, other, how) for host, known in asked for other, how in known.items() if how["wrong"]]
+    for host, other, how in wrong:
+        has: list[str] = next((one.said["door"]["addresses"] for one in ranks if one.host == other), [])
+        own = ", ".join(address for address in has if not address.startswith("127."))
+        fact = (
+            f"{host} takes {other} for {', '.join(how['addresses'])}, and that has {own or 'another address'}"
+        )
+        fix = f"/etc/hosts or the name service of {host} is wrong: {without(host, subject)}"
+        yield Finding("names", "problem", fact, fix)
+    cut: dict[str, list[tuple[str, str]]] = {}
+    for host, known in asked:
+        for other, how in known.items():
+            if how["failure"] and not how["wrong"]:
+                cut.setdefault(other, []).append((host, how["failure"]))
+    for other, those in cut.items():
+        by, why = ", ".join(host for host, _ in those), those[0][1]
+        yield Finding("network", "problem", f"{other} is not reached by {by}: {why}", without(other, subject))
+    if asked and not wrong and not cut and len(asked) > 1:
+        yield Finding("network", "ok", f"{len(asked)} hosts reach each other by their names{_by(ranks)}")
+
+
+def _by(ranks: Iterable[RankFile]) -> str:
+    used = sorted(_interfaces(ranks))
+    return f", over {', '.join(used)}" if used else ""
+
+
+def _interfaces(ranks: Iterable[RankFile]) -> Counter[str]:
+    """By which interfaces hosts reach each other, and how often."""
+    found: Counter[str] = Counter()
+    for one in ranks:
+        found.update(how["by"] for how in one.said.get("reach", {}).get("hosts", {}).values() if how["by"])
+    return found
+
+
+def _failure(run: RunDirectory, now: RunStatus, ranks: Sequence[RankFile], subject: Subject) -> Findings:
+    """Why the job did not end well: the errors of ranks, else where it hung."""
+    log = f"castoff logs {run.id}"
+    errors: dict[tuple[str, str], list[str]] = {}
+    for one in ranks:
+        if failed := one.said.get("failed"):
+            errors.setdefault((str(failed["at"]), str(failed["error"])), []).append(one.host)
+    if first := min(errors, key=lambda one: _place(one[0]), default=None):
+        stage, error = first
+        hosts = ", ".join(dict.fromkeys(errors[first]))
+        fact = f"{hosts} failed at {_DOES.get(stage, stage)}: {error}"
+        yield Finding("nodes", "problem", fact, f"{_remedy(stage, error, ranks, subject)}; {log}")
+    elif any("stuck" in one.said for one in ranks):
+        yield _hang(ranks, subject, log)
+    else:
+        reason = f": {now.reason}" if now.reason else ""
+        fact = f"the job ended as {now.ending or now.state}{reason}"
+        yield Finding("nodes", "problem", fact, log)
+
+
+def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
+    """The hosts that came least far are those for which the others waited."""
+    least = min(_place(one.last) for one in ranks)
+    behind = list(dict.fromkeys(one.host for one in ranks if _place(one.last) == least))
+    stuck = next(one.said["stuck"] for one in ranks if "stuck" in one.said)
+    at = STAGES[min(least + 1, len(STAGES) - 1)]
+    others = [one.host for one in ranks if one.host not in behind]
+    who = f"{', '.join(behind)}" if others else "all hosts"
+    waited = "; the others waited for it" if others else ""
+    fact = f"a hang at {_DOES.get(at, at)}: {who} came no further in {stuck['seconds']:g} s{waited}"
+    fix = without(behind[0], subject) if others else _remedy(at, "", ranks, subject)
+    return Finding("nodes", "problem", fact, f"{fix}; {log}")
+
+
+def _place(stage: str) -> int:
+    return STAGES.index(stage) if stage in STAGES else 0
+
+
+def _remedy(stage: str, error: str, ranks: Sequence[RankFile], subject: Subject) -> str:
+    """What to do about an error or a hang at a stage."""
+    if "No module named" in error:
+        executable = next((one.said["start"]["executable"] for one in ranks if "start" in one.said), "python")
+        own = subject.setting("python", "/path/to/env/bin/python")
+        return f"the job's Python is {executable}: install torch there, or name another: {own}"
+    if "ddress already in use" in error:
+        return "something of another job has the port; try again, and if it stays, tell your site's support"
+    if stage in ("group", "sum", "pairs"):
+        backend = next((one.said["torch"]["backend"] for one in ranks if "torch" in one.said), "gloo")
+        variable = "GLOO_SOCKET_IFNAME" if backend == "gloo" else "NCCL_SOCKET_IFNAME"
+        name = next((one for one, _ in _interfaces(ranks).most_common() if one != "lo"), "INTERFACE")
+        return f"name the interface that hosts share: `env: {{{variable}: {name}}}` in the job file"
+    if stage == "rendezvous":
+        return "the first host's name or port is not reached from the others; see `network` and `names` above"
+    return "see the log"
+
+
+def without(host: str, subject: Subject) -> str:
+    """How to do without a host."""
+    scheduler = scheduler_of(subject.site.scheduler)
+    tell = "tell your site's support"
+    if "exclude" not in scheduler.handles:
+        return f"{tell} of {host}; {title_of(scheduler.name)} cannot keep a job off it"
+    known = f"{subject.spec.exclude}," if subject.spec.exclude else ""
+    return f"{subject.setting('exclude', known + host)}, and {tell}"
+
+
+def _torch(ranks: Sequence[RankFile]) -> Findings:
+    said = [(one, one.said["torch"]) for one in ranks if "torch" in one.said]
+    if not said:
+        return
+    versions = Counter(str(facts["version"]) for _, facts in said)
+    backends = Counter(str(facts["backend"]) for _, facts in said)
+    for counts, what in ((versions, "version"), (backends, "backend")):
+        if len(counts) > 1:
+            usual = counts.most_common(1)[0][0]
+            other = next(one for one in said if str(one[1][what]) != usual)
+            fact = f"{other[0].host} has the {what} {other[1][what]} of torch, and others {usual}"
+            fix = (
+                "the same modules or environment on every node; devices that a host does not show are broken"
+            )
+            yield Finding("torch", "problem", fact, fix)
+    times = {one.host: float(facts["seconds"]) for one, facts in said}
+    slowest = max(times, key=lambda host: times[host])
+    first = said[0][1]
+    fact = f"torch {first['version']} with {first['backend']}, imported in {times[slowest]:.1f} s at most"
+    if times[slowest] > 30:
+        fix = "`stage:` an archive of the environment to the nodes' own disks, or use a container"
+        yield Finding("torch", "warning", f"{fact}, on {slowest}, which is slow", fix)
+    elif len(versions) == len(backends) == 1:
+        yield Finding("torch", "ok", fact)
+
+
+def _sum(ranks: Sequence[RankFile], subject: Subject) -> Findings:
+    said = [(one, one.said["sum"]) for one in ranks if "sum" in one.said]
+    wrong = [(one, facts) for one, facts in said if not facts["exact"]]
+    for one, facts in wrong:
+        fact = f"rank {one.rank} on {one.host} got {facts['got']:g} where {facts['right']:g} is right"
+        yield Finding("all-reduce", "problem", fact, without(one.host, subject))
+    if not said or wrong:
+        return
+    sizes = {
+        int(size): statistics.median(
+            float(facts["seconds"][size]) for _, facts in said if size in facts["seconds"]
+        )
+        for size in said[0][1]["seconds"]
+    }
+    largest, smallest = max(sizes), min(sizes)
+    fact = (
+        f"exact on {len(said)} ranks; {size_words(smallest)} in {_milliseconds(sizes[smallest])}, "
+        f"{size_words(largest)} in {_milliseconds(sizes[largest])} ({_rate(largest / sizes[largest])})"
+    )
+    yield Finding("all-reduce", "ok", fact, values={"seconds": {str(size): sizes[size] for size in sizes}})
+
+
+def _speed(ranks: Sequence[RankFile], subject: Subject) -> Findings:
+    """Each host's best latency and rate with another: a slow host is slow with all of them."""
+    measured = {
+        one.host: [*partners.values()]
+        for one in ranks
+        if (partners := one.said.get("pairs", {}).get("partners"))
+    }
+    latencies = {host: min(one["latency"] for one in those) for host, those in measured.items()}
+    rates = {host: max(one["rate"] for one in those) for host, those in measured.items()}
+    if not measured:
+        return
+    usual, usual_rate = statistics.median(latencies.values()), statistics.median(rates.values())
+    slowest = min(rates, key=lambda host: (rates[host] / usual_rate) * (usual / latencies[host]))
+    for host in measured:
+        fact = f"{host}: {_milliseconds(latencies[host])} and {_rate(rates[host])} with another host"
+        values = {"host": host, "latency": latencies[host], "rate": rates[host]}
+        is_slow = rates[host] < _SLOWER * usual_rate or latencies[host] > _LATER * usual
+        if host == slowest and is_slow and len(measured) > 2:
+            fact += f", clearly slower than the median ({_milliseconds(usual)}, {_rate(usual_rate)})"
+            yield Finding("speed", "warning", fact, without(host, subject), values)
+        else:
+            yield Finding("speed", "ok", fact, values=values)
+
+
+def _milliseconds(took: float) -> str:
+    return f"{took * 1000:.2f} ms" if took < 0.1 else f"{took:.1f} s"
+
+
+def _rate(rate: float) -> str:
+    return f"{size_words(int(rate))}/s"
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
