@@ -275,6 +275,18 @@ EXAMPLES: dict[str, Example] = {
             "preflight": True,
         },
     ),
+    "slurm-preload": Example(
+        "slurm",
+        {
+            "nodes": 2,
+            "command": ["python", "train.py"],
+            "launcher": {"preload": ["torch"]},
+            "restart": {"max": 1},
+        },
+    ),
+    "pbs-preload": Example(
+        "pbs", {"nodes": 2, "command": ["python", "-m", "train"], "launcher": {"preload": ["torch"]}}
+    ),
     "flux-hang": Example("flux", {"nodes": 2, "restart": {"hang": "20m", "progress": None}}),
     "local-restart": Example("local", {"restart": {"max": 2, "hang": "10m", "progress": "none"}}),
     "slurm-two-sockets": Example("slurm", {"ranks_per_node": None}, changes={"node": TWO_SOCKETS}),
