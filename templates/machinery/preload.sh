@@ -16,7 +16,7 @@ castoff_preload() { # LAUNCHER of one process a node... -- MODULES PROGRAM...
   castoff_python=("$2")
 #endif
   # What the folder of the job has of that name is not castoff's.
-  castoff_client=$("${castoff_python[@]}" -c 'import sys; sys.path = [one for one in sys.path if one]
+  castoff_client=$("${castoff_python[@]}" -c 'import sys; sys.path = [*filter(None, sys.path)]
 import castoff_plugin; print(castoff_plugin.__file__)' </dev/null 2>/dev/null || true)
   if [[ -z $castoff_client ]]; then
     echo "castoff: preload: $2 cannot import castoff here, so the ranks start without:" \
@@ -35,25 +35,20 @@ import castoff_plugin; print(castoff_plugin.__file__)' </dev/null 2>/dev/null ||
 #ifdef castoff_launcher_export
   castoff_launcher_export
 #endif
-  castoff_watch_agents "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_python[@]}" \
+  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_python[@]}" \
     -I -S "${castoff_client%/*}/begin.py" "$castoff_agent" asked "$1" -- "${@:2}" \
     </dev/null >"$CASTOFF_ATTEMPT_DIR/preload.log" 2>&1 &
   castoff_agents=$!
-  disown "$castoff_agents"
-}
-castoff_watch_agents() { # COMMAND... for as long as this script lives and wants it
-  trap - EXIT HUP INT USR2
-  trap 'castoff_wanted=' TERM
-  local castoff_wanted=1
-  "$@" &
-  castoff_launcher=$!
-  while [[ -n $castoff_wanted ]] && builtin kill -0 "$castoff_launcher" 2>/dev/null; do
-    read -r -t 0.5 -u 9 _ || true # nothing ever comes
-    builtin kill -0 "$$" 2>/dev/null || castoff_wanted=
-  done 9<> <(:)
-  : >"$castoff_gone" || true
-  builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
-  builtin wait "$castoff_launcher" || true
+  ( # a launcher whose script is killed would keep them for ever; ranks that still start need not wait for none
+    trap - EXIT HUP INT TERM USR2
+    while builtin kill -0 "$$" 2>/dev/null && builtin kill -0 "$castoff_agents" 2>/dev/null; do
+      read -r -t 1 -u 9 _ || true # nothing ever comes
+    done 9<> <(:)
+    : >"$castoff_gone" || true
+    builtin kill -s TERM "$castoff_agents" 2>/dev/null || true
+  ) &
+  castoff_agents_watcher=$!
+  disown "$castoff_agents" "$castoff_agents_watcher"
 }
 #if restart
 castoff_keep_agents() { # ATTEMPT's folder, the one before: with its agents, unless they are gone or elsewhere
@@ -65,6 +60,11 @@ castoff_keep_agents() { # ATTEMPT's folder, the one before: with its agents, unl
 #endif
 castoff_end_agents() {
   if [[ -z $castoff_agents ]]; then return 0; fi
+  builtin kill -s KILL "$castoff_agents_watcher" 2>/dev/null || true
   builtin kill -s TERM "$castoff_agents" 2>/dev/null || true
-  castoff_agents=
+  for _ in {1..20}; do
+    builtin kill -0 "$castoff_agents" 2>/dev/null || return 0
+    read -r -t 0.05 -u 9 _ || true
+  done 9<> <(:)
+  builtin kill -s KILL "$castoff_agents" 2>/dev/null || true # each agent ends with what has started it
 }

@@ -114,9 +114,12 @@ def job_with(launcher: str, hosts: Hosts, tmp_path: Path, system_program: System
     return Job(hosts, tmp_path, msgspec.structs.replace(Site.load("pbs"), **changes))
 
 
-def test_seven_ranks_on_three_hosts(job: Job) -> None:
-    ended = job.run("nothing")
+@pytest.mark.parametrize("launcher", [{}, {"preload": ["json"]}], ids=["plain", "copies"])
+def test_seven_ranks_on_three_hosts(job: Job, launcher: dict[str, Any]) -> None:
+    ended = job.run("nothing", JobSpec.of({**SEVEN, "launcher": launcher}))
     assert ended.code == 0, ended.output
+    logs = "".join(path.read_text() for path in (ended.run_dir / "logs").glob("*/*"))
+    assert "preload" not in ended.output + logs
     assert ended.record("ending")["ending"] == "done"
     fields = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "launcher")
     expected = [(local, count, node) for node, count in enumerate(COUNTS) for local in range(count)]

@@ -29,11 +29,16 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
         "failing": submit("failing", probe_env={"PROBE": "fail 3 85"}, **two),
         "array": submit("array", array={"count": 3, "max_concurrent": 2}),
         "terminated": submit("terminated", probe_env={"PROBE": "wait done"}, **two),
+        "copies": submit("copies", probe_env={"PROBE": "wait done"}, launcher={"preload": ["json"]}, **two),
+        "failing copy": submit(
+            "failing-copy", probe_env={"PROBE": "fail 3 85"}, launcher={"preload": ["json"]}, **two
+        ),
     }
 
 
-def test_a_failing_rank_ends_the_job(jobs: dict[str, Submitted]) -> None:
-    job = jobs["failing"]  # the others would go on for a day
+@pytest.mark.parametrize("name", ["failing", "failing copy"])
+def test_a_failing_rank_ends_the_job(jobs: dict[str, Submitted], name: str) -> None:
+    job = jobs[name]  # the others would go on for a day
     assert job.ending() == ("failed", 85), job.output()
     assert job.accounted() == ("FAILED", "85:0")
     failure = job.record("failure")
@@ -49,8 +54,9 @@ def test_members_of_an_array(jobs: dict[str, Submitted]) -> None:
     assert logs == {f"{member}.0/rank-00000.log" for member in range(3)}
 
 
-def test_a_terminated_script_lets_its_ranks_save(jobs: dict[str, Submitted]) -> None:
-    job = jobs["terminated"]
+@pytest.mark.parametrize("name", ["terminated", "copies"])
+def test_a_terminated_script_lets_its_ranks_save(jobs: dict[str, Submitted], name: str) -> None:
+    job = jobs[name]
     job.wait_for("ready", 4)
     job.signal("USR2")
     job.wait_for("stopping", 4)
@@ -74,3 +80,14 @@ def test_requeue(jobs: dict[str, Submitted]) -> None:
     assert job.accounted() == ("FAILED", "75:0")
     (rank,) = job.ranks()
     assert (rank["environ"]["SLURM_RESTART_COUNT"], rank["environ"]["CASTOFF_ATTEMPT"]) == ("1", "1")
+
+
+def test_ranks_that_are_copies_of_one_process(jobs: dict[str, Submitted]) -> None:
+    """One on each node; they are told who they are as others, and nothing of it is left."""
+    for name in ("copies", "failing copy"):
+        job = jobs[name]
+        job.ending()
+        assert [rank["environ"]["LOCAL_RANK"] for rank in job.ranks()] == ["0", "1", "0", "1"]
+        logs = "".join(path.read_text() for path in (job.run_dir / "logs").glob("*/*"))
+        assert "castoff: preload" not in logs + job.output()
+        assert (job.run_dir / "attempts" / "0.0" / "preload.log").exists()

@@ -65,6 +65,7 @@ VALUES: dict[str, Any] = {
     "launcher.driver": True,
     "launcher.args": ["--label"],
     "launcher.timeout": "3m",
+    "launcher.preload": ["torch"],
     "container.image": "/images/other.sif",
     "container.runtime": "apptainer",
     "container.binds": ["/data"],
@@ -90,6 +91,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "ranks": {"ranks_per_node": None},
     "launcher.driver": {"ranks_per_node": None},
     "binding": {"cores_per_rank": None, "exclusive": True},
+    "launcher.preload": {"command": ["python", "train.py"]},
 }
 """What a job must have besides for a field to make sense."""
 
@@ -162,8 +164,13 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return plain, {**plain, outer: [given] if outer == "stage" else given}
 
 
-REFUSED_VALUES = {("binding", "flux"), ("launcher.name", "flux"), ("nodes", "local")}
-"""Handled there, but not with the values above: Flux has one launcher, which takes no CPU lists."""
+REFUSED_VALUES = {
+    ("launcher.preload", "flux"),
+    ("binding", "flux"),
+    ("launcher.name", "flux"),
+    ("nodes", "local"),
+}
+"""Handled there, but not with these values: Flux has one launcher, without CPU lists, alone on its cores."""
 
 
 @cache

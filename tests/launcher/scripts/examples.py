@@ -382,6 +382,14 @@ EXAMPLES: dict[str, Example] = {
             },
         },
     ),
+    "slurm-preload": Example(
+        "slurm",
+        {"nodes": 2, "launcher": {"preload": ["torch"]}, "stage": [{"from": "env.tar", "activate": True}]},
+    ),
+    "pbs-preload": Example(
+        "pbs", {"nodes": 2, "launcher": {"preload": ["torch"]}}, changes={"launcher": "openmpi"}
+    ),
+    "local-preload": Example("local", {"launcher": {"preload": ["torch"]}}),
     "pbs-stage": Example("pbs", {"nodes": 2, "stage": STAGE}, changes={"local_storage": "/local/scratch"}),
     "slurm-stage-container": Example(
         "slurm",
