@@ -110,7 +110,7 @@ def modules(package: str) -> dict[str, Path]:
 
 LAUNCHER, TRAINERS = modules("launcher"), modules("trainers")
 RUN_BY_PATH = "launcher/launchers/preload"
-"""A folder whose files a job's own Python runs, with nothing else of castoff: each knows only those beside it."""
+"""Its files are run by a job's own Python, without the rest of castoff: each knows only those beside it."""
 
 
 @cache
@@ -133,9 +133,7 @@ def imports(path: Path, *, everywhere: bool) -> list[str]:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             beside = path.parent.relative_to(CHECKOUT).as_posix() == RUN_BY_PATH
-            assert node.level == 0 or (beside and node.level == 1), (
-                f"{path}:{node.lineno}: write the whole name"
-            )
+            assert node.level in (0, beside), f"{path}:{node.lineno}: write the whole name"
             assert node.module is not None
             module = f"{RUN_BY_PATH.replace('/', '.')}.{node.module}" if node.level else node.module
             found += [module, *(f"{module}.{alias.name}" for alias in node.names)]

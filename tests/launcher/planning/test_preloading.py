@@ -37,6 +37,7 @@ def test_one_process_on_each_node_beside_the_ranks(site: str, argv: list[str]) -
     script = render(found)
     assert "\n  -- torch,my.models python -u train.py\ncastoff_start " in script
     assert "castoff_end_agents" in script
+    off: dict[str, Any]
     for off in ({}, {"preload": []}):
         plain = planned(site, launcher=off, **fields)
         assert (plain.preload, plain.preload_start) == ([], [])
