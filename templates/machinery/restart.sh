@@ -124,7 +124,9 @@ castoff_suspect_host() { # one that was twice the first to fail by a signal, if 
   if ((castoff_count < 2 || $(grep -c '' <<<"$castoff_hosts") <= castoff_nodes)); then return 0; fi
   castoff_host=$(awk -v name="$castoff_host" '{ short = $0; sub(/\..*/, "", short); other = name; sub(/\..*/, "", other)
     if ($0 == name || short == other) { print; exit } }' <<<"$castoff_hosts")
-  if [[ -n $castoff_host ]]; then castoff_set_aside "$castoff_host" "ranks there were the first to fail, by a signal, twice"; fi
+  if [[ -n $castoff_host ]]; then
+    castoff_set_aside "$castoff_host" "ranks there were the first to fail, by a signal, twice"
+  fi
 }
 #endif
 castoff_next_attempt() {
