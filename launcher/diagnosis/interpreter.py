@@ -62,8 +62,9 @@ def findings(subject: Subject) -> Findings:
         told = json.loads(answer)
     except ValueError:
         said = " ".join(done.stderr.split())[-200:] or "no message"
-        word = path or plan.python or _word(subject)
-        yield Finding("python", "problem", f"{word}{_why(subject)} does not run: {said}", fix)
+        word = path or _word(subject)
+        what = f"does not run: {said}" if path else "is not on the job's PATH"
+        yield Finding("python", "problem", f"{word}{_why(subject)} {what}", fix)
         return
     yield from _judge(path, told, subject, fix)
 

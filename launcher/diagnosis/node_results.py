@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.config.quantities import size_words
-from launcher.diagnosis.finding import Finding, Findings
+from launcher.diagnosis.finding import Finding, Findings, has_problem
 from launcher.diagnosis.subject import Subject
+from launcher.logs.failures import FailedRank, failed_rank
 from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
+from launcher.runs.states import RunStatus, failure_words
 from launcher.schedulers.registry import scheduler_of, title_of
 
 STAGES = ("start", "door", "reach", "torch", "rendezvous", "group", "sum", "pairs", "done")
@@ -35,6 +36,9 @@ _SLOWER = 0.5
 
 _LATER = 3.0
 """Of the median latency, likewise."""
+
+_JITTER = 50e-6
+"""Seconds by which latencies differ anyway."""
 
 
 class RankFile(NamedTuple):
@@ -84,10 +88,12 @@ def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
     if went_well:
         there = ", ".join(dict.fromkeys(one.host for one in ranks))
         yield Finding("nodes", "ok", f"{len(ranks)} ranks ran on {there} (run {run.id})")
-    yield from _absent(ranks, hosts, subject)
-    yield from _names(ranks, subject)
+    causes = [*_names(ranks, subject)]
+    if ranks or _first_failure(run, now) is None:  # else no rank came as far as its file
+        causes = [*_absent(ranks, hosts, subject), *causes]
+    yield from causes
     if not went_well:
-        yield from _failure(run, now, ranks, subject)
+        yield from _failure(run, now, ranks, subject, is_known=has_problem(causes))
     yield from _torch(ranks)
     yield from _sum(ranks, subject)
     yield from _speed(ranks, subject)
@@ -139,13 +145,18 @@ def _interfaces(ranks: Iterable[RankFile]) -> Counter[str]:
     return found
 
 
-def _failure(run: RunDirectory, now: RunStatus, ranks: Sequence[RankFile], subject: Subject) -> Findings:
-    """Why the job did not end well: the errors of ranks, else where it hung."""
+def _failure(
+    run: RunDirectory, now: RunStatus, ranks: Sequence[RankFile], subject: Subject, *, is_known: bool
+) -> Findings:
+    """Why the job did not end well: the errors of ranks, else where it hung.
+
+    `is_known`: whether something was found already that explains it.
+    """
     log = f"castoff logs {run.id}"
     errors: dict[tuple[str, str], list[str]] = {}
     for one in ranks:
-        if failed := one.said.get("failed"):
-            errors.setdefault((str(failed["at"]), str(failed["error"])), []).append(one.host)
+        if said := one.said.get("failed"):
+            errors.setdefault((str(said["at"]), str(said["error"])), []).append(one.host)
     if first := min(errors, key=lambda one: _place(one[0]), default=None):
         stage, error = first
         hosts = ", ".join(dict.fromkeys(errors[first]))
@@ -153,22 +164,33 @@ def _failure(run: RunDirectory, now: RunStatus, ranks: Sequence[RankFile], subje
         yield Finding("nodes", "problem", fact, f"{_remedy(stage, error, ranks, subject)}; {log}")
     elif any("stuck" in one.said for one in ranks):
         yield _hang(ranks, subject, log)
-    else:
+    elif failed := _first_failure(run, now):
+        last = b" ".join(failed.excerpt()[-1:]).decode(errors="replace").strip()
+        fact = failure_words(failed.failure) + (f": {last}" if last else "")
+        yield Finding("nodes", "problem", fact, f"{_remedy('', last, ranks, subject)}; {log}")
+    elif not is_known:
         reason = f": {now.reason}" if now.reason else ""
         fact = f"the job ended as {now.ending or now.state}{reason}"
         yield Finding("nodes", "problem", fact, log)
 
 
+def _first_failure(run: RunDirectory, now: RunStatus) -> FailedRank | None:
+    attempts = now.members[0].attempts if now.members else []
+    return failed_rank(run, now.members[0].member, attempts[-1]) if attempts else None
+
+
 def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
-    """The hosts that came least far are those for which the others waited."""
+    """The hosts that came least far are those for which the others waited, above all those that say nothing."""
     least = min(_place(one.last) for one in ranks)
-    behind = list(dict.fromkeys(one.host for one in ranks if _place(one.last) == least))
+    last = [one for one in ranks if _place(one.last) == least]
+    silent = [one for one in last if "stuck" not in one.said]
+    behind = list(dict.fromkeys(one.host for one in silent or last))
     stuck = next(one.said["stuck"] for one in ranks if "stuck" in one.said)
     at = STAGES[min(least + 1, len(STAGES) - 1)]
     others = [one.host for one in ranks if one.host not in behind]
     who = f"{', '.join(behind)}" if others else "all hosts"
-    waited = "; the others waited for it" if others else ""
-    fact = f"a hang at {_DOES.get(at, at)}: {who} came no further in {stuck['seconds']:g} s{waited}"
+    fact = f"a hang at {_DOES.get(at, at)}: {who} came no further in {stuck['seconds']:g} s"
+    fact += ", and the others waited" if others else ""
     fix = without(behind[0], subject) if others else _remedy(at, "", ranks, subject)
     return Finding("nodes", "problem", fact, f"{fix}; {log}")
 
@@ -179,9 +201,11 @@ def _place(stage: str) -> int:
 
 def _remedy(stage: str, error: str, ranks: Sequence[RankFile], subject: Subject) -> str:
     """What to do about an error or a hang at a stage."""
+    own = subject.setting("python", "/path/to/env/bin/python")
+    if "is not on PATH" in error:
+        return f"a job does not have your terminal's PATH: {own}, or load a module in `setup:`"
     if "No module named" in error:
         executable = next((one.said["start"]["executable"] for one in ranks if "start" in one.said), "python")
-        own = subject.setting("python", "/path/to/env/bin/python")
         return f"the job's Python is {executable}: install torch there, or name another: {own}"
     if "ddress already in use" in error:
         return "something of another job has the port; try again, and if it stays, tell your site's support"
@@ -269,7 +293,7 @@ def _speed(ranks: Sequence[RankFile], subject: Subject) -> Findings:
     for host in measured:
         fact = f"{host}: {_milliseconds(latencies[host])} and {_rate(rates[host])} with another host"
         values = {"host": host, "latency": latencies[host], "rate": rates[host]}
-        is_slow = rates[host] < _SLOWER * usual_rate or latencies[host] > _LATER * usual
+        is_slow = rates[host] < _SLOWER * usual_rate or latencies[host] > _LATER * usual + _JITTER
         if host == slowest and is_slow and len(measured) > 2:
             fact += f", clearly slower than the median ({_milliseconds(usual)}, {_rate(usual_rate)})"
             yield Finding("speed", "warning", fact, without(host, subject), values)
