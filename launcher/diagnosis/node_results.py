@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,9 @@ _DOES = {
     "pairs": "exchanging data with one other host at a time",
 }
 
+_TIMEOUT = re.compile(r"timeout|timed out", re.IGNORECASE)
+"""In the error of a torch that has waited for others in vain."""
+
 _SLOWER = 0.5
 """Of the median rate: a host below is clearly slower than the others."""
 
@@ -53,6 +57,12 @@ class RankFile(NamedTuple):
     def last(self) -> str:
         """The last stage that it came to."""
         return next((stage for stage in reversed(STAGES) if stage in self.said), STAGES[0])
+
+    @property
+    def spent(self) -> float:
+        """Seconds between that and the end that it reports."""
+        end = self.said.get("stuck") or self.said.get("failed") or self.said[self.last]
+        return float(end["time"]) - float(self.said[self.last]["time"])
 
 
 def read(run: RunDirectory) -> tuple[list[RankFile], list[str]]:
@@ -155,14 +165,15 @@ def _failure(
     log = f"castoff logs {run.id}"
     errors: dict[tuple[str, str], list[str]] = {}
     for one in ranks:
-        if said := one.said.get("failed"):
+        said = one.said.get("failed")
+        if said and not _waited(one):
             errors.setdefault((str(said["at"]), str(said["error"])), []).append(one.host)
     if first := min(errors, key=lambda one: _place(one[0]), default=None):
         stage, error = first
         hosts = ", ".join(dict.fromkeys(errors[first]))
         fact = f"{hosts} failed at {_DOES.get(stage, stage)}: {error}"
         yield Finding("nodes", "problem", fact, f"{_remedy(stage, error, ranks, subject)}; {log}")
-    elif any("stuck" in one.said for one in ranks):
+    elif any(_waited(one) for one in ranks):
         yield _hang(ranks, subject, log)
     elif failed := _first_failure(run, now):
         last = b" ".join(failed.excerpt()[-1:]).decode(errors="replace").strip()
@@ -180,19 +191,24 @@ def _first_failure(run: RunDirectory, now: RunStatus) -> FailedRank | None:
 
 
 def _hang(ranks: Sequence[RankFile], subject: Subject, log: str) -> Finding:
-    """The hosts that came least far are those for which the others waited, above all those that say nothing."""
+    """The hosts that came least far are those for which the others waited, above all silent ones."""
     least = min(_place(one.last) for one in ranks)
     last = [one for one in ranks if _place(one.last) == least]
-    silent = [one for one in last if "stuck" not in one.said]
+    silent = [one for one in last if not _waited(one)]
     behind = list(dict.fromkeys(one.host for one in silent or last))
-    stuck = next(one.said["stuck"] for one in ranks if "stuck" in one.said)
+    waited = max((one for one in ranks if _waited(one)), key=lambda one: one.spent)
     at = STAGES[min(least + 1, len(STAGES) - 1)]
     others = [one.host for one in ranks if one.host not in behind]
     who = f"{', '.join(behind)}" if others else "all hosts"
-    fact = f"a hang at {_DOES.get(at, at)}: {who} came no further in {stuck['seconds']:g} s"
+    fact = f"a hang at {_DOES.get(at, at)}: {who} came no further in {waited.spent:.0f} s"
     fact += ", and the others waited" if others else ""
-    fix = without(behind[0], subject) if others else _remedy(at, "", ranks, subject)
+    fix = without(behind[0], subject) if others and len(behind) == 1 else _remedy(at, "", ranks, subject)
     return Finding("nodes", "problem", fact, f"{fix}; {log}")
+
+
+def _waited(one: RankFile) -> bool:
+    """Whether a rank has given up waiting, by its own watch or by torch's."""
+    return "stuck" in one.said or bool(_TIMEOUT.search(str(one.said.get("failed", {}).get("error", ""))))
 
 
 def _place(stage: str) -> int:

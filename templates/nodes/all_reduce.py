@@ -301,7 +301,7 @@ def run(report: Report) -> None:
     begun = time.monotonic()
     place, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     limit = datetime.timedelta(seconds=PATIENCE["rendezvous"] - 5)
-    store = dist.TCPStore(place, port, report.world, report.rank == 0, timeout=limit)
+    store = dist.TCPStore(place, port, None, report.rank == 0, timeout=limit, wait_for_workers=False)
     store.set(f"rank-{report.rank}", f"{backend} {int(leads)}")
     known = [store.get(f"rank-{rank}").decode().split() for rank in range(report.world)]
     report.say("rendezvous", seconds=time.monotonic() - begun)
