@@ -79,7 +79,8 @@ def command(
     )
     found = _printed(found, as_json)
     found += _printed(login.findings(subject), as_json)
-    if nodes is not None:
+    unreached = any(one.about == "scheduler" and one.status == "problem" for one in found)
+    if nodes is not None and not unreached:
         found += _printed(_nodes(subject, _count(nodes), flags["walltime"], quiet=as_json), as_json)
     _sum_up(found, as_json)
     return int(has_problem(found))
