@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from launcher.config.job import JobSpec
-from launcher.config.job_fields import LauncherOptions, Requeue
+from launcher.config.job_fields import LauncherOptions, Requeue, Restart
 from launcher.config.quantities import seconds, units
 from launcher.config.site import Site
 from launcher.diagnosis.subject import Subject
@@ -70,6 +70,8 @@ def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> Jo
         array=None,
         after={},
         requeue=Requeue(),
+        restart=Restart(),
+        preflight=given.preflight or True,  # a list has checks of the user's own
         launcher=launcher,
     )
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
 
 from launcher.config.quantities import size_words
 from launcher.diagnosis.finding import Finding, Findings, has_problem
+from launcher.diagnosis.node_files import STAGES, RankFile, read, read_preflight
 from launcher.diagnosis.subject import Subject
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus, failure_words
 from launcher.schedulers.registry import scheduler_of, title_of
-
-STAGES = ("start", "door", "reach", "torch", "rendezvous", "group", "sum", "pairs", "done")
-"""What a rank comes to, in this order."""
 
 _DOES = {
     "start": "starting its program",
@@ -45,52 +40,6 @@ _JITTER = 50e-6
 """Seconds by which latencies differ anyway."""
 
 
-class RankFile(NamedTuple):
-    """One rank's lines."""
-
-    rank: int
-    host: str
-    said: Mapping[str, Mapping[str, Any]]
-    """By stage; `failed` and `stuck` are among them."""
-
-    @property
-    def last(self) -> str:
-        """The last stage that it came to."""
-        return next((stage for stage in reversed(STAGES) if stage in self.said), STAGES[0])
-
-    @property
-    def spent(self) -> float:
-        """Seconds between that and the end that it reports."""
-        end = self.said.get("stuck") or self.said.get("failed") or self.said[self.last]
-        return float(end["time"]) - float(self.said[self.last]["time"])
-
-
-def read(run: RunDirectory) -> tuple[list[RankFile], list[str]]:
-    """The ranks of a run's newest attempt, and the hosts of its job, as far as its script wrote them."""
-    attempts = run.attempts()
-    if not attempts:
-        return [], []
-    folder = attempts[-1][2]
-    try:
-        hosts = (folder / "hosts").read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        hosts = []
-    found = [one for path in (folder / "doctor").glob("rank-*.jsonl") if (one := _rank(path))]
-    return sorted(found, key=lambda one: one.rank), list(dict.fromkeys(hosts))
-
-
-def _rank(path: Path) -> RankFile | None:
-    said: dict[str, Mapping[str, Any]] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            one = json.loads(line)
-            said[str(one["stage"])] = one
-        except (ValueError, LookupError, TypeError):  # what was just being written when the job ended
-            continue
-    first = next(iter(said.values()), None)
-    return RankFile(int(first["rank"]), str(first["host"]), said) if first else None
-
-
 def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
     """What the job has found, and how it ended."""
     ranks, hosts = read(run)
@@ -98,8 +47,9 @@ def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
     if went_well:
         there = ", ".join(dict.fromkeys(one.host for one in ranks))
         yield Finding("nodes", "ok", f"{len(ranks)} ranks ran on {there} (run {run.id})")
-    causes = [*_names(ranks, subject)]
-    if ranks or _first_failure(run, now) is None:  # else no rank came as far as its file
+    causes = [*_preflight(run, subject), *_names(ranks, subject)]
+    # Where a rank failed before it had a file, none of them has one, whatever its host.
+    if not has_problem(causes) and (ranks or _first_failure(run, now) is None):
         causes = [*_absent(ranks, hosts, subject), *causes]
     yield from causes
     if not went_well:
@@ -107,6 +57,17 @@ def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
     yield from _torch(ranks)
     yield from _sum(ranks, subject)
     yield from _speed(ranks, subject)
+
+
+def _preflight(run: RunDirectory, subject: Subject) -> Findings:
+    """What the script found of each host before it started ranks."""
+    fit, unfit = read_preflight(run)
+    for host, reason in unfit.items():
+        yield Finding("preflight", "problem", f"{host} is not fit: {reason}", without(host, subject))
+    if fit:
+        yield Finding(
+            "preflight", "ok", f"{', '.join(sorted(fit))}: devices, memory, disks, clock and network"
+        )
 
 
 def _absent(ranks: Sequence[RankFile], hosts: Sequence[str], subject: Subject) -> Findings:
