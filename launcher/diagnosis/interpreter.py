@@ -63,7 +63,9 @@ def findings(subject: Subject) -> Findings:
     except ValueError:
         said = " ".join(done.stderr.split())[-200:] or "no message"
         word = path or _word(subject)
-        what = f"does not run: {said}" if path else "is not on the job's PATH"
+        what = (
+            f"does not run: {said}" if path else "is not there" if "/" in word else "is not on the job's PATH"
+        )
         yield Finding("python", "problem", f"{word}{_why(subject)} {what}", fix)
         return
     yield from _judge(path, told, subject, fix)
@@ -127,7 +129,7 @@ def _word(subject: Subject) -> str:
 def _why(subject: Subject) -> str:
     """Where it is from, behind its path."""
     plan = subject.plan
-    if plan is None or plan.python:
+    if plan is None or plan.python or "/" in _word(subject):
         return ""
     if plan.setup:
         return " (after setup)"

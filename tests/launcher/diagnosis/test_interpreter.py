@@ -85,7 +85,7 @@ def test_without_torch_and_without_castoff(look: Look, tmp_path: Path) -> None:
 
 def test_one_that_is_not_there_or_does_not_run(look: Look, tmp_path: Path) -> None:
     found = look(command=[f"{tmp_path}/none/python", "train.py"])
-    assert found["python"].status == "problem" and "No such file" in found["python"].fact
+    assert found["python"].status == "problem" and found["python"].fact.endswith("none/python is not there")
     broken = fake(tmp_path / "broken", "echo libpython3.so: cannot open >&2; exit 127")
     found = look(python=broken)
     assert found["python"].fact == f"{broken} does not run: libpython3.so: cannot open"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from launcher.diagnosis import node_job
 from launcher.planning.planner import plan
-from launcher.runs.states import MemberStatus, RunStatus
+from launcher.runs.run import RunDirectory
 
 AURORA = Site.load("aurora", search=Search({}, None))
 PLAIN = Site.load("slurm", search=Search({}, None))
@@ -34,7 +37,7 @@ def test_it_runs_where_the_job_would_and_does_nothing_else_of_it() -> None:
         memory="500G",
         array={"count": 9},
         requeue={"max": 3},
-        restart={"max": 3, "spare_nodes": 1},
+        restart={"max": 3},
         stage=[{"from": "data.tar"}],
         launcher={"torchrun": True, "args": ["--mpi=pmix"]},
         after={"afterok": ["other"]},
@@ -53,7 +56,11 @@ def test_it_runs_where_the_job_would_and_does_nothing_else_of_it() -> None:
 
 
 def test_a_rank_for_each_device() -> None:
-    fields = {"account": "a", "queue": "debug", "directives": {"pbs": {"filesystems": "home"}}}
+    fields: dict[str, Any] = {
+        "account": "a",
+        "queue": "debug",
+        "directives": {"pbs": {"filesystems": "home"}},
+    }
     assert plan(job(AURORA, **fields), AURORA).ranks == 24
     assert plan(job(ranks_per_node=4, devices_per_rank=1), PLAIN).ranks == 8
     assert plan(job(ranks_per_node=4), PLAIN).ranks == 2
@@ -66,45 +73,44 @@ def test_its_python_its_walltime_and_the_users_own_checks() -> None:
     assert node_job.node_job(JobSpec(), PLAIN, 1, "30m").walltime == "30m"
 
 
+Watch = Callable[..., list[str]]
+"""Watch a run that has these states; what is said of it, and `cancelled` where it is."""
+
+
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """What `watch` comes to where a run has these states, and whether it was cancelled."""
+def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Watch:
+    (tmp_path / "plan.json").write_text('{"ranks": 2}')
 
-    class Request:
-        after = None
+    def watch(*states: str, interrupted: bool = False, never_begins: bool = False) -> list[str]:
+        said: list[str] = []
 
-    def watch(*states: str, interrupted: bool = False, never_begins: bool = False) -> tuple[list[str], bool]:
-        cancelled, said = [], []
-        (tmp_path / "plan.json").write_text('{"ranks": 2}')
-
-        def poll(runs: Any) -> Any:
+        def poll(runs: Any) -> Iterator[list[Any]]:
             for state in states:
-                member = MemberStatus(
-                    member=0, state=state, attempts=[], dependency_never_satisfied=never_begins
-                )
-                facts = {"id": "x", "directory": "", "name": "x", "final": False, "walltime": 60}
-                yield [RunStatus(**facts, state=state, members=[member])]
+                yield [SimpleNamespace(state=state, reason=None, walltime=60, never_begins=never_begins)]
             if interrupted:
                 raise KeyboardInterrupt
 
+        def end(runs: Any) -> list[Any]:
+            said.append("cancelled")
+            return [SimpleNamespace(after=None)]
+
         monkeypatch.setattr(node_job, "poll", poll)
-        monkeypatch.setattr(node_job, "end", lambda runs: cancelled.append(runs) or [Request()])
-        node_job.watch(node_job.RunDirectory(tmp_path), said.append)
-        return said, bool(cancelled)
+        monkeypatch.setattr(node_job, "end", end)
+        with contextlib.suppress(KeyboardInterrupt):
+            node_job.watch(RunDirectory(tmp_path), said.append)
+        return said
 
     return watch
 
 
-def test_progress_is_said_when_it_changes(watched: Any) -> None:
-    said, cancelled = watched("pending", "pending", "running", "running", "ended")
-    assert said == ["pending", "running: 0 of 2 ranks have begun", "ended"] and not cancelled
+def test_progress_is_said_when_it_changes(watched: Watch) -> None:
+    said = watched("pending", "pending", "running", "running", "ended")
+    assert said == ["pending", "running: 0 of 2 ranks have begun", "ended"]
 
 
-def test_what_is_cancelled(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can never begin, what outlives its walltime, and what is interrupted."""
-    assert watched("pending", never_begins=True)[1]
+def test_what_is_cancelled(watched: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can never begin, what is interrupted, and what outlives its walltime."""
+    assert watched("pending", never_begins=True) == ["pending", "cancelled"]
+    assert watched("pending", interrupted=True) == ["pending", "cancelled"]
     monkeypatch.setattr(node_job, "_OVERDUE", -61.0)
-    assert watched("running", "running")[1]
-    ended: list[Any] = []
-    with pytest.raises(KeyboardInterrupt):
-        ended.append(watched("pending", interrupted=True))
+    assert watched("running", "running")[-1] == "cancelled"
