@@ -56,6 +56,7 @@ def test_three_mistakes(doctor: Doctor, slurm: SlurmCluster) -> None:
     assert "Requested node configuration is not available" in found["job"][0]["fact"]
 
 
+@pytest.mark.long
 def test_a_controller_that_is_gone(doctor: Doctor, slurm: SlurmCluster) -> None:
     with slurm.without_controller():
         (one,) = doctor("--nodes", "2", code=1)["scheduler"]

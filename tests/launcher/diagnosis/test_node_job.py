@@ -20,8 +20,8 @@ AURORA = Site.load("aurora", search=Search({}, None))
 PLAIN = Site.load("slurm", search=Search({}, None))
 
 
-def job(site: Site = PLAIN, nodes: int = 2, walltime: str | None = None, **fields: Any) -> JobSpec:
-    return node_job.node_job(JobSpec.of({"command": ["train"], **fields}), site, nodes, walltime)
+def job(site: Site = PLAIN, *, limit: str | None = None, **fields: Any) -> JobSpec:
+    return node_job.node_job(JobSpec.of({"command": ["train"], **fields}), site, 2, limit)
 
 
 def test_it_runs_where_the_job_would_and_does_nothing_else_of_it() -> None:
@@ -68,9 +68,9 @@ def test_a_rank_for_each_device() -> None:
 
 def test_its_python_its_walltime_and_the_users_own_checks() -> None:
     assert job().command[-1] == "python"
-    made = job(command=["env/bin/python3.12", "train.py"], walltime="9h", preflight=["true"])
+    made = job(command=["env/bin/python3.12", "train.py"], walltime="9h", limit="20m", preflight=["true"])
     assert made.command[-1] == "env/bin/python3.12" and made.preflight == ["true"]
-    assert node_job.node_job(JobSpec(), PLAIN, 1, "30m").walltime == "30m"
+    assert made.walltime == "20m"
 
 
 Watch = Callable[..., list[str]]
