@@ -184,7 +184,7 @@ def _remedy(stage: str, error: str, ranks: Sequence[RankFile], subject: Subject)
     if "No module named" in error:
         executable = next((one.said["start"]["executable"] for one in ranks if "start" in one.said), "python")
         return f"the job's Python is {executable}: install torch there, or name another: {own}"
-    if "ddress already in use" in error:
+    if "address already in use" in error.lower():
         return "something of another job has the port; try again, and if it stays, tell your site's support"
     if stage in ("group", "sum", "pairs"):
         backend = next((one.said["torch"]["backend"] for one in ranks if "torch" in one.said), "gloo")
