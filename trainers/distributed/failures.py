@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from launcher.ranks import RankEnv
 from trainers.distributed.explanations import brief, explained, missing_ranks, place_of
+from trainers.distributed.stacks import write_stacks_on_request
 from trainers.distributed.termination import pause
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def reported(
     _reporting, in_threads = True, threading.excepthook
     threading.excepthook = partial(_thread_ended, in_threads, me)
     _report_crashes()
+    write_stacks_on_request(me.rank)
     try:
         yield
     except Exception as error:

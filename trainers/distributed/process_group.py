@@ -26,6 +26,7 @@ from trainers.distributed.errors import DistributedError, RanksLost, lost_peers,
 from trainers.distributed.explanations import brief
 from trainers.distributed.health_check import RankHealthCheck
 from trainers.distributed.one_host import meeting_store, on_one_host, stay_within
+from trainers.distributed.stacks import write_stacks_on_request
 
 _BACKSTOP = 60.0
 """Seconds by which NCCL waits longer than `Watchdog`, as NCCL's own ends the process without a message."""
@@ -201,6 +202,7 @@ def initialize_ddp(
     """
     if dist.is_initialized():
         raise DistributedError("this process has joined a group already; call cleanup_ddp() first")
+    write_stacks_on_request(rank)  # also for a program with a loop of its own
     me = RankEnv.detect()
     chosen = choose_device(device, local_rank(me, rank, worldsize), me.device if _is(me, rank) else None)
     rendezvous(os.environ, me, rank, worldsize, master_addr, str(master_port))
