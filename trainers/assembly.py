@@ -97,7 +97,7 @@ class Assembly:
         self.reports = reports(self.folder, config, context)
         self.manager = CheckpointManager(
             *(config, task, self.task, context, self.state, self.engine, self.weights, self.reports),
-            self.folder / "checkpoints",
+            self.run_folder,
         )
         self.checkpoints = self.manager.checkpoints
 

@@ -182,7 +182,7 @@ class TrainerDDP(Assembly):
             {"rates": self.rates, "early_stopping": self.early_stopping},
             {"sums": self.reports.running, "data": train},
         )
-        self.stopping = stack.enter_context(Stopping(self.context))
+        self.stopping = stack.enter_context(Stopping(self.context, look=self._look))
         self.watchdog = stack.enter_context(Watchdog(self.context, self.config.parallel))
         self.validation = Validation(
             *(self.task, self.engine, self.context, self.state),
@@ -221,7 +221,14 @@ class TrainerDDP(Assembly):
             self.export(better=self.state.judged is None)
         self._save()
         self._barrier("the end of training")
+        if self.context.is_main:
+            self.run_folder.attempt.record_progress(self.step)
         self.stopping.record_outcome("done")
+
+    def _look(self) -> None:
+        """At most once a second, on rank 0: that this training is still its attempt's, and how far it is."""
+        self.run_folder.check()
+        self.run_folder.attempt.record_progress(self.step)
 
     def _save(self) -> None:
         """Keep where training stands; rank 0 writes while training continues."""

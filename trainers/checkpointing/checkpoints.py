@@ -17,7 +17,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,7 @@ from trainers.checkpointing.durable import (
 from trainers.checkpointing.staging import Staging, tensors
 from trainers.checkpointing.writer import Writer
 from trainers.configuration.fields import UserError
+from trainers.distributed.attempt import AttemptOver
 
 _NAME = re.compile(r"step-(\d{10})")
 _BEFORE = ".before"
@@ -67,15 +68,25 @@ class Checkpoints:
     durable before stays as it was.
 
     `infinite` names weights that may be so, because they always were: a mask of -inf for attention.
+    `check` raises where nothing may be written any more; `durable` is called with each step that is kept.
     As a context manager: what is being written is whole when it ends.
     """
 
-    def __init__(self, folder: Path, keep: int = 2, *, infinite: Collection[str] = ()):
+    def __init__(
+        self,
+        folder: Path,
+        keep: int = 2,
+        *,
+        infinite: Collection[str] = (),
+        check: Callable[[], None] = lambda: None,
+        durable: Callable[[int], None] = lambda step: None,
+    ):
         if keep < 2:
             raise ValueError(f"keep is {keep}, but one alone may be damaged: 2 is the least")
         self.folder = folder
         self.keep = keep
         self._infinite = frozenset(infinite)
+        self._check, self._durable = check, durable
         self.longest = 0.0
         """Seconds that the slowest write took, to the moment when the checkpoint was durable."""
         self._staging = Staging()
@@ -133,6 +144,7 @@ class Checkpoints:
     def _write(self, step: int, parts: Mapping[str, Any]) -> None:
         began = time.monotonic()
         _refuse_non_finite(step, parts, self._infinite)
+        self._check()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._clear()
         final = self.path(step)
@@ -144,19 +156,24 @@ class Checkpoints:
             self._keep_record(final, draft, files)
             flush_folder(draft)
             before = final.with_name(f".{final.name}{_BEFORE}")
+            self._check()  # it has taken a while
             if final.exists():  # made before by an attempt that got no further
                 final.rename(before)
             draft.rename(final)
+        except AttemptOver:  # the draft may be another attempt's by now
+            raise
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
         flush_folder(self.folder)
+        self._durable(step)
         shutil.rmtree(before, ignore_errors=True)
         self.longest = max(self.longest, time.monotonic() - began)
         self._damaged.discard(final)
         self._tidy()
 
     def _write_record(self, path: Path, content: bytes) -> None:
+        self._check()
         self._clear()
         replace_checksummed(path / _RECORD, content)
         self._tidy()

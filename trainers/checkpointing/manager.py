@@ -12,6 +12,7 @@ from trainers.checkpointing.best_weights import Best, load_weights
 from trainers.checkpointing.checkpoints import Checkpoints, finite, found_in, load_part
 from trainers.checkpointing.differences import compare, digest
 from trainers.checkpointing.registry import OfOneRank, Registry, Stateful
+from trainers.checkpointing.run_folder import RunFolder
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import Fields, fields
@@ -62,7 +63,7 @@ class CheckpointManager:
         engine: Engine,
         weights: Weights,
         log: Log,
-        folder: Path,
+        run_folder: RunFolder,
     ):
         self._config = config
         self._given = given
@@ -75,7 +76,9 @@ class CheckpointManager:
         self._registry = Registry({}, {})
         self._saved: tuple[int, int, bool] | None = None
         self.checkpoints = Checkpoints(
-            *(folder, config.training.keep_checkpoints),
+            *(run_folder.path / "checkpoints", config.training.keep_checkpoints),
+            check=run_folder.check,
+            durable=run_folder.attempt.record_progress,
             infinite=[name for name, each in engine.bare.named_buffers() if not finite(each)],
         )
         self.best = Best(self.checkpoints, engine, context)

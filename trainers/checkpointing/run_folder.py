@@ -3,7 +3,7 @@
     <training.path>/<name>/
       config.yaml     what the newest start trained with; config-1.yaml … what earlier ones did
       run.json        which castoff run made it
-      .lock           held by rank 0 as long as it lives
+      .lock           held by rank 0 as long as it lives (run_lock.py)
 
 Outside a castoff run the name is the configuration's, so the same command again resumes where it was.
 """
@@ -14,25 +14,20 @@ import json
 import logging
 import os
 import re
-import socket
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from launcher.locks import NoLocks, try_lock
+from trainers.checkpointing.run_lock import RunLock
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
 from trainers.configuration.yaml_text import to_yaml
+from trainers.distributed.attempt import Attempt
 from trainers.distributed.process_group import RankContext
 
-PREVIOUS_ATTEMPT = 60.0
-"""Seconds that an attempt of a castoff run waits for the last process of the one before."""
-
-_LOOK_EVERY = 0.1
-_OURS = {".lock", "run.json", ".run.json"}
+_OURS = {".lock", ".lock.new", "run.json", ".run.json"}
 """What is there before anything has been trained."""
 
 logger = logging.getLogger(__name__)
@@ -52,7 +47,35 @@ class RunFolder:
     def __init__(self, config: Config, context: RankContext, environ: Mapping[str, str] | None = None):
         environ = os.environ if environ is None else environ
         self._context = context
-        self.path: Path = context.on_main(lambda: _made(config, environ))
+        self.attempt = Attempt(environ)
+        """Of the castoff run that trains into it, if one does; rank 0 reports to it."""
+        self._lock: RunLock | None = None
+        self.path: Path = context.on_main(lambda: self._made(config, environ))
+
+    def check(self) -> None:
+        """See that this process, which is rank 0, may still write here; other ranks must not ask.
+
+        Raises:
+            AttemptOver: its attempt is over, or another process has taken its place.
+        """
+        assert self._lock is not None
+        self.attempt.check()
+        self._lock.check()
+
+    def _made(self, config: Config, environ: Mapping[str, str]) -> Path:
+        """The folder, ready to be trained into by this process alone."""
+        castoff_run = self.attempt.run
+        folder = expanded(config.training.path, "training.path") / run_name(config, environ)
+        self._lock = RunLock(folder, self.attempt)
+        mark = folder / "run.json"
+        if config.training.fresh and not _made_by(mark, castoff_run) and _has_more(folder):
+            aside = _next(folder)
+            folder.rename(aside)
+            logger.info("Beginning anew: the earlier %s is now %s", folder, aside)
+            self._lock = RunLock(folder, self.attempt)
+        if not mark.exists():
+            _replace(mark, json.dumps({"castoff_run": castoff_run}) + "\n")
+        return folder
 
     def write_config(self, config: Config) -> None:
         """Write to config.yaml what is trained with now; rank 0 writes, others do nothing.
@@ -89,23 +112,6 @@ class RunFolder:
         )
 
 
-def _made(config: Config, environ: Mapping[str, str]) -> Path:
-    """The folder, ready to be trained into by this process alone."""
-    castoff_run = _castoff_run(environ)
-    folder = expanded(config.training.path, "training.path") / run_name(config, environ)
-    patience = 0.0 if castoff_run is None else PREVIOUS_ATTEMPT
-    _lock(folder, patience)
-    mark = folder / "run.json"
-    if config.training.fresh and not _made_by(mark, castoff_run) and _has_more(folder):
-        aside = _next(folder)
-        folder.rename(aside)
-        logger.info("Beginning anew: the earlier %s is now %s", folder, aside)
-        _lock(folder, patience)
-    if not mark.exists():
-        _replace(mark, json.dumps({"castoff_run": castoff_run}) + "\n")
-    return folder
-
-
 def run_name(config: Config, environ: Mapping[str, str]) -> str:
     """The name of a run's folder: the same in every attempt of a castoff run.
 
@@ -123,7 +129,7 @@ def run_name(config: Config, environ: Mapping[str, str]) -> str:
                 "characters (training.path says where it lies)"
             ]
         )
-    castoff_run = _castoff_run(environ)
+    castoff_run = Attempt(environ).run
     if given is None and castoff_run is not None:
         name += f"_{castoff_run}"
     if castoff_run is not None and int(environ.get("CASTOFF_ARRAY_COUNT") or 1) > 1:
@@ -131,11 +137,6 @@ def run_name(config: Config, environ: Mapping[str, str]) -> str:
     elif config.member is not None:
         name += f"_{config.member.number}"
     return name
-
-
-def _castoff_run(environ: Mapping[str, str]) -> str | None:
-    """The castoff run that this process belongs to, by its run directory's name, which no other has."""
-    return Path(environ["CASTOFF_RUN_DIR"]).name if environ.get("CASTOFF_RUN_DIR") else None
 
 
 def _made_by(mark: Path, castoff_run: str | None) -> bool:
@@ -170,78 +171,3 @@ def _replace(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-
-
-# --- The lock -----------------------------------------------------------------------------------------
-
-_held: dict[tuple[int, int, int], int] = {}
-"""Descriptors by (process, device, inode). Closing any other descriptor of the same file would let go of
-the lock, so a process that makes two trainers for a folder opens it once. A fork inherits neither the
-lock, as it would flock's, nor a claim to it: loader workers may outlive rank 0."""
-
-
-def _lock(folder: Path, patience: float) -> None:
-    """Hold a folder's lock until this process ends; wait up to `patience` seconds for another's end.
-
-    Raises:
-        ConfigError: another process holds it.
-    """
-    give_up = time.monotonic() + patience
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        holder = _tried(folder / ".lock")
-        if holder is None:
-            return
-        if time.monotonic() >= give_up:
-            raise ConfigError(
-                [
-                    f"training.run: {holder} trains into {folder}; wait until that has ended, or give this "
-                    "training a folder of its own: --set training.run=NAME"
-                ]
-            )
-        time.sleep(_LOOK_EVERY)
-
-
-def _tried(path: Path) -> str | None:
-    """Who else holds a lock; None: this process does now."""
-    if (there := _stat(path)) and _key(there) in _held:
-        return None
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if not try_lock(descriptor, inherited=False):
-            record = _words(os.pread(descriptor, 1000, 0))
-            os.close(descriptor)
-            return record
-    except OSError as error:
-        os.close(descriptor)
-        if not isinstance(error, NoLocks):
-            raise
-        logger.info("%s: no locks there (%s), so nothing keeps two runs apart", path, error.strerror)
-        return None
-    mine = os.fstat(descriptor)
-    if (there := _stat(path)) is None or not os.path.samestat(mine, there):
-        os.close(descriptor)
-        return "another process"  # which has just set the folder aside
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
-    _held[_key(mine)] = descriptor
-    return None
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
-
-
-def _key(file: os.stat_result) -> tuple[int, int, int]:
-    return os.getpid(), file.st_dev, file.st_ino
-
-
-def _words(record: bytes) -> str:
-    try:
-        given = json.loads(record)
-        return f"process {given['pid']} on {given['host']}"
-    except (ValueError, KeyError, TypeError):
-        return "another process"

@@ -1,9 +1,10 @@
 """Stopping early: who asks for it, how ranks agree, and what is said afterwards.
 
 Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most
-once a second; TERM, USR2 or INT (Ctrl-C) to any rank asks too. Handlers set a flag and nothing else, but
-for a second Ctrl-C, which ends the process. The flag is reduced over the ranks by a message that is sent in
-one step and read in the next, so no step waits for it; quick steps go without.
+once a second, and calls `look` then; TERM, USR2 or INT (Ctrl-C) to any rank asks too. Handlers set a flag
+and nothing else, but for a second Ctrl-C, which ends the process. The flag is reduced over the
+ranks by a message that is sent in one step and read in the next, so no step waits for it; quick steps go
+without.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -67,11 +68,20 @@ class StoppedInside(Exception):
 
 
 class Stopping:
-    """Whether the ranks, together, should stop at this step boundary."""
+    """Whether the ranks, together, should stop at this step boundary.
 
-    def __init__(self, context: RankContext, environ: Mapping[str, str] | None = None):
+    `look`: what else rank 0 does at most once a second; its errors leave `agreed`.
+    """
+
+    def __init__(
+        self,
+        context: RankContext,
+        environ: Mapping[str, str] | None = None,
+        look: Callable[[], None] = lambda: None,
+    ):
         environ = os.environ if environ is None else environ
         self._context = context
+        self._look = look
         self._deadline = _number(environ.get("CASTOFF_DEADLINE"))
         grace = _number(environ.get("CASTOFF_GRACE"))
         self._grace = DEFAULT_GRACE if grace is None else grace
@@ -155,6 +165,7 @@ class Stopping:
             now = time.monotonic()
             if now - self._looked >= _LOOK_EVERY:
                 self._looked = now
+                self._look()
                 if self._file and Path(self._file).exists():
                     self._asked = _STOP_FILE
                 elif self._deadline is not None and time.time() + self.margin >= self._deadline:

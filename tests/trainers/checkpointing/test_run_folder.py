@@ -19,7 +19,7 @@ import torch
 from launcher.ranks import RankEnv
 from tests.patience import until
 from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.checkpointing import run_folder as room
+from trainers.checkpointing import run_lock
 from trainers.checkpointing.run_folder import RunFolder, run_name
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
@@ -166,7 +166,7 @@ def test_an_attempt_waits_for_the_end_of_the_one_before(
                 ranks.kill()
 
         with monkeypatch.context() as patched:
-            patched.setattr(room, "PREVIOUS_ATTEMPT", 0.0)
+            patched.setattr(run_lock, "PREVIOUS", 0.0)
             with pytest.raises(ConfigError, match=f"process {ranks.processes[0].pid} on "):
                 folder(tmp_path / "out", "x")
         monkeypatch.setattr(time, "sleep", sleep)
