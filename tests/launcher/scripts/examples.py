@@ -275,7 +275,7 @@ EXAMPLES: dict[str, Example] = {
             "preflight": True,
         },
     ),
-    "slurm-preload": Example(
+    "slurm-preload-restart": Example(
         "slurm",
         {
             "nodes": 2,
@@ -284,7 +284,7 @@ EXAMPLES: dict[str, Example] = {
             "restart": {"max": 1},
         },
     ),
-    "pbs-preload": Example(
+    "pbs-preload-module": Example(
         "pbs", {"nodes": 2, "command": ["python", "-m", "train"], "launcher": {"preload": ["torch"]}}
     ),
     "flux-hang": Example("flux", {"nodes": 2, "restart": {"hang": "20m", "progress": None}}),

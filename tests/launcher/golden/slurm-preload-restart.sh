@@ -1,0 +1,55 @@
+#!/bin/bash -l
+#SBATCH --job-name=causets
+#SBATCH --account=my-project
+#SBATCH --partition=gpu
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=8
+#SBATCH --gpus-per-node=4
+#SBATCH --time=00:30:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR2@120
+#SBATCH --no-requeue
+#SBATCH --export=NIL
+
+# causets on slurm: 8 ranks, 4 on each of 2 nodes.
+# each rank: 8 cores and 1 of 4 devices
+# OMP_NUM_THREADS=8: a rank's cores
+# castoff's functions first: they stand below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+
+castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_start_timeout=600
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_device_step=1
+castoff_restart_max=1 castoff_never="2" # exit codes after which nothing starts again
+castoff_each_host=(srun --overlap --mem=0 --ntasks-per-node=1 --wait=0 --export=ALL) # one process a host
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Setup
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
+module load python
+castoff_setup_over
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+export OMP_NUM_THREADS=8
+castoff_rendezvous # MASTER_ADDR and MASTER_PORT
+
+# --- Start
+castoff_preload srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=0 --export=ALL \
+  --overlap --cpu-bind=none --mpi=none --kill-on-bad-exit=0 \
+  -- torch python train.py
+while :; do # again in this job after a failure, at most restart.max times
+castoff_start srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 \
+  --export=ALL \
+  "$castoff_rank" \
+  python train.py
+castoff_restart || break
+done
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for slurm and srun: nothing below is about this job ===
