@@ -194,6 +194,15 @@ def test_a_hang_ends_the_attempt_and_names_the_rank_that_differs(
     assert "read_data" in stack.read_text()
 
 
+def test_of_two_ranks_that_differ_both_places_are_named(bench: Benches, tmp_path: Path) -> None:
+    stuck = tmp_path / "stuck.py"
+    stuck.write_text(STUCK)
+    command = [sys.executable, str(stuck)]
+    ended = bench("local").run(ranks_per_node=2, command=command, restart={"max": 1, "hang": "1s"})
+    place = "is at read_data (stuck.py:7), and 1 of 2 are at wait_for_the_others (stuck.py:6)"
+    assert place in reason(ended, 0), ended.output
+
+
 def test_a_stopped_rank_is_the_one_that_hangs(bench: Benches) -> None:
     lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || { [ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000; }'
     ended = run(bench("local"), lines, {"max": 1, "hang": "1s"})
