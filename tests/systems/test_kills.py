@@ -68,6 +68,8 @@ class Killer:
     def kill(self, kill: Kill) -> None:
         """Kill a rank of the attempt that runs, or is about to."""
         progress = self.run.path / "attempts" / f"0.{self.number}" / "progress"
+        begun = self.run.log_folder / f"0.{self.number}" / f"rank-{kill.rank:05d}.log"
+        until(begun.exists, f"rank {kill.rank} of attempt {self.number}, {SEED=}")
         process = until(
             lambda: self.process(kill.rank), f"rank {kill.rank} of attempt {self.number}, {SEED=}"
         )

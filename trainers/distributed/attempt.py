@@ -65,6 +65,9 @@ class Attempt:
             return
         with self._writing, suppress(OSError):  # the thread that writes checkpoints has an older step
             self._step = max(self._step, step)
-            draft = self._progress.with_name(f".{self._progress.name}.{os.getpid()}")
-            draft.write_text(f"{self._step}\n{time.time_ns()}\n", encoding="utf-8")
-            draft.replace(self._progress)
+            # One write of the same length, in place: ext4 takes 2 ms to rename a file over another.
+            descriptor = os.open(self._progress, os.O_WRONLY | os.O_CREAT, 0o666)
+            try:
+                os.pwrite(descriptor, b"%20d\n%20d\n" % (self._step, time.time_ns()), 0)
+            finally:
+                os.close(descriptor)  # on NFS others see it from here on
