@@ -59,7 +59,7 @@ def findings(subject: Subject) -> Findings:
         return
     path, _, answer = done.stdout.rpartition(f"\n{_MARK} ")[2].partition("\n")
     try:
-        told = json.loads(answer)
+        facts = json.loads(answer)
     except ValueError:
         said = " ".join(done.stderr.split())[-200:] or "no message"
         word = path or _word(subject)
@@ -68,19 +68,19 @@ def findings(subject: Subject) -> Findings:
         )
         yield Finding("python", "problem", f"{word}{_why(subject)} {what}", fix)
         return
-    yield from _judge(path, told, subject, fix)
+    yield from _judge(path, facts, subject, fix)
 
 
-def _judge(path: str, told: Mapping[str, Any], subject: Subject, fix: str) -> Findings:
+def _judge(path: str, facts: Mapping[str, Any], subject: Subject, fix: str) -> Findings:
     python = visible_word(path)
-    yield Finding("python", "ok", f"{path}{_why(subject)} is Python {told['version']}")
-    if told["torch_at"] is None:
+    yield Finding("python", "ok", f"{path}{_why(subject)} is Python {facts['version']}")
+    if facts["torch_at"] is None:
         install = f"{python} -m pip install torch, if the program needs it; or another environment: {fix}"
         yield Finding("torch", "warning", f"{path} has no torch", install)
     else:
-        at = Path(told["torch_at"]).parent
-        yield Finding("torch", "ok", f"torch {told['torch'] or 'of an unknown version'} in {at}")
-    if _needs_castoff(subject) and told["castoff"] is None:
+        at = Path(facts["torch_at"]).parent
+        yield Finding("torch", "ok", f"torch {facts['torch'] or 'of an unknown version'} in {at}")
+    if _needs_castoff(subject) and facts["castoff"] is None:
         install = f"{python} -m pip install castoff; or the environment that castoff is in: {fix}"
         yield Finding("castoff", "problem", f"{path} cannot import castoff, which the program is", install)
 

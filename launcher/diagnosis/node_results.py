@@ -33,10 +33,10 @@ _TIMEOUT = re.compile(r"timeout|timed out", re.IGNORECASE)
 _SLOWER = 0.5
 """Of the median rate: a host below is clearly slower than the others."""
 
-_LATER = 3.0
+_LATER = 5.0
 """Of the median latency, likewise."""
 
-_JITTER = 50e-6
+_JITTER = 100e-6
 """Seconds by which latencies differ anyway."""
 
 
