@@ -61,6 +61,7 @@ def command(
         if nodes is not None:
             click.get_current_context().fail("--trust excludes --nodes: drop one")
         return _trust(job, site_name, overrides, flags, runs_dir, as_json)
+    count = None if nodes is None else _count(nodes)
     spec, site, found = _read(job, site_name, overrides, flags)
     from launcher.diagnosis import login  # late: a shell that completes our flags waits for what is imported
     from launcher.diagnosis.finding import has_problem
@@ -80,8 +81,8 @@ def command(
     found = _printed(found, as_json)
     found += _printed(login.findings(subject), as_json)
     unreached = any(one.about == "scheduler" and one.status == "problem" for one in found)
-    if nodes is not None and not unreached:
-        found += _printed(_nodes(subject, _count(nodes), flags["walltime"], quiet=as_json), as_json)
+    if count is not None and not unreached:
+        found += _printed(_nodes(subject, count, flags["walltime"], quiet=as_json), as_json)
     _sum_up(found, as_json)
     return int(has_problem(found))
 
@@ -122,7 +123,7 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
         run = node_job.start(subject, nodes, walltime)
     except CastoffError as error:
         fix = "give the job what it lacks, as in --account NAME or --set, or mend the problems above"
-        yield Finding("nodes", "problem", f"no job was submitted: {error}", fix)
+        yield Finding("nodes", "problem", "; ".join(["no job was submitted", *str(error).splitlines()]), fix)
         return
     report(f"run {run.id} tries {several(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
     try:

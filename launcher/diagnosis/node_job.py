@@ -22,6 +22,7 @@ from launcher.diagnosis.subject import Subject
 from launcher.planning.render import template_folder
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
+from launcher.schedulers.registry import scheduler_of
 from launcher.status.watch import poll
 from launcher.submission.cancel import end
 from launcher.submission.named_files import is_python
@@ -52,6 +53,8 @@ def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> Jo
     launcher = LauncherOptions(name=given.launcher.name, args=given.launcher.args, timeout="45s")
     queue = site.queues.get(given.queue or site.defaults.queue or site.default_queue or "")
     shortest = max((seconds(one.min_walltime or "0s") for one in (queue.ranges if queue else [])), default=0)
+    # A list has checks of the user's own; castoff's own scheduler has one host, and no preflight.
+    checks = (given.preflight or True) if "preflight" in scheduler_of(site.scheduler).handles else None
     return given.changed(
         command=["sh", "-c", _START, python],
         name="castoff-doctor",
@@ -71,7 +74,7 @@ def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> Jo
         after={},
         requeue=Requeue(),
         restart=Restart(),
-        preflight=given.preflight or True,  # a list has checks of the user's own
+        preflight=checks,
         launcher=launcher,
     )
 

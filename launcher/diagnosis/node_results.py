@@ -46,7 +46,11 @@ def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
     went_well = now.ending == "done" and bool(ranks) and all("done" in one.said for one in ranks)
     if went_well:
         there = ", ".join(dict.fromkeys(one.host for one in ranks))
-        yield Finding("nodes", "ok", f"{len(ranks)} ranks ran on {there} (run {run.id})")
+        yield Finding(
+            "nodes",
+            "ok",
+            f"{_ranks(ranks)} ran on {there} (run {run.id})",
+        )
     causes = [*_preflight(run, subject), *_names(ranks, subject)]
     # Where a rank failed before it had a file, none of them has one, whatever its host.
     if not has_problem(causes) and (ranks or _first_failure(run, now) is None):
@@ -248,7 +252,7 @@ def _sum(ranks: Sequence[RankFile], subject: Subject) -> Findings:
     }
     largest, smallest = max(sizes), min(sizes)
     fact = (
-        f"exact on {len(said)} ranks; {size_words(smallest)} in {_milliseconds(sizes[smallest])}, "
+        f"exact on {_ranks(said)}; {size_words(smallest)} in {_milliseconds(sizes[smallest])}, "
         f"{size_words(largest)} in {_milliseconds(sizes[largest])} ({_rate(largest / sizes[largest])})"
     )
     yield Finding("all-reduce", "ok", fact, values={"seconds": {str(size): sizes[size] for size in sizes}})
@@ -276,6 +280,10 @@ def _speed(ranks: Sequence[RankFile], subject: Subject) -> Findings:
             yield Finding("speed", "warning", fact, without(host, subject), values)
         else:
             yield Finding("speed", "ok", fact, values=values)
+
+
+def _ranks(some: Sequence[object]) -> str:
+    return "1 rank" if len(some) == 1 else f"{len(some)} ranks"
 
 
 def _milliseconds(took: float) -> str:

@@ -229,6 +229,31 @@ queues:
         assert f"problem  files      command.1 is 'train.py', which is not in {tmp_path}\n" in answer.stdout
         assert answer.stdout.splitlines()[-1].startswith("1 problem, ")
 
+    def test_words_that_are_wrong(self, castoff: Castoff) -> None:
+        for words, says in (
+            (("--nodes", "two"), "--nodes is 'two', but takes a number of nodes, as in --nodes 2"),
+            (("--nodes", "0"), "--nodes is '0'"),
+            (("-N", "2"), "no option -N"),
+            (("--trust", "--nodes", "2"), "--trust excludes --nodes"),
+            (("train.py",), "-- python train.py"),
+        ):
+            answer = castoff("doctor", "--site", "local", *words)
+            assert answer.returncode == 2 and says in answer.stderr, answer.stderr
+
+    @pytest.mark.costly
+    @pytest.mark.usefixtures("for_real")
+    def test_the_ranks_of_this_host(self, castoff: Castoff) -> None:
+        """Where castoff itself runs jobs, one host is tried as well, and no other."""
+        answer = castoff("doctor", "--site", "local", "--nodes", "1", "--json")
+        assert answer.returncode == 0, answer.stdout
+        found = {one["about"]: one for one in map(json.loads, answer.stdout.splitlines())}
+        assert found["all-reduce"]["fact"].startswith("exact on 1 rank; ") and "preflight" not in found
+        answer = castoff("doctor", "--site", "local", "--nodes", "2")
+        assert answer.returncode == 1
+        assert (
+            "problem  nodes      no job was submitted; castoff-doctor on local: nodes: is 2" in answer.stdout
+        )
+
     def test_trust_is_one_section_of_it(self, castoff: Castoff, project: Path) -> None:
         give_away(project / "run.sh")
         answer = castoff("doctor", "job.yaml", "--site", "local")
