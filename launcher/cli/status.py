@@ -90,6 +90,8 @@ def _print_run(one: RunStatus, now: float) -> None:
     stop = ", asked to stop" if one.stop_requested and not one.over else ""
     _line("state", f"{one.state}{ending}{code}{stop}")
     _line("", one.reason)
+    for host in RunDirectory(Path(one.directory)).set_aside():
+        _line("set aside", f"{host.host}: {host.reason}")
 
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:

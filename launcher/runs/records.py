@@ -39,6 +39,8 @@ class Failure(msgspec.Struct, frozen=True):
     time: Seconds | None = None
     log: str | None = None
     """The log that shows more, in the folder of the attempt's logs."""
+    reason: str | None = None
+    """`hang` where no rank failed, and this one is who the others waited for."""
 
 
 class Start(msgspec.Struct):
@@ -58,6 +60,16 @@ class Ending(msgspec.Struct):
     code: Code
     time: Seconds | None = None
     reason: str | None = None
+    restart: bool = False
+    """Whether the same job then starts its ranks again, as its next attempt."""
+
+
+class SetAside(msgspec.Struct, frozen=True):
+    """A set-aside/HOST.json: a host of a job that gets no ranks any more."""
+
+    host: str
+    reason: str
+    job: str | None = None
 
 
 class Next(msgspec.Struct):

@@ -160,6 +160,8 @@ def failure_words(failure: Failure) -> str:
     who = "a rank" if failure.rank is None else f"rank {failure.rank}"
     if failure.log == "stage.log":
         who = "staging"
+    if failure.reason == "hang":
+        return f"{who} on {failure.host} hung"
     how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
     return f"{who} on {failure.host} failed first: {how}"
 

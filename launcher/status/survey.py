@@ -76,6 +76,11 @@ class Attempt(NamedTuple):
         )
 
     @property
+    def restarts(self) -> bool:
+        """Whether the next attempt followed in the same job, or was about to."""
+        return self.end is not None and self.end.restart
+
+    @property
     def gave_up(self) -> bool:
         """Whether its script wanted its job started again and did not hear that this was done: it may be."""
         return (

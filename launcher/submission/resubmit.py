@@ -167,9 +167,9 @@ def _submit_commands(
     elif _has_begun(run):
         dependency = ""  # it has held once, and those jobs may be forgotten
     scheduler.check_run_dir(str(run.path))
-    return scheduler.submit_commands(
-        SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin), largest
-    )
+    request = SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin)
+    avoided = sorted(one.host for one in run.set_aside())
+    return scheduler.submit_commands(msgspec.structs.replace(request, avoided=avoided), largest)
 
 
 def _next_attempts(

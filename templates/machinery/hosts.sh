@@ -131,7 +131,7 @@ castoff_set_aside() { # HOST REASON: no rank runs there any more in this job
       >"$CASTOFF_RUN_DIR/set-aside/$1.json"
   ) || true
 }
-castoff_enough_hosts() { # else why this job cannot go on, in castoff_reason
+castoff_enough_hosts() { # else why this job has to end, in castoff_reason
   local castoff_count
   castoff_count=$(printf '%s' "$castoff_fit" | grep -c '' || true)
   if ((castoff_count >= castoff_nodes)); then return 0; fi

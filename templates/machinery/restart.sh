@@ -2,7 +2,7 @@
 castoff_restarts_done= # so many in this job
 castoff_has_failed='' castoff_reason='' castoff_requeue_due='' castoff_lost=''
 castoff_restart() { # after an attempt: whether the next begins in this job
-  castoff_has_failed='' castoff_reason='' castoff_requeue_due='' castoff_lost=''
+  castoff_has_failed='' castoff_reason='' castoff_requeue_due='' castoff_lost='' castoff_what=''
 #if setup
   castoff_unset_user_functions
 #endif
@@ -35,7 +35,10 @@ castoff_attempt_failed() { # whether it failed, with castoff_code, and not becau
   if [[ -n $castoff_terminated || -e $CASTOFF_RUN_DIR/stop || $castoff_outcome == resume ]]; then return 1; fi
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then
     castoff_code=$(castoff_field code)
-    castoff_reason=$(castoff_failure_words)
+    castoff_what=$(castoff_failure_words)
+#if hang
+    if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then castoff_reason=$castoff_what; fi
+#endif
 #if nodes !driver
   elif [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then
     castoff_code=1 castoff_reason="not all ranks have started"
@@ -51,7 +54,7 @@ castoff_attempt_failed() { # whether it failed, with castoff_code, and not becau
   else
     return 1
   fi
-  castoff_has_failed=1 castoff_code=${castoff_code:-1}
+  castoff_has_failed=1 castoff_code=${castoff_code:-1} castoff_what=${castoff_what:-$castoff_reason}
 }
 castoff_forbids_restart() { # why there is none, behind what castoff_reason says already
   local castoff_why='' castoff_left
@@ -75,7 +78,7 @@ castoff_forbids_restart() { # why there is none, behind what castoff_reason says
     castoff_requeue_due=1
   fi
   if [[ -z $castoff_why ]]; then return 1; fi
-  castoff_reason+="; $castoff_why"
+  castoff_reason+="${castoff_reason:+; }$castoff_why"
 }
 #if reported_progress
 castoff_progress_of() { # ATTEMPT's folder: the number that its program has reported last
@@ -132,7 +135,7 @@ castoff_suspect_host() { # one that was twice the first to fail by a signal, if 
 castoff_next_attempt() {
   local castoff_old=$CASTOFF_ATTEMPT_DIR
   castoff_restarts_done=$((castoff_restarts_done + 1))
-  echo "castoff: attempt $CASTOFF_ATTEMPT failed: $castoff_reason; attempt $((CASTOFF_ATTEMPT + 1)) begins" \
+  echo "castoff: attempt $CASTOFF_ATTEMPT failed: $castoff_what; attempt $((CASTOFF_ATTEMPT + 1)) begins" \
     "(restart $castoff_restarts_done of $castoff_restart_max)" >&2
   castoff_record_ending failed "$castoff_code" restart
   CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1))

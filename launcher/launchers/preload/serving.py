@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _PATIENCE = 10.0
-"""Seconds in which a client sends what it has, and in which one that has been told the end is gone."""
+"""Seconds in which a client sends what it has, and in which one that knows the end is gone."""
 
 _ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
