@@ -101,7 +101,10 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
         if (rank in seen && count[place[rank]] > many) { many = count[place[rank]]; usual = place[rank] }
       least = ranks + 1
       for (rank = ranks - 1; rank >= 0; rank--)
-        if (rank in seen && place[rank] != usual && count[place[rank]] <= least) { least = count[place[rank]]; odd = rank }
+        if (rank in seen && place[rank] != usual && count[place[rank]] <= least) {
+          least = count[place[rank]]
+          odd = rank
+        }
       if (least <= ranks)
         print odd "|" host[odd] "|is at " place[odd] ", and " many " of " ranks " are at " usual
       else if (many) print "||all ranks are at " usual
