@@ -25,10 +25,14 @@ def unix_socket() -> socket:
     return socket(AF_UNIX, SOCK_STREAM)
 
 
+def peer_process(connection: socket) -> int:
+    """The id of the process at the other end, as the kernel has it."""
+    return int.from_bytes(connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)[:_INT], _order())
+
+
 def peer_user(connection: socket) -> int:
-    """The user id of the process at the other end, as the kernel has it."""
-    credentials = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)
-    return int.from_bytes(credentials[_INT : 2 * _INT], _order())
+    """The user id of that process."""
+    return int.from_bytes(connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 3 * _INT)[_INT : 2 * _INT], _order())
 
 
 def send(connection: socket, value: "Any", files: "Sequence[int]" = ()) -> None:

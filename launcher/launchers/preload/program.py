@@ -38,7 +38,9 @@ class Program:
             sys.path.insert(0, folder)
         sys.argv = [f"-{python.letter}" if python.letter else python.target, *python.arguments]
         sys.orig_argv = words
-        main = sys.modules["__main__"] = type(sys)("__main__")
+        before, main = sys.modules["__main__"], type(sys)("__main__")
+        for name in [name for name, module in sys.modules.items() if module is before]:
+            sys.modules[name] = main  # multiprocessing has it by another name, too
         main.__dict__.update(template, __doc__=None)
         if "__annotations__" in template:
             main.__annotations__ = {}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 else:
     import _signal  # `signal` would cost each rank some time
 
-APPEARS = 20.0
-"""Seconds in which the node's agent is there: a launcher starts it just before the ranks."""
+APPEARS = 60.0
+"""Seconds in which the node's agent is there: a launcher starts it just before the ranks, unless it fails."""
 READY = 900
 """Seconds in which it has imported everything. A plain start would have to import the same."""
 _POLL = 0.02
@@ -106,9 +106,9 @@ def _connected(address: str, gone: str) -> "socket":
             if error.errno not in (errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN):
                 raise
             if time.monotonic() > deadline or (gone and os.path.exists(gone)):
-                raise PlainStart(
-                    "no process imports for this node's ranks", os.environ.get("LOCAL_RANK", "0") == "0"
-                ) from error
+                why = f" (see {os.path.dirname(gone)}/preload.log)" if gone else ""
+                aloud = os.environ.get("LOCAL_RANK", "0") == "0"
+                raise PlainStart(f"no process imports for this node's ranks{why}", aloud) from error
         else:
             return connection
         time.sleep(_POLL)

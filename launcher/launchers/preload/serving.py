@@ -11,7 +11,7 @@ import socket
 import sys
 
 from .leaving import Imported, leave_libraries_whole
-from .messages import peer_user, receive, send
+from .messages import peer_process, peer_user, receive, send
 from .program import Program
 from .safety import open_files, reason_not_to_fork, unlike
 from .sessions import end_sessions
@@ -40,6 +40,7 @@ class Rank:
         self.connection = connection
         self.program = program
         self.pidfd: int | None = None
+        """Of the program; once that has ended, of the client."""
 
 
 def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Collection[str]") -> Program:
@@ -228,9 +229,7 @@ class Agent:
         if not program:
             return
         del self._ranks[program]
-        if rank.pidfd is not None:
-            self._selector.unregister(rank.pidfd)
-            os.close(rank.pidfd)
+        self._forget(rank)
         if rank.connection.fileno() < 0:  # its client was gone before
             return
         self._ended.append((rank, status))
@@ -244,27 +243,51 @@ class Agent:
         """
         while self._ended:
             rank, status = self._ended[0]
-            try:
+            with contextlib.suppress(OSError):
                 send(rank.connection, (status, None, False))
-            except OSError:
-                self._client_ended(rank)
-            else:
+                self._await_client(rank)
                 return
+            self._client_ended(rank)
+
+    def _await_client(self, rank: Rank) -> None:
+        """Have its very end seen, as its launcher sees it: its socket closes a moment before.
+
+        Raises:
+            OSError: it is gone already.
+        """
+        try:
+            rank.pidfd = os.pidfd_open(peer_process(rank.connection))
+        except ProcessLookupError:
+            raise
+        except OSError:  # a kernel before 5.3
+            return
+        self._selector.register(rank.pidfd, selectors.EVENT_READ, lambda: self._client_gone(rank))
+        self._selector.unregister(rank.connection)
 
     def _client_gone(self, rank: Rank) -> None:
         """A client has ended: its program has, or its launcher has killed it, and so all of that rank."""
-        if self._ended and rank is self._ended[0][0]:
-            self._client_ended(rank)
-            self._report_end()
+        if rank.program in self._ranks:
+            self._selector.unregister(rank.connection)
+            rank.connection.close()
+            end_sessions([rank.program])  # which is reaped like any other
             return
-        self._selector.unregister(rank.connection)
-        rank.connection.close()
-        end_sessions([rank.program])  # which is reaped like any other
+        told = self._ended[0][0] is rank
+        self._client_ended(rank)
+        if told:
+            self._report_end()
 
     def _client_ended(self, rank: Rank) -> None:
         self._ended = [(other, status) for other, status in self._ended if other is not rank]
-        self._selector.unregister(rank.connection)
+        self._forget(rank)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(rank.connection)
         rank.connection.close()
+
+    def _forget(self, rank: Rank) -> None:
+        if rank.pidfd is not None:
+            self._selector.unregister(rank.pidfd)
+            os.close(rank.pidfd)
+            rank.pidfd = None
 
 
 def _listening(address: str) -> socket.socket:

@@ -18,7 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from launcher.launchers.local.agent import modules_of
 from launcher.launchers.preload.start import agent_command, client_command
+from launcher.launchers.preload.words import python_command
 from tests.launcher.launchers.local.conftest import gone
 from tests.patience import SECONDS, until
 
@@ -202,6 +204,33 @@ class TestTheSame:
         assert ended(command, node.folder, env=environment) == done
 
 
+POOLS = """
+import multiprocessing, pickle
+
+class Pair:
+    def __init__(self, number):
+        self.number = number
+
+def twice(pair):
+    return Pair(pair.number * 2), __name__
+
+if __name__ == "__main__":
+    print(type(pickle.loads(pickle.dumps(Pair(1)))))
+    for how in ("fork", "spawn", "forkserver"):
+        with multiprocessing.get_context(how).Pool(1) as pool:
+            print([(pair.number, name) for pair, name in pool.map(twice, [Pair(1), Pair(2)])])
+"""
+
+
+def test_processes_of_its_own(node: Node) -> None:
+    """Of each kind, which load `__main__` anew, from where the program began."""
+    command = script(node.folder, f"{POOLS}    import os; os.chdir('/')\n")
+    node.begin(command, ["multiprocessing.pool"])
+    copy = node.run(command)
+    assert copy == ended(command, node.folder)
+    assert copy.code == 0
+
+
 ENDS = {
     "well": "print('well')",
     "code": "import sys; sys.exit(3)",
@@ -285,7 +314,7 @@ class TestSignals:
         text = (
             "import os, signal, sys\n"
             f"signal.signal(signal.{name}, lambda *_: (os.write(1, b'caught'), os._exit(5)))\n"
-            "os.write(1, b'ready')\nsignal.pause()"
+            "os.write(1, b'ready')\nimport time\nwhile True: time.sleep(0.01)"
         )
         command = script(node.folder, text)
         node.begin(command)
@@ -327,8 +356,9 @@ class TestSignals:
     def test_an_agent_that_is_to_end_waits_for_its_ranks(self, node: Node) -> None:
         """A scheduler sends TERM to all that a job has; ranks save what they have then."""
         text = (
-            "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
-            "os.write(1, b'ready')\nsignal.pause()\nos.read(0, 1)\nprint('saved')"
+            "import os, signal, time\nasked = []\nsignal.signal(signal.SIGTERM, lambda *_: asked.append(1))\n"
+            "os.write(1, b'ready')\nwhile not asked: time.sleep(0.01)\n"
+            "os.write(1, b'asked')\nos.read(0, 1)\nprint('saved')"
         )
         command = script(node.folder, text)
         node.begin(command)
@@ -338,6 +368,7 @@ class TestSignals:
         assert node.agent is not None
         node.agent.terminate()
         client.terminate()
+        assert client.stdout.read(5) == b"asked"
         assert client.communicate(b"x")[0] == b"saved\n"
         assert client.returncode == 0
         assert node.agent.wait(SECONDS) == 0
@@ -371,6 +402,57 @@ def two_ranks(node: Node) -> tuple[subprocess.Popen[bytes], list[int]]:
     return clients[0], pids
 
 
+class TestWhoIsCopied:
+    @pytest.mark.parametrize(
+        ("text", "ranks", "modules"),
+        [
+            ("import os\nimport torch\n", 2, ["torch"]),
+            ("def main():\n    from torch.nn import Linear\n", 2, ["torch"]),
+            ("import torch\n", 1, []),
+            ("import torchvision\n", 2, []),
+            ("'import torch'\n", 2, []),
+            (None, 2, []),
+        ],
+    )
+    def test_scripts_that_import_torch(
+        self, tmp_path: Path, text: str | None, ranks: int, modules: list[str]
+    ) -> None:
+        if text is not None:
+            script(tmp_path, text)
+        for command in (["python", "program.py"], ["/a/python3.11", "-u", "program.py", "--flag"]):
+            assert modules_of(command, ranks, tmp_path, None) == modules
+        for other in (["sh", "program.py"], ["python", "-m", "program"], ["pythonic", "program.py"]):
+            assert modules_of(other, ranks, tmp_path, None) == []
+
+    def test_those_that_ask_for_it(self, tmp_path: Path) -> None:
+        assert modules_of(["python", "-m", "program"], 1, tmp_path, ["json"]) == ["json"]
+        assert modules_of(["python", "program.py"], 8, tmp_path, []) == []
+        assert modules_of(["sh", "program.sh"], 8, tmp_path, ["json"]) == []
+
+    @pytest.mark.parametrize(
+        ("words", "found"),
+        [
+            ("python a.py -m b", ([], "", "a.py", ["-m", "b"])),
+            ("python3 -uB -W error -Xdev a.py", (["-uB", "-W", "error", "-Xdev"], "", "a.py", [])),
+            ("python -um a.b c", (["-u"], "m", "a.b", ["c"])),
+            ("python -ma.b", ([], "m", "a.b", [])),
+            ("python -c 1", ([], "c", "1", [])),
+            ("python", None),
+            ("python -", None),
+            ("python -i a.py", None),
+            ("python -V", None),
+            ("python -m", None),
+            ("python --help", None),
+            ("python -X importtime a.py", None),
+            ("python -Ximporttime=2 a.py", None),
+            ("ipython a.py", None),
+        ],
+    )
+    def test_the_words_of_a_command(self, words: str, found: object) -> None:
+        python = python_command(words.split())
+        assert (python and (python.options, python.letter, python.target, python.arguments)) == found
+
+
 class TestPlainStart:
     """What an agent cannot do as Python would, Python itself does, and one client of the node says why."""
 
@@ -381,7 +463,9 @@ class TestPlainStart:
         client = node.client(command)
         at = client.index(node.address) + 1
         done = ended([*client[:at], str(gone_file), *client[at + 1 :]], node.folder)
-        assert done == Ended(0, "well\n", note("no process imports for this node's ranks"))
+        assert done == Ended(
+            0, "well\n", note(f"no process imports for this node's ranks (see {node.folder}/preload.log)")
+        )
         done = ended(
             [*client[:at], str(gone_file), *client[at + 1 :]],
             node.folder,
