@@ -7,6 +7,7 @@ import multiprocessing.util
 import os
 import signal
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import resource_tracker
@@ -14,6 +15,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
+from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
 
 from trainers.configuration.config import Evaluation, Training
@@ -21,6 +23,11 @@ from trainers.distributed.forking import Forking
 from trainers.distributed.process_group import RankContext
 from trainers.task import Task
 from trainers.task.contract import declared_generators
+
+_ends_with_its_rank = False
+"""Whether a worker that is forked now is killed when its rank dies. It has the rank's connections to other
+ranks open: those would wait for it until it finds out, after up to 5 s. The kernel counts the thread that
+forks it, and the main one alone is there to the end."""
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 
@@ -204,6 +211,11 @@ def _worker_init(_: int) -> None:
     for number in _NOT_FOR_WORKERS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_WORKERS)
+    parent = multiprocessing.parent_process()
+    if _ends_with_its_rank and parent is not None:
+        _prctl_pr_set_pdeathsig(signal.SIGKILL)
+        if os.getppid() != parent.pid:  # it was killed before that
+            os._exit(1)
 
 
 def _end_workers() -> None:
@@ -223,6 +235,8 @@ def iterate(loader: Iterable[Any]) -> Iterator[Any]:
     Under spawn and forkserver a worker is a new interpreter, which a signal would end before its
     first line of ours: what it inherits blocks the signals until it ignores them.
     """
+    global _ends_with_its_rank
+    _ends_with_its_rank = threading.current_thread() is threading.main_thread()
     context = getattr(loader, "multiprocessing_context", None)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)
     try:

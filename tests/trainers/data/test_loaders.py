@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import random
 import signal
 import tempfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,28 @@ def test_workers_ignore_signals(context: str) -> None:
                 os.kill(child.pid, number)
         seen += group.micros[0].data
     assert seen == samples(loaded(length=40).groups(0, 0))
+
+
+class Fate(Numbers):
+    """The signal that a process gets when its parent dies, for each sample: PR_GET_PDEATHSIG of prctl(2)."""
+
+    def __getitem__(self, index: int) -> Any:
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(number))
+        return number.value
+
+
+@pytest.mark.usefixtures("for_real")
+def test_workers_of_the_main_thread_die_with_their_rank() -> None:
+    """Those of another thread would do so with it."""
+
+    def fates() -> set[int]:
+        loader = training_loader(Fate(8), training(num_workers=1), RankContext(0, 1, CPU), list)
+        return {fate for group in loader.groups(0, 0) for fate in group.micros[0].data}
+
+    assert fates() == {signal.SIGKILL}
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(fates).result() == {0}
 
 
 @given(st.integers(0, 60), st.integers(1, 9), st.integers(1, 5))
