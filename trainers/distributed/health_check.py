@@ -12,12 +12,15 @@ import faulthandler
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import torch.distributed as dist
+
+from trainers.distributed.termination import has_come, time_left
 
 Given = TypeVar("Given")
 
@@ -159,7 +162,8 @@ class RankHealthCheck:
                     self._verdict = _within(3 * self.patience, lambda: self._hold(mine))
                 except (TimeoutError, RuntimeError) as error:
                     self._lost = not isinstance(error, TimeoutError)
-                    self._verdict = Verdict(-1, [_no_store(self._keeper, mine)])
+                    words = _ended(mine) if has_come() else _no_store(self._keeper, mine)
+                    self._verdict = Verdict(-1, [words])
             return self._verdict
 
     def show_threads(self) -> None:
@@ -281,6 +285,13 @@ def _no_store(keeper: str, mine: Answer) -> str:
     )
 
 
+def _ended(mine: Answer) -> str:
+    return (
+        f"the launcher ended this rank (TERM) before all ranks had answered; rank {mine.rank} ({mine.host}) "
+        f"{_stands(mine)}"
+    )
+
+
 def _called(rank: int, hosts: Mapping[int, str]) -> str:
     return f"rank {rank} ({hosts[rank]})" if rank in hosts else f"rank {rank}"
 
@@ -313,6 +324,13 @@ def _wait(store: Any, key: str, seconds: float) -> bool:
     return True
 
 
+_LOOK_EVERY = 0.1
+"""Seconds between two looks at whether TERM has come."""
+
+_SOON = 0.02
+"""Seconds in which a store that is there answers: also after TERM one may hear what it says."""
+
+
 class _Outcome(NamedTuple):
     given: Any = None
     error: Exception | None = None
@@ -333,10 +351,15 @@ def _within(seconds: float, function: Callable[[], Given]) -> Given:
             outcomes.put(_Outcome(error=error))
 
     threading.Thread(target=call, name="castoff-store", daemon=True).start()
-    try:
-        outcome = outcomes.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(f"no answer in {seconds:.0f} s") from None
+    until = time.monotonic() + seconds
+    while True:
+        left = time_left(until - time.monotonic())
+        try:
+            outcome = outcomes.get(timeout=max(_SOON, min(left, _LOOK_EVERY)))
+            break
+        except queue.Empty:
+            if left <= _LOOK_EVERY:
+                raise TimeoutError(f"no answer in {seconds:.0f} s") from None
     if outcome.error is not None:
         raise outcome.error
     given: Given = outcome.given

@@ -8,11 +8,13 @@ reported an error of its own.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeVar
 
@@ -22,6 +24,7 @@ from trainers.distributed.explanations import brief, missing_ranks, module_of, p
 from trainers.distributed.failures import end
 from trainers.distributed.health_check import WINDOW, RankHealthCheck
 from trainers.distributed.process_group import RankContext
+from trainers.distributed.termination import has_come
 
 Item = TypeVar("Item")
 
@@ -149,7 +152,7 @@ class Watchdog:
             quiet += 1
             if quiet * tick >= self._limit:
                 self._end(self._call, [f"nothing has happened for {self._limit:g} s; {self._field()}"])
-            elif quiet % every == 0 and self._call.is_open():
+            elif quiet % every == 0 and (self._call.is_open() or _is_ended()):
                 self._end(self._call, [])
 
     def _end(self, call: RankHealthCheck, more: list[str]) -> None:
@@ -165,6 +168,12 @@ class Watchdog:
     def _field(self) -> str:
         name = "timeout" if self._limit == self._timeout else "start_timeout"
         return f"parallel.{name} is that long, and must be longer than any step"
+
+
+def _is_ended() -> bool:
+    """Whether the launcher has sent TERM because a rank has failed: else it asks for a checkpoint."""
+    file = os.environ.get("CASTOFF_FAILURE_FILE")
+    return file is not None and has_come() and Path(file).exists()
 
 
 def _frames(thread: int) -> list[FrameType]:

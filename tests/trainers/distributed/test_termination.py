@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from tests import patience
-from trainers.distributed.termination import noticed, pause
+from trainers.distributed.health_check import RankHealthCheck
+from trainers.distributed.termination import LAST_WORDS, has_come, noticed, pause, time_left
 
 STUCK = """
 import ctypes, os, signal, threading
@@ -65,6 +66,38 @@ def test_another_signal_ends_no_pause() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         thread.join()
     signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.usefixtures("_ignored")
+def test_it_is_known_afterwards_and_forgotten_by_the_next() -> None:
+    with noticed():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert has_come() and time_left(10) <= LAST_WORDS
+    pause(patience.SECONDS * 100)
+    with noticed():
+        assert not has_come() and time_left(10) == 10
+
+
+class Silent:
+    """A store that never answers, as of a rank that is stopped."""
+
+    def set(self, name: str, value: str) -> None:
+        """Takes anything."""
+
+    def add(self, name: str, number: int) -> int:
+        threading.Event().wait()
+        return number
+
+
+@pytest.mark.usefixtures("_ignored")
+def test_nobody_is_waited_for_any_more() -> None:
+    """Not for minutes, as a launcher lets pass before it kills a rank."""
+    call = RankHealthCheck(Silent(), 1, 2, "here", "rank 0")
+    call.window = patience.SECONDS * 100
+    with noticed():
+        os.kill(os.getpid(), signal.SIGTERM)
+        (said,) = call.hold("waits", "in sum").lines
+    assert said.startswith("the launcher ended this rank (TERM) before all ranks had answered; rank 1 (here)")
 
 
 def test_whoever_has_the_pipe_keeps_it() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import Mock
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -19,6 +20,7 @@ from torch import nn
 
 from launcher.ranks import RankEnv
 from tests import patience
+from tests.patience import until
 from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.configuration.config import Parallel
 from trainers.ddp import TrainerDDP
@@ -278,6 +280,25 @@ def test_rank_0_is_stopped_and_with_it_the_store(tmp_path: Path) -> None:
     logs = trouble(tmp_path, 2, {0: "SIGSTOP"})
     assert "castoff train: rank 0 (127.0.0.1), which keeps the ranks' store, is gone or does not" in logs[1]
     assert f"rank 1 ({HOST}) waits for others after step 5" in logs[1]
+
+
+@pytest_real
+def test_a_rank_that_waits_ends_when_its_launcher_has_seen_a_failure(tmp_path: Path) -> None:
+    """The launcher's KILL may come much later. Without a failure, TERM asks for a stop."""
+    failure = tmp_path / "failure.json"
+    fields = config(tmp_path / "out") | {"parallel": {"start_timeout": 3600, "timeout": 3600}}
+    ranks = Ranks(tmp_path / "ranks", 2, {"CASTOFF_FAILURE_FILE": str(failure)})
+    ranks.start(train, Troubled({1: "SIGSTOP"}), fields)
+    try:
+        until(lambda: psutil.Process(ranks.processes[1].pid).status() == psutil.STATUS_STOPPED, "its stop")
+        failure.touch()
+        ranks.processes[0].send_signal(signal.SIGTERM)
+        assert ranks.processes[0].wait(patience.SECONDS) == 1
+    finally:
+        ranks.kill()
+    assert f"the launcher ended this rank (TERM) before all ranks had answered; rank 0 ({HOST})" in ranks.log(
+        0
+    )
 
 
 @pytest_real
