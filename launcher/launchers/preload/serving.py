@@ -273,7 +273,7 @@ class Agent:
             return
         told = self._ended[0][0] is rank
         self._client_ended(rank)
-        if told:
+        if asked:
             self._report_end()
 
     def _client_ended(self, rank: Rank) -> None:
