@@ -271,9 +271,9 @@ class Agent:
             rank.connection.close()
             end_sessions([rank.program])  # which is reaped like any other
             return
-        told = self._ended[0][0] is rank
+        was_first = self._ended[0][0] is rank
         self._client_ended(rank)
-        if asked:
+        if was_first:
             self._report_end()
 
     def _client_ended(self, rank: Rank) -> None:
