@@ -500,3 +500,30 @@ class TestChain:
         for link in range(3):
             made.attempt(f"0.{link}", "resume" if link < 2 else "walltime", 75, job=f"{7 + link}.head")
         assert ending(status(made.run)) == ("ended", "walltime", 75)
+
+
+class TestRestarts:
+    """Attempts that the same job followed with another."""
+
+    def restarted(self, made: OnPbs, name: str = "0.0") -> None:
+        made.attempt(name, "failed", 137)
+        record = {"ending": "failed", "code": 137, "time": 1010, "restart": True}
+        made.write(f"attempts/{name}/ending.json", record)
+
+    def test_what_was_restarted_has_failed_and_was_not_preempted(self, pbs: FakePbs, made: OnPbs) -> None:
+        self.restarted(made)
+        made.attempt("0.1")
+        pbs.tells({"7.head": RUNNING}, made.run)
+        now = status(made.run)
+        assert [one.ending for one in now.members[0].attempts] == ["failed", None]
+        assert now.state == "running"
+
+    def test_between_two_attempts_it_is_running(self, pbs: FakePbs, made: OnPbs) -> None:
+        self.restarted(made)
+        pbs.tells({"7.head": RUNNING}, made.run)
+        assert status(made.run).state == "running"
+
+    def test_a_job_that_is_killed_in_between(self, pbs: FakePbs, made: OnPbs) -> None:
+        self.restarted(made)
+        pbs.tells({"7.head": finished(271)}, made.run)
+        assert status(made.run).ending == "cancelled"
