@@ -13,7 +13,7 @@ import msgspec
 from launcher.cli.help import examples
 from launcher.cli.output import brief, duration, json_option, print_json, print_table, report, several
 from launcher.runs.index import Index
-from launcher.runs.states import ENDINGS, members_words
+from launcher.runs.states import ENDINGS, FAILED, members_words
 from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
 from launcher.status.poller import AT_A_GLANCE
 
@@ -22,10 +22,14 @@ _NEWEST = 20
 
 _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 
-_HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members")
+_HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members", "why")
 
-_DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
+_DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "age")
 """What a narrow terminal goes without: `castoff status` shows it, too."""
+
+
+_WHY = 60
+"""Characters of why a run failed."""
 
 
 @click.command(
@@ -121,4 +125,9 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
         brief(now - row.submitted),
         brief(until - summary.started) if until and summary.started else "",
         members_words(summary.counts) if summary.members > 1 else "",
+        _short(summary.reason or "") if summary.ending in FAILED else "",
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WHY else f"{text[: _WHY - 1]}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from launcher.runs.states import (
     MemberStatus,
     RunStatus,
     attempt_words,
-    failure_words,
     members_words,
+    why,
 )
 from launcher.status.overview import adopt_unlisted
 from launcher.status.poller import AT_A_GLANCE, Poller
@@ -33,6 +34,9 @@ from launcher.status.watch import statuses
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""
+
+_ATTEMPTS = 10
+"""Attempts that are shown in full: the newest of a run that was often started again."""
 
 _DETAILS = 5
 """Failures of an array that are shown in full."""
@@ -66,7 +70,12 @@ def _print_whole(one: RunStatus, now: float) -> None:
         _print_members(one, now)
         return
     for member in one.members:
-        for attempt in member.attempts:
+        left_out = member.attempts[:-_ATTEMPTS]
+        if left_out:
+            counts = Counter(attempt.ending or attempt.state for attempt in left_out)
+            words = ", ".join(f"{count} {word}" for word, count in counts.items())
+            _line("attempts", f"0-{left_out[-1].attempt}  {words}; --json lists all of them")
+        for attempt in member.attempts[-_ATTEMPTS:]:
             _print_attempt(one, member, attempt, now)
 
 
@@ -90,15 +99,16 @@ def _print_run(one: RunStatus, now: float) -> None:
     stop = ", asked to stop" if one.stop_requested and not one.over else ""
     _line("state", f"{one.state}{ending}{code}{stop}")
     _line("", one.reason)
-    for host in RunDirectory(Path(one.directory)).set_aside():
-        _line("set aside", f"{host.host}: {host.reason}")
+    for number, host in enumerate(one.set_aside):
+        when = f", {brief(now - host.time)} ago" if host.time else ""
+        _line("" if number else "set aside", f"{host.host}: {host.reason} (attempt {host.attempt}{when})")
 
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
     number = attempt_words(member.member, attempt.attempt, is_array=len(one.members) > 1)
     _line("attempt", f"{number}  {_words(attempt, one.walltime, now)}")
-    _line("", attempt.failure and failure_words(attempt.failure))
-    _line("", attempt.reason)
+    for line in why(attempt.failure, attempt.reason):
+        _line("", line)
     for line in setup_output(RunDirectory(Path(one.directory)), member.member, attempt):
         _line("", f"  {line}")
     _line("", attempt.started and f"logs in {attempt.logs}")
@@ -109,6 +119,8 @@ def _words(attempt: AttemptStatus, walltime: int | None, now: float) -> str:
     if not attempt.started:
         return f"{what}, never began"
     began = f"began {moment(attempt.started)} on {attempt.host}"
+    if attempt.restart:
+        began += f", restart {attempt.restart} of its job"
     if attempt.ended:
         # A clock that was set back in between would make it negative.
         return f"{what} after {max(attempt.ended - attempt.started, 0):.0f} s, {began}"

@@ -40,7 +40,7 @@ class Failure(msgspec.Struct, frozen=True):
     log: str | None = None
     """The log that shows more, in the folder of the attempt's logs."""
     reason: str | None = None
-    """`hang` where no rank failed, and this one is who the others waited for."""
+    """`hang`: nothing failed, and nothing showed any sign of life; the rank is the one that differs."""
 
 
 class Start(msgspec.Struct):
@@ -51,9 +51,11 @@ class Start(msgspec.Struct):
     """Slurm's name of the cluster."""
     host: str | None = None
     time: Seconds | None = None
+    restart: Number | None = None
+    """Which restart of its job this is, counted from 1; None: the job's first attempt."""
 
 
-class Ending(msgspec.Struct):
+class Ending(msgspec.Struct, omit_defaults=True):
     """An ending.json, by the script or by its scheduler."""
 
     ending: str
@@ -61,15 +63,17 @@ class Ending(msgspec.Struct):
     time: Seconds | None = None
     reason: str | None = None
     restart: bool = False
-    """Whether the same job then starts its ranks again, as its next attempt."""
+    """Whether the same job is about to begin another attempt."""
 
 
 class SetAside(msgspec.Struct, frozen=True):
-    """A set-aside/HOST.json: a host of a job that gets no ranks any more."""
+    """A set-aside/HOST.json, by the script: a host that gets no ranks of a job any more."""
 
     host: str
     reason: str
+    attempt: Number
     job: str | None = None
+    time: Seconds | None = None
 
 
 class Next(msgspec.Struct):
@@ -259,6 +263,16 @@ def decode(data: bytes, kind: type[Record]) -> Record | None:
         return msgspec.convert(json.loads(data.decode(errors="replace")), kind, str_keys=True)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
+
+
+def ending_of(folder: Path) -> Ending | None:
+    """How the newest attempt of a member ended; None while it has not, or its job starts the ranks again.
+
+    Raises:
+        CastoffError: its record is there and cannot be read.
+    """
+    found = read(folder / "ending.json", Ending)
+    return None if found is None or found.restart else found
 
 
 def write(path: Path, record: msgspec.Struct) -> None:

@@ -17,6 +17,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; finished
                    once rank 0 has ended well, but for the local launcher; terminated once its ranks were
                    asked to end
+  set-aside/       HOST.json: hosts that get no ranks of a job any more, and why
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
 
@@ -165,12 +166,14 @@ def request_stop(run: RunDirectory) -> None:
     Raises:
         CastoffError: they cannot be written.
     """
+    from launcher.runs.records import ending_of
+
     check_trusted(run.path)
     try:
         # In this order: an attempt that began too early to see the first is there for the second.
         (run.path / STOP).touch(mode=0o600)
         for _, _, folder in run.attempts():
-            if not (folder / "ending.json").exists():
+            if ending_of(folder) is None:
                 (folder / STOP).touch(mode=0o600)
     except OSError as error:
         raise CastoffError(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from launcher.runs.records import Code, Failure, Number, Seconds
+from launcher.runs.records import Code, Failure, Number, Seconds, SetAside
 
 ENDINGS = (
     "unknown",
@@ -22,6 +22,13 @@ ENDINGS = (
     "done",
 )
 """The worst first."""
+
+FAILED = ("failed", "out-of-memory", "node-failure")
+"""Those of which a list says why."""
+
+
+HANG = "hang"
+"""The reason of a failure where no rank failed."""
 
 
 class AttemptStatus(msgspec.Struct, frozen=True):
@@ -41,6 +48,8 @@ class AttemptStatus(msgspec.Struct, frozen=True):
     failure: Failure | None
     logs: str
     """The folder of the ranks' logs."""
+    restart: int | None = None
+    """Which restart of its job it was, counted from 1; None: the job's first attempt."""
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
@@ -96,6 +105,8 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
     walltime: int | None
     """Seconds that each attempt may take; None: no bound, or not known."""
     members: list[MemberStatus]
+    set_aside: list[SetAside] = []
+    """Hosts that get no ranks of a job any more, and why."""
 
     def __repr__(self) -> str:
         """On one line, of an array of thousands, too: a notebook shows it."""
@@ -116,7 +127,7 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
 
 
 class RunSummary(_Summary, frozen=True, omit_defaults=True, kw_only=True):
-    """A run in one line of a list."""
+    """A run in one line of a list, whose reason is also why it failed."""
 
     members: Number = 0
     counts: dict[str, Number] = {}
@@ -133,14 +144,22 @@ def summary(now: RunStatus) -> RunSummary:
     attempts = [attempt for member in now.members for attempt in member.attempts]
     ended = [attempt.ended for attempt in attempts if attempt.ended]
     alike = {name: getattr(now, name) for name in _Summary.__struct_fields__}
+    alike["stop_requested"] = now.stop_requested and not now.over
+    alike["reason"] = now.reason or (_failed_because(now) if now.ending in FAILED else None)
     return RunSummary(
-        **{**alike, "stop_requested": now.stop_requested and not now.over},
+        **alike,
         members=len(now.members),
         counts=now.counts,
         attempts=len(attempts),
         started=min((attempt.started for attempt in attempts if attempt.started), default=None),
         ended=max(ended, default=None) if now.over else None,
     )
+
+
+def _failed_because(now: RunStatus) -> str | None:
+    """Why the first member failed that did."""
+    last = (one.attempts[-1] for one in now.members if one.ending == now.ending and one.attempts)
+    return next(("; ".join(found) for one in last if (found := why(one.failure, one.reason))), None)
 
 
 def members_words(counts: Mapping[str, int]) -> str:
@@ -157,6 +176,8 @@ def attempt_words(member: int, attempt: int, *, is_array: bool) -> str:
 
 def failure_words(failure: Failure) -> str:
     """A failure in one line."""
+    if failure.reason == HANG:
+        return "the ranks hung" if failure.rank is None else f"rank {failure.rank} on {failure.host} hung"
     who = "a rank" if failure.rank is None else f"rank {failure.rank}"
     if failure.log == "stage.log":
         who = "staging"
@@ -164,6 +185,23 @@ def failure_words(failure: Failure) -> str:
         return f"{who} on {failure.host} hung"
     how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
     return f"{who} on {failure.host} failed first: {how}"
+
+
+def why(failure: Failure | None, reason: str | None) -> list[str]:
+    """Why an attempt ended so, in lines: the rank that failed first, and what else is on record."""
+    if failure is None or (failure.reason == HANG and reason):  # which tells all of it
+        return [reason] if reason else []
+    words = failure_words(failure)
+    if not reason:
+        return [words]
+    # A script's own reason begins with that failure, in its words.
+    who = "" if failure.rank is None else f"rank {failure.rank} on "
+    again = f"{who}{failure.host} failed with code {failure.code}"
+    if reason == again:
+        return [words]
+    if reason.startswith(f"{again}; "):
+        return [words + reason.removeprefix(again)]
+    return [words, reason]
 
 
 def aggregate_state(members: Iterable[MemberStatus]) -> str:

@@ -84,8 +84,10 @@ class SchedulerView:
             return self._left_alone(number, statuses)
         if newest is None:
             return self._not_begun(number, send, statuses)
-        before = self.records.following(own[-2]) if len(own) > 1 else None
-        return self._begun(number, newest, before or send.job, statuses)
+        job = send.job
+        if len(own) > 1:
+            job = own[-2].job if own[-2].restarted else self.records.following(own[-2]) or job
+        return self._begun(number, newest, job, statuses)
 
     def _left_alone(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
         """A member that nothing was sent off for, by the newest submission."""

@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.runs.owner import is_alive, owns_latest_submission
-from launcher.runs.records import Cancelled, Ending, Failure, LastWord, Next, Send, Start, begins, read
+from launcher.runs.records import (
+    Cancelled,
+    Ending,
+    Failure,
+    LastWord,
+    Next,
+    Send,
+    SetAside,
+    Start,
+    begins,
+    read,
+)
 from launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory, names_in
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.base_queue import Key
@@ -21,6 +32,9 @@ LAST_WORD = "scheduler.json"
 
 CANCELLED = "cancelled.json"
 """The jobs that castoff has cancelled, in the run directory."""
+
+SET_ASIDE = "set-aside"
+"""The folder of hosts that jobs of the run have set aside, in the run directory."""
 
 REQUEUE_MEMORY = 3600.0
 """Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
@@ -71,13 +85,15 @@ class Attempt(NamedTuple):
         """Whether its ending is known for good from the records."""
         if self.last is not None:
             return not self.last.requeued
+        if self.restarted:
+            return True
         return self.end is not None and not (
             self.end.ending == "cancelled" or self.is_active or self.was_killed or self._may_be_requeued
         )
 
     @property
-    def restarts(self) -> bool:
-        """Whether the next attempt followed in the same job, or was about to."""
+    def restarted(self) -> bool:
+        """Whether the same job has started its ranks again."""
         return self.end is not None and self.end.restart
 
     @property
@@ -119,6 +135,7 @@ class Attempt(NamedTuple):
             reason=reason,
             host=self.start.host if self.start else None,
             started=self.start.time if self.start else None,
+            restart=self.start.restart if self.start else None,
             ended=ended,
             failure=self.failure,
             logs=str(self.folder.parents[1] / "logs" / self.folder.name),
@@ -159,6 +176,11 @@ def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
     )
 
 
+def _set_aside(folder: Path) -> list[SetAside]:
+    names = sorted(name for name in names_in(folder) if name.endswith(".json"))
+    return [found for name in names if (found := read(folder / name, SetAside)) is not None]
+
+
 def _touched(folder: Path) -> float:
     try:
         return folder.stat().st_mtime
@@ -188,6 +210,8 @@ class RunRecords:
         """The ids of jobs that castoff has cancelled, members' among them."""
         self.submission = submission = run.submission()
         """None where castoff did not submit it."""
+        self.set_aside = _set_aside(run.path / SET_ASIDE) if SET_ASIDE in names else []
+        """The hosts that its jobs have set aside, by name."""
         self.plan = run.facts()
         self.scheduler = queued(self.plan.scheduler)
         """The one that it was sent to; None: castoff's own, or none that is known."""
@@ -196,6 +220,9 @@ class RunRecords:
         """Of each member its attempts."""
         for member, number, folder in run.attempts():
             self.attempts.setdefault(member, []).append(_attempt(number, folder, requeues))
+        for found in self.attempts.values():
+            if found[-1].restarted:  # the next is about to begin; until then its job is all that runs
+                found[-1] = found[-1]._replace(end=None)
         self.begin = begins(submission, self.plan)
         """The members that the newest submission starts, and with which attempt."""
         self.numbers = sorted({*self.plan.members, *self.attempts})

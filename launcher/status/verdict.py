@@ -40,6 +40,7 @@ def assembled(
         submitted=submission.time if submission else None,
         walltime=plan.walltime,
         members=members,
+        set_aside=records.set_aside,
         unsettled=view is not None and view.unsettled,
     )
 

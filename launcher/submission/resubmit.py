@@ -16,7 +16,7 @@ from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.index import record_runs
 from launcher.runs.owner import mark_of, other_host
-from launcher.runs.records import Ending, Facts, Submission, read, write_file
+from launcher.runs.records import Facts, Submission, ending_of, write_file
 from launcher.runs.run import LOCK, STOP, RunDirectory
 from launcher.runs.script import head_of
 from launcher.schedulers.base import QueuedScheduler
@@ -183,7 +183,7 @@ def _next_attempts(
     begin = {}
     for member in sorted(members) or there:
         attempt, folder = last.get(member, (-1, None))
-        record = None if folder is None else read(folder / "ending.json", Ending)
+        record = None if folder is None else ending_of(folder)
         if record is None and (host := other_host(run)):
             raise CastoffError(f"{run.id}: its scheduler runs, or ran, on {host}: resubmit it there")
         if record is None or record.ending != "done" or include_done:

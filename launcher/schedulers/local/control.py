@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.owner import mark_of, owns_latest_submission, pid_of
-from launcher.runs.records import Ending, read, write, write_file
+from launcher.runs.records import Ending, ending_of, write, write_file
 from launcher.runs.run import SETTLED, RunDirectory
 
 if TYPE_CHECKING:
@@ -107,14 +107,14 @@ def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
         return found
 
     newest = {number: folder for number, _, folder in run.attempts() if member in (None, number)}
-    active = {number for number, folder in newest.items() if not (folder / "ending.json").exists()}
+    active = {number for number, folder in newest.items() if ending_of(folder) is None}
     if not left() or not end_all(left, KILL_AFTER):
         return
     reason = "its scheduler was killed before; what it left running was ended on request"
     record = Ending("cancelled", 143, int(time.time()), reason)
     for number, folder in newest.items():
         with contextlib.suppress(OSError, CastoffError):  # then nobody knows it
-            own = read(folder / "ending.json", Ending)
+            own = ending_of(folder)
             # All processes are signalled at once: a rank may die before its script receives the request.
             if own is None or (own.ending == "failed" and number in active):
                 write(folder / "ending.json", record)

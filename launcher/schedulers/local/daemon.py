@@ -37,7 +37,7 @@ from launcher.locks import take
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import SECRETS
 from launcher.runs.owner import record_owner, taken_submission
-from launcher.runs.records import Ending, Submission, begins, encode, read, write
+from launcher.runs.records import Ending, Submission, begins, encode, ending_of, write
 from launcher.runs.run import LOCK, SETTLED, RunDirectory, stop_requested
 from launcher.schedulers.local.control import cancel_requested, cancelled_members
 from launcher.schedulers.local.member import Member, Start, attempt_folder
@@ -115,7 +115,7 @@ class _Scheduler:
             _report(f"{self.run.path} was moved to {here} during the run")
             self.run = RunDirectory(here)
             for member in self.running:
-                member.folder = attempt_folder(self.run, member.start)
+                member.run = self.run
         if self.cancelled is None and cancel_requested(self.run):
             self.cancelled = "asked to end"
         return self.cancelled is not None
@@ -152,23 +152,25 @@ class _Scheduler:
         """See to it that the ending is on record, and that a requeue happens."""
         code = member.process.returncode
         code = 128 - code if code < 0 else code
-        record = read(member.folder / "ending.json", Ending)
+        attempts, folder = member.attempts, member.folder
+        record = ending_of(folder)
         reported = record.ending if record else None
         if member.why is not None and reported not in ("resume", "done", member.why):
             # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
-            self._record(member.folder, member.why, code or 143, None)
+            self._record(folder, member.why, code or 143, None)
         elif reported is None and member.was_cut_short:
             why = f"its script ended with code {code} before its end, as after `exec` or `set -n` in setup"
-            self._record(member.folder, "failed", code or 1, why)
+            self._record(folder, "failed", code or 1, why)
         elif reported is None:
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
-            self._record(member.folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")
-        if (member.folder / "requeue").exists():
+            self._record(folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")
+        if (folder / "requeue").exists():
             if stop_requested(self.run):
-                self._record(member.folder, "resume", 75, "asked to stop")
+                self._record(folder, "resume", 75, "asked to stop")
             else:
-                self.waiting.insert(0, member.start._replace(attempt=member.start.attempt + 1))
-        _settle(member.folder)
+                self.waiting.insert(0, attempts[-1].next)
+        for attempt in attempts:
+            _settle(attempt_folder(self.run, attempt))
 
     def _end_leftovers(self, member: Member | None) -> None:
         """KILL what a member's script has left behind; None, or no other member: whatever is left."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import psutil
 
 from launcher.launchers.local.processes import on_cores
-from launcher.runs.records import Facts
+from launcher.runs.records import Facts, ending_of
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.command import SETTINGS
 from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
@@ -31,6 +31,11 @@ class Start(NamedTuple):
     attempt: int
     first: int
     """The attempt that this submission began the member with."""
+
+    @property
+    def next(self) -> Start:
+        """The attempt after it."""
+        return self._replace(attempt=self.attempt + 1)
 
 
 class Member:
@@ -51,10 +56,12 @@ class Member:
         Raises:
             OSError: it cannot be started.
         """
+        self.run = run
+        """Where its directory is by now."""
         self.number = start.member
         self.cores = cores
         self.start = start
-        self.folder = self._began_in = attempt_folder(run, start)
+        self._began_in = run
         self.kill_at: float | None = None
         self.why: str | None = None
         """Why it was asked to end; None: it was not."""
@@ -71,10 +78,23 @@ class Member:
             )
         self.deadline = None if plan.walltime is None else time.monotonic() + plan.walltime
 
+    @property
+    def attempts(self) -> list[Start]:
+        """The one that its script began with, and those that the script has begun since, by itself."""
+        found = [self.start]
+        while attempt_folder(self.run, following := found[-1].next).exists():
+            found.append(following)
+        return found
+
+    @property
+    def folder(self) -> Path:
+        """That of its newest attempt."""
+        return attempt_folder(self.run, self.attempts[-1])
+
     def end(self, why: str) -> None:
         """TERM now, KILL later; where the script has said how it ends, that is not why it does."""
         if self.kill_at is None and self.process.poll() is None:
-            if not (self.folder / "ending.json").exists():
+            if ending_of(self.folder) is None:
                 self.why = why
             self.kill_at = time.monotonic() + KILL_AFTER
             self.process.terminate()
@@ -105,7 +125,7 @@ class Member:
         It keeps room for that record from the start, so that no full disk can be the reason. Where its run
         directory was moved, it can write no record.
         """
-        if self.folder != self._began_in:
+        if self.run is not self._began_in:
             return False
         try:
             room = (self.folder / ".ending.json").read_text(encoding="utf-8", errors="replace")

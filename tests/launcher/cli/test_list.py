@@ -27,7 +27,7 @@ Until = Callable[..., None]
 COMMAND = str(Path(sys.executable).with_name("castoff"))
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 LAST_TO_GO = ["attempts", "site", "code", "took", "members", "age", "state", "run"]
-HEADINGS = ["run", "site", "state", "code", "attempts", "age", "took", "members"]
+HEADINGS = ["run", "site", "state", "code", "attempts", "age", "took", "members", "why"]
 
 
 @pytest.fixture
@@ -108,7 +108,9 @@ class TestList:
                 [slow.id, "local", "running", "-", "-"],
                 [later.id, "local", "pending", "-", "-"],
             ]
-            assert [row[-1] for row in rows] == ["-", "-", "1/3 done, 2 running", "-"]
+            assert [row[-2] for row in rows] == ["-", "-", "1/3 done, 2 running", "-"]
+            assert rows[1][-1].startswith("rank 0 on ") and rows[1][-1].endswith("first: exit code 3")
+            assert [rows[place][-1] for place in (0, 2, 3)] == ["-"] * 3
             assert all(re.fullmatch(r"\d+s", row[5]) for row in rows)
         reported = objects(castoff("list", "--json").stdout)
         assert [one["id"] for one in reported] == [run.id for run in (good, bad, slow, later)]

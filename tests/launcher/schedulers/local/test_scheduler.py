@@ -312,6 +312,26 @@ class TestRequeue:
         info = jobs.wait(run)
         assert (info["ending"], info["code"], ending(info)) == ("done", 0, ["resume", "done"])
 
+    def test_after_restarts_of_the_same_job(self, jobs: LocalJobs) -> None:
+        """They count for restart.max alone, and the scheduler sees to the attempt that is the newest."""
+        words = ["restart.max=1", "restart.progress=none", "requeue.max=1"]
+        run = jobs.submit(*(word for one in words for word in ("--set", one)), sh="[ $CASTOFF_ATTEMPT = 3 ]")
+        info = jobs.wait(run)
+        assert (info["ending"], ending(info)) == ("done", ["failed", "resume", "failed", "done"])
+        assert [one["restart"] for one in info["members"][0]["attempts"]] == [None, 1, None, 1]
+        jobs.until_tidy(run)
+        assert all((folder / "settled").exists() for _, _, folder in run.attempts())
+
+    def test_a_script_that_is_killed_after_a_restart(self, jobs: LocalJobs, until: Until) -> None:
+        program = "[ $CASTOFF_ATTEMPT = 1 ] && echo $PPID >here && sleep 600; exit 1"
+        run = jobs.submit("--set", "restart.max=1", sh=program)
+        until((jobs.folder / "here").exists)
+        script = jobs.scheduler(run).children()[0]
+        script.kill()
+        info = jobs.wait(run)
+        assert (info["ending"], ending(info)) == ("failed", ["failed", "failed"])
+        assert info["members"][0]["attempts"][1]["reason"] == "its script was killed by signal 9"
+
     def test_without_requeue(self, jobs: LocalJobs) -> None:
         info = jobs.wait(jobs.submit(sh=self.AGAIN))
         assert (info["ending"], info["code"], ending(info)) == ("walltime", 75, ["walltime"])
