@@ -14,7 +14,7 @@ from launcher.logs.following import Follower
 from launcher.logs.show import End, Json, Text
 from launcher.logs.sources import Selection
 from launcher.runs.run import RunDirectory
-from launcher.runs.states import failure_words
+from launcher.runs.states import why
 from launcher.status.poller import AT_A_GLANCE, Poller
 from launcher.status.watch import status
 
@@ -48,8 +48,10 @@ def write(data: bytes) -> None:
 def _last_word(end: End) -> str:
     if end.failed is None:
         return f"{end.id}: {end.ending}" + (f": {end.reason}" if end.reason else "")
-    log = f"; its log: {end.failed.log}" if end.failed.log is not None else ""
-    return f"{end.id}: {end.ending}; {failure_words(end.failed.failure)}{log}"
+    words = [f"{end.id}: {end.ending}", *why(end.failed.failure, end.failed.reason)]
+    if end.failed.log is not None:
+        words.append(f"its log: {end.failed.log}")
+    return "; ".join(words)
 
 
 def _text(*, several: bool, labels: bool) -> Text:

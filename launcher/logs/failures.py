@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from launcher.runs.records import Failure
 from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus
+from launcher.runs.states import HANG, AttemptStatus
 
 _LOOK_BACK = 4 * 1024 * 1024
 """Bytes at the end of a log that are worth searching."""
 
 _LAST = 40  # lines that are shown where there is no traceback
 _AFTER = (30, 30)  # first and last lines that are shown of what follows the exception's name
+_STACK = 60  # lines that are shown of a rank's stacks
 _WIDE = 4096  # bytes of a line that are shown
 
 _OF_SETUP = "setup ended the job with code "
@@ -54,6 +55,10 @@ class FailedRank(NamedTuple):
     failure: Failure
     log: Path | None
     """None where nobody knows which rank it was, or it has no log."""
+    reason: str | None = None
+    """What its attempt has on record beside it."""
+    stacks: Path | None = None
+    """The folder with the stacks of all ranks, where none failed and all hung."""
 
     @property
     def time(self) -> float:
@@ -61,21 +66,25 @@ class FailedRank(NamedTuple):
         return self.failure.time or 0.0
 
     def excerpt(self) -> list[bytes]:
-        """The lines of its log that show why; none where there is no log."""
+        """The lines of its log that show why, or of its stack if it hung; none where there are none."""
+        stack = None if self.stacks is None else self.stacks / f"rank-{self.failure.rank or 0:05d}.txt"
+        if stack is not None and stack.is_file():
+            return _stack_lines(stack)
         return [] if self.log is None else excerpt_of(self.log, self.failure.rank)
 
 
 def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> FailedRank | None:
-    """The rank of an attempt that failed first; None where none is known to have."""
-    if attempt.failure is None:
+    """The rank of an attempt that failed first, or differs where all hung; None where none is known to."""
+    failure = attempt.failure
+    if failure is None:
         return None
-    name = attempt.failure.log
-    if name is None and attempt.failure.rank is not None:
-        name = f"rank-{attempt.failure.rank:05d}.log"
-    if name is None or "/" in name:
-        return FailedRank(attempt.failure, None)
-    log = run.log_folder / f"{member}.{attempt.attempt}" / name
-    return FailedRank(attempt.failure, log if log.is_file() else None)
+    logs = run.log_folder / f"{member}.{attempt.attempt}"
+    stacks = logs / "stacks" if failure.reason == HANG else None
+    name = failure.log
+    if name is None and failure.rank is not None:
+        name = f"rank-{failure.rank:05d}.log"
+    log = None if name is None or "/" in name or not (logs / name).is_file() else logs / name
+    return FailedRank(failure, log, attempt.reason, stacks)
 
 
 def setup_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
@@ -92,6 +101,16 @@ def setup_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list
     before = lines[: ends[-1]]
     own = [number for number, line in enumerate(before) if line.startswith("castoff: ")]
     return [line for line in before[own[-1] + 1 if own else 0 :] if line.strip()][-_OF_SETUP_LINES:]
+
+
+def _stack_lines(stack: Path) -> list[bytes]:
+    """A rank's stacks, and where those of the others are."""
+    with stack.open("rb") as file:
+        lines = [_narrow(line) for line in file.read(_LOOK_BACK).splitlines()]
+    left = len(lines) - _STACK
+    if left > 0:
+        lines = [*lines[:_STACK], _note(f"{left}", str(stack))]
+    return [*lines, f"all ranks' stacks: {stack.parent}".encode(errors="surrogateescape")]
 
 
 def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:

@@ -61,6 +61,8 @@ class Follower:
         self._retired: set[tuple[int, int | None]] = set()
         """Those whose logs have been read to the end."""
         self._failed: dict[tuple[int, int], FailedRank] = {}
+        self._tried: set[tuple[int, int]] = set()
+        """Those whose failure was on record since the last survey, be it half written."""
         self._reported: set[str] = set()
         self._next_survey = self._next_round = 0.0
         self._surveyed = False
@@ -87,6 +89,7 @@ class Follower:
     # The records, and which logs there are
 
     def _survey(self, now: float) -> None:
+        self._tried.clear()
         self._read_records()
         self._report_state()
         self._find_logs()
@@ -180,8 +183,8 @@ class Follower:
     def _end(self) -> End:
         now = self._status
         last = [(member.member, one) for member in self._members if (one := self._newest(member))]
-        failed = [self._failed[key] for member, one in last if (key := (member, one.attempt)) in self._failed]
-        first = min(failed, key=lambda one: one.time, default=None)
+        failed = [failed_rank(self.run, member, one) for member, one in last]  # by now with the reason
+        first = min(filter(None, failed), key=lambda one: one.time, default=None)
         ending, code, reason = now.ending, now.code, now.reason
         if now.never_begins:
             reason = f"{reason}; `castoff cancel {now.id}` takes it out of the queue"
@@ -201,14 +204,15 @@ class Follower:
     # What is shown
 
     def _round(self) -> None:
-        """Look at every log, and show what they bring; a failure before all of it."""
+        """Look at every log, and show what they bring; a failure that is on record before all of it."""
+        # Before they are looked at: what is shown of it is then left out of the lines.
+        if self._has_failed({log.of[0] for log in self._watches}):
+            self._read_records()
+            self._show_failures()
         batch = {log: shown for log in self._watches if (shown := log.poll(self.clock()))}
         for log in self._watches:
             if log.trouble:
                 self._report_once(f"{log.trouble}; trying again")
-        if self._has_failed({log.of[0] for log in batch}):
-            self._read_records()
-            self._show_failures()
         for shown in batch.values():
             self.write(shown)
         flooded = any(log.grown == READ for log in self._watches)
@@ -216,12 +220,14 @@ class Follower:
         self._next_round = self.clock() + pause
 
     def _has_failed(self, members: set[int]) -> bool:
-        """Whether there is a record of a failure, of an attempt of these, that has not been shown."""
+        """Whether there is a record of a failure, of an attempt of these, new since the last survey."""
         for member in (one for one in self._members if one.member in members):
             newest = member.attempts[-1].attempt if member.attempts else -1
             for attempt in (newest, newest + 1):
+                key = (member.member, attempt)
                 record = self.run.path / "attempts" / f"{member.member}.{attempt}" / "failure.json"
-                if (member.member, attempt) not in self._failed and record.exists():
+                if key not in self._failed and key not in self._tried and record.exists():
+                    self._tried.add(key)
                     return True
         return False
 

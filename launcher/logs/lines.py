@@ -8,8 +8,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 _BEGINS = b"castoff: attempt "
-ATTEMPT_BEGINS = re.compile(rb"^(?!\[\d+\] )[^\n]*?castoff: attempt (\d+) begins$", re.MULTILINE)
-"""What the script writes into its member's log where one attempt follows another."""
+ATTEMPT_BEGINS = re.compile(
+    rb"^(?!\[\d+\] )[^\n]*?castoff: attempt (?:\d+ failed: [^\n]*; attempt )?(\d+) begins"
+    rb"(?: \(restart \d+ of \d+\))?$",
+    re.MULTILINE,
+)
+"""What the script writes into its member's log where one attempt follows another, also in the same job."""
 
 _OF_RANK = re.compile(rb"^\[(\d{1,9})\] ")
 _BEGINS_LINE = re.compile(rb"\n(?:\[(\d{1,9})\] )?")  # \n is looked for ten times as fast as ^

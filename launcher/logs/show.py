@@ -14,7 +14,7 @@ from launcher.launchers.local.streams import PLAIN, RankLines, for_terminal
 from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source, by_rank, is_zero_padded, ranks_and_texts
-from launcher.runs.states import failure_words
+from launcher.runs.states import why
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""
@@ -102,9 +102,9 @@ class Text(Show):
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""
         where = f"{source.member}.{source.attempt}: " if self._several else ""
-        header = f"--- {where}{failure_words(failed.failure)} ---".encode(errors="surrogateescape")
-        block = b"".join(line + b"\n" for line in excerpt)
-        self._seen[source.member].shown_above(excerpt)
+        words = "; ".join(why(failed.failure, failed.reason))
+        header = f"--- {where}{words} ---".encode(errors="surrogateescape")
+        block = self._seen[source.member].shown_above(excerpt)
         if self._terminal:
             header, block = for_terminal(header), for_terminal(block)
         return self._red(header) + block + self._red(b"--- all ranks ---")
@@ -155,7 +155,8 @@ def failure_facts(failed: FailedRank, excerpt: list[bytes]) -> dict[str, Any]:
     """A failure for programs."""
     text = b"".join(line + b"\n" for line in excerpt).decode(errors="replace")
     log = None if failed.log is None else str(failed.log)
-    return {**msgspec.to_builtins(failed.failure), "log": log, "excerpt": text}
+    stacks = None if failed.stacks is None else str(failed.stacks)
+    return {**msgspec.to_builtins(failed.failure), "log": log, "stacks": stacks, "excerpt": text}
 
 
 def _event(event: str, **fields: Any) -> bytes:

@@ -33,9 +33,10 @@ class SeenErrors:
             del self._where[next(iter(self._where))]
         return self._where.setdefault(traceback, where)
 
-    def shown_above(self, lines: Iterable[bytes]) -> None:
-        """Take note of lines that stand above all ranks' lines."""
-        ErrorLines(b"", seen=self, where=b"shown above").feed(b"".join(line + b"\n" for line in lines), 0.0)
+    def shown_above(self, lines: Iterable[bytes]) -> bytes:
+        """Lines to show above all ranks' lines; a traceback that was shown among these is shortened."""
+        shown = ErrorLines(b"", seen=self, where=b"shown above")
+        return shown.feed(_joined(lines), 0.0) + shown.flush()
 
 
 class ErrorLines(RankLines):

@@ -144,6 +144,39 @@ class TestFailure:
         assert followed.lines[-1] == "[1] last words"
         assert followed.end.failed is not None and followed.end.failed.log == rank(logs, 2)
 
+    def test_its_traceback_is_shown_once(self, made: MadeRun, time: Time, follow: Follow) -> None:
+        """Also where its log was read before the failure was on record."""
+        made.record("plan.json", {"name": "made", "scheduler": "pbs", "launcher": "local"})
+        append(rank(made.begin(), 2), self.TRACEBACK)
+        traceback = "".join(f"[2] {line}\n" for line in self.TRACEBACK.splitlines())
+        time.at(5, lambda: append(made.script_log(), traceback))
+        time.at(9, lambda: made.fail(2))
+        time.at(15, lambda: made.end(ending="failed", code=1))
+        assert follow(made).lines == [
+            *traceback.splitlines(),
+            "--- rank 2 on x1 failed first: exit code 1 ---",
+            "ValueError: no (as on rank 2)",
+            "--- all ranks ---",
+        ]
+
+    def test_where_all_hung_it_is_the_stack_of_the_one_that_differs(
+        self, made: MadeRun, follow: Follow
+    ) -> None:
+        logs = made.begin()
+        append(rank(logs, 3), "epoch 1\n")
+        (logs / "stacks").mkdir()
+        append(logs / "stacks" / "rank-00003.txt", "Thread 1\n  at read\n" + "  deep\n" * 99)
+        made.fail(3, log="rank-00003.log", reason="hang")
+        made.end(ending="failed", code=1)
+        lines = follow(made).lines
+        assert lines[:3] == ["--- rank 3 on x1 hung ---", "Thread 1", "  at read"]
+        assert lines[61:] == [
+            f"… 41 lines are not shown here: {logs}/stacks/rank-00003.txt",
+            f"all ranks' stacks: {logs}/stacks",
+            "--- all ranks ---",
+            "[3] epoch 1",
+        ]
+
     def test_of_an_attempt_long_past_only_its_lines(self, made: MadeRun, follow: Follow) -> None:
         append(rank(made.begin(), 0), self.TRACEBACK)
         made.fail(0)

@@ -20,6 +20,10 @@ class TestAttempts:
             (2, b"castoff: attempt 2 begins\n"),
         ]
 
+    def test_one_that_the_same_job_begins(self) -> None:
+        word = b"castoff: attempt 0 failed: rank 1 on n1 failed; attempt 1 begins (restart 1 of 3)\n"
+        assert list(by_attempt(b"a\n" + word + b"b\n", 0)) == [(0, b"a\n"), (1, word + b"b\n")]
+
     def test_after_half_a_line(self) -> None:
         block = b"loading...castoff: attempt 1 begins\nb\n"
         assert list(by_attempt(block, 0)) == [(1, block)]
