@@ -86,16 +86,19 @@ class Run(RunDirectory):
             raise CastoffError(wish.problem)
         return self._anew()
 
-    def resubmit(self, *, members: Collection[int] = (), include_done: bool = False) -> dict[int, int]:
+    def resubmit(
+        self, *, members: Collection[int] = (), include_done: bool = False, all_hosts: bool = False
+    ) -> dict[int, int]:
         """Start its members that are not done again, in its directory.
 
-        `members`: these alone. `include_done`: also those that are done. It returns the attempt of each that
-        begins, as `{0: 1}`.
+        `members`: these alone. `include_done`: also those that are done. `all_hosts`: also on hosts that it
+        has set aside, which Slurm keeps it out of otherwise. It returns the attempt of each that begins, as
+        `{0: 1}`.
 
         Raises:
             CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
         """
-        begun = resubmit.resubmit(self, members=members, include_done=include_done)
+        begun = resubmit.resubmit(self, members=members, include_done=include_done, all_hosts=all_hosts)
         self._poller = Poller()
         return begun
 

@@ -9,10 +9,12 @@ import click
 from launcher.cli.follow import follow_run
 from launcher.cli.help import examples
 from launcher.cli.offers import complete_runs
-from launcher.cli.output import check_followed, follow_option, json_option, print_facts, print_json
+from launcher.cli.output import check_followed, follow_option, json_option, print_facts, print_json, report
 from launcher.logs.sources import Selection
 from launcher.runs.index import Index
+from launcher.runs.records import set_aside_hosts
 from launcher.runs.states import attempt_words
+from launcher.schedulers.registry import title_of
 from launcher.submission.resubmit import resubmit
 
 
@@ -20,25 +22,51 @@ from launcher.submission.resubmit import resubmit
 @click.argument("run", shell_complete=complete_runs)
 @click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="This one alone.")
 @click.option("--include-done", is_flag=True, help="Also members that are done.")
+@click.option("--all-hosts", is_flag=True, help="Also on hosts that the run has set aside.")
 @follow_option
 @json_option
-def command(run: str, members: tuple[int, ...], include_done: bool, follows: bool, as_json: bool) -> int:
+def command(
+    run: str,
+    members: tuple[int, ...],
+    include_done: bool,
+    all_hosts: bool,
+    follows: bool,
+    as_json: bool,
+) -> int:
     """Restart the members of a run that are not done, in its directory, with its script.
 
     A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0. With -f, the logs of the new
     attempts follow, and the exit code is the run's; Ctrl-C then leaves the run as it is.
+
+    Hosts that the run has set aside (`castoff status` lists them) are left out where the scheduler can do
+    that, as Slurm can.
     """
     check_followed(follows, {"--json": as_json})
     found = Index.of(os.environ).find(run)
-    begin = resubmit(found, members=members, include_done=include_done)
+    begin = resubmit(found, members=members, include_done=include_done, all_hosts=all_hosts)
+    record = found.submission()
+    excluded = record.excluded if record else []
     if as_json:
-        print_json({"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin})
+        facts = {"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin}
+        print_json({**facts, "excluded": excluded})
         return 0
     is_array = (found.facts().array_count or 1) > 1
     attempts = [attempt_words(*one, is_array=is_array) for one in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
     job = f"{found.job} ({found.facts().scheduler})"
-    print_facts(run=found.id, job=job, directory=found.path, attempts=", ".join(attempts[:10]) + more)
+    print_facts(
+        run=found.id,
+        job=job,
+        directory=found.path,
+        attempts=", ".join(attempts[:10]) + more,
+        excluded=f"{', '.join(excluded)}: set aside before; --all-hosts takes them, too"
+        if excluded
+        else None,
+    )
+    set_aside = {one.host for one in set_aside_hosts(found.path)}
+    if not all_hosts and (left := sorted(set_aside.difference(excluded))):
+        title = title_of(found.facts().scheduler)
+        report(f"{title} excludes no hosts: the job may get {', '.join(left)} again, set aside before")
     if not follows:
         return 0
     since = Selection(frozenset(begin), tail=0, since=min(begin.values()))

@@ -18,6 +18,7 @@ import msgspec
 from launcher.config.array_indices import INDICES_PATTERN, MOST_MEMBERS, indices
 from launcher.config.quantities import END
 from launcher.errors import CastoffError
+from launcher.runs.run import names_in
 from launcher.runs.script import head_of, scheduler_in
 
 # Bounds that no real record reaches, so that whatever is read can be shown and added up.
@@ -159,6 +160,8 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Slurm's name of the cluster that has its jobs; None where it did not say."""
     begin: dict[int, int] | None = None
     """The members that it starts, and with which attempt; None: all, with their first."""
+    excluded: list[str] = []
+    """Hosts that jobs of the run had set aside, and that its scheduler was asked to keep it out of."""
     sends: list[Send] = []
     """What was sent to Slurm or PBS, in order; nothing where castoff itself is the scheduler."""
     earlier: list[Submission] = []
@@ -263,6 +266,24 @@ def decode(data: bytes, kind: type[Record]) -> Record | None:
         return msgspec.convert(json.loads(data.decode(errors="replace")), kind, str_keys=True)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
+
+
+SET_ASIDE = "set-aside"
+"""The folder of hosts that jobs of a run have set aside, in its directory."""
+
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+def set_aside_hosts(run_dir: Path) -> list[SetAside]:
+    """The hosts that jobs of a run have set aside, by name.
+
+    Raises:
+        CastoffError: their records are there and cannot be read.
+    """
+    folder = run_dir / SET_ASIDE
+    names = sorted(name for name in names_in(folder) if name.endswith(".json"))
+    found = (read(folder / name, SetAside) for name in names)
+    return [one for one in found if one is not None and _HOST.fullmatch(one.host)]
 
 
 def ending_of(folder: Path) -> Ending | None:

@@ -107,6 +107,8 @@ class QueuedScheduler(Scheduler):
     """The command that says whether a script would be taken, and queues nothing; empty: there is none."""
     directive_mark: ClassVar[str]
     """What a directive's line in a script begins with."""
+    excludes_hosts: ClassVar[bool] = False
+    """Whether its submit command can be given hosts to keep out of."""
     plain_ids: ClassVar[bool] = False
     """Whether its ids are mere numbers, which something round its submit command may print as well."""
     unreached: ClassVar[re.Pattern[str]]

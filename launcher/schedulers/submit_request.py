@@ -59,8 +59,8 @@ class SubmitRequest(msgspec.Struct, frozen=True):
     """The variables of env_from."""
     members: Sequence[int] = ()
     """All that the run has; empty: the scheduler's indices are theirs."""
-    avoided: Sequence[str] = ()
-    """Hosts that earlier jobs of the run have set aside."""
+    excluded: Sequence[str] = ()
+    """Hosts to keep out of, beside those that the script's own directive names."""
 
     @classmethod
     def of(

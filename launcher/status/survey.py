@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 from launcher.runs.owner import is_alive, owns_latest_submission
 from launcher.runs.records import (
+    SET_ASIDE,
     Cancelled,
     Ending,
     Failure,
     LastWord,
     Next,
     Send,
-    SetAside,
     Start,
     begins,
     read,
+    set_aside_hosts,
 )
 from launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory, names_in
 from launcher.runs.states import AttemptStatus, known_ending
@@ -32,9 +33,6 @@ LAST_WORD = "scheduler.json"
 
 CANCELLED = "cancelled.json"
 """The jobs that castoff has cancelled, in the run directory."""
-
-SET_ASIDE = "set-aside"
-"""The folder of hosts that jobs of the run have set aside, in the run directory."""
 
 REQUEUE_MEMORY = 3600.0
 """Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
@@ -176,11 +174,6 @@ def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
     )
 
 
-def _set_aside(folder: Path) -> list[SetAside]:
-    names = sorted(name for name in names_in(folder) if name.endswith(".json"))
-    return [found for name in names if (found := read(folder / name, SetAside)) is not None]
-
-
 def _touched(folder: Path) -> float:
     try:
         return folder.stat().st_mtime
@@ -210,7 +203,7 @@ class RunRecords:
         """The ids of jobs that castoff has cancelled, members' among them."""
         self.submission = submission = run.submission()
         """None where castoff did not submit it."""
-        self.set_aside = _set_aside(run.path / SET_ASIDE) if SET_ASIDE in names else []
+        self.set_aside = set_aside_hosts(run.path) if SET_ASIDE in names else []
         """The hosts that its jobs have set aside, by name."""
         self.plan = run.facts()
         self.scheduler = queued(self.plan.scheduler)

@@ -16,7 +16,7 @@ from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.index import record_runs
 from launcher.runs.owner import mark_of, other_host
-from launcher.runs.records import Facts, Submission, ending_of, write_file
+from launcher.runs.records import Facts, Submission, ending_of, set_aside_hosts, write_file
 from launcher.runs.run import LOCK, STOP, RunDirectory
 from launcher.runs.script import head_of
 from launcher.schedulers.base import QueuedScheduler
@@ -41,11 +41,13 @@ def resubmit(
     *,
     members: Collection[int] = (),
     include_done: bool = False,
+    all_hosts: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[int, int]:
     """Start the members of a run that are not done once more, and say with which attempt each begins.
 
-    `members`: these alone. `include_done`: also those that are done. `environ` is the submitter's
+    `members`: these alone. `include_done`: also those that are done. `all_hosts`: also on hosts that its jobs
+    have set aside, which its scheduler keeps it out of otherwise, if it can. `environ` is the submitter's
     environment (default: this process's). The script is the one in the directory, whatever castoff
     would render now; what the run waited for once is not waited for again.
 
@@ -76,6 +78,8 @@ def resubmit(
             # All that can be wrong with them is said before anything has changed.
             submit_commands: list[SubmitCommand] = []
             if scheduler is not None:
+                if scheduler.excludes_hosts and not all_hosts:
+                    record.excluded = [one.host for one in set_aside_hosts(run.path)]
                 _check_none_left(run, scheduler, environ)
                 here = scheduler.queue(environ).configuration()
                 record.cluster = here.cluster or record.cluster
@@ -168,8 +172,7 @@ def _submit_commands(
         dependency = ""  # it has held once, and those jobs may be forgotten
     scheduler.check_run_dir(str(run.path))
     request = SubmitRequest.of(plan, head_of(script), str(run.path), dependency, record.begin)
-    avoided = sorted(one.host for one in run.set_aside())
-    return scheduler.submit_commands(msgspec.structs.replace(request, avoided=avoided), largest)
+    return scheduler.submit_commands(msgspec.structs.replace(request, excluded=record.excluded), largest)
 
 
 def _next_attempts(
@@ -216,6 +219,7 @@ def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Su
         error=None,
         after={} if _has_begun(run) else before.after,  # what it waited for has held once
         begin=begin,
+        excluded=[],
         sends=[],
         earlier=[*before.earlier, msgspec.structs.replace(before, earlier=[])],
     )

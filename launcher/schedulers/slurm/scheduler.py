@@ -74,6 +74,7 @@ class Slurm(QueuedScheduler):
     signals_before_walltime = True
     reports_end_time = True
     counts_cpus = True
+    excludes_hosts = True
     plain_ids = True
     unreached = re.compile(r"connect failure|connection refused", re.IGNORECASE)
     no_answer = re.compile(  # slurm_errno.c
@@ -106,6 +107,9 @@ class Slurm(QueuedScheduler):
                 part = of_it if array is not None else None
                 environment = request.variables(attempt, part)
                 words = [_output(request.run_dir, part), f"--export={request.names(passed, environment)}"]
+                if request.excluded:
+                    own = request.directive("#SBATCH --exclude=")
+                    words.append(f"--exclude={','.join([*filter(None, [own]), *request.excluded])}")
                 indices = part and f"{part.indices}%{max_concurrent}".rstrip("%")
                 if indices != array:
                     words.append(f"--array={indices}")

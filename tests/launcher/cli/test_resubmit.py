@@ -44,7 +44,14 @@ class TestGoingOn:
         assert jobs.wait(run)["ending"] == "failed"
         first = submission_of(run)
         reported = json.loads(again(jobs, run, "--json"))
-        assert reported == {"id": run.id, "job": run.job, "directory": str(run.path), "attempts": {"0": 1}}
+        expected: dict[str, Any] = {
+            "id": run.id,
+            "job": run.job,
+            "directory": str(run.path),
+            "attempts": {"0": 1},
+            "excluded": [],
+        }
+        assert reported == expected
         assert run.job != first.job
         now = jobs.wait(run)
         assert (now["ending"], now["code"], endings(now)) == ("done", 0, [["failed", "done"]])
@@ -65,6 +72,21 @@ class TestGoingOn:
             f"attempts    {attempts} and 2 more",
         ]
         jobs.wait(run)
+
+    def test_hosts_that_were_set_aside(self, jobs: LocalJobs) -> None:
+        """castoff's own scheduler can exclude none, and says so."""
+        run = jobs.submit(sh="false")
+        jobs.wait(run)
+        jobs.until_tidy(run)
+        (run.path / "set-aside").mkdir()
+        record = {"host": "n2", "reason": "it does not answer", "attempt": 0}
+        (run.path / "set-aside" / "n2.json").write_text(json.dumps(record))
+        answer = jobs.castoff("resubmit", run.path)
+        assert answer.stderr.startswith(
+            "castoff: castoff's own scheduler excludes no hosts: the job may get n2 "
+        )
+        jobs.wait(run)
+        assert json.loads(again(jobs, run, "--all-hosts", "--json"))["excluded"] == []
 
     def test_it_is_pending_at_once(self, castoff: Castoff, jobs: LocalJobs) -> None:
         """Not over, as it was a moment ago: who waits then waits."""

@@ -543,6 +543,26 @@ class TestResubmitted:
         slurm.tells(("8", "COMPLETED"), run=made.run)
         assert resubmit(made.run) == {0: 1} and made.run.job == "9"
 
+    @pytest.mark.parametrize(
+        ("directive", "all_hosts", "option"),
+        [("", False, "n2,n3"), ("#SBATCH --exclude=n[7-9]\n", False, "n[7-9],n2,n3"), ("", True, None)],
+    )
+    def test_hosts_that_were_set_aside_are_excluded(
+        self, slurm: FakeSlurm, made: OnSlurm, directive: str, all_hosts: bool, option: str | None
+    ) -> None:
+        made.run.script.write_text(f"#SBATCH --nodes=1\n{directive}# === castoff for slurm and srun\n")
+        made.attempt("0.0", "failed", 3)
+        (made.run.path / "set-aside").mkdir()
+        for host in ("n2", "n3", "-n"):
+            made.write(f"set-aside/{host}.json", {"host": host, "reason": "it does not answer", "attempt": 0})
+        slurm.program("sbatch", "echo 9")
+        slurm.program("scontrol", "true")
+        resubmit(made.run, all_hosts=all_hosts)
+        (sent,) = [line for line in slurm.asked.read_text().splitlines() if line.startswith("sbatch ")]
+        found = [word.partition("=")[2] for word in sent.split() if word.startswith("--exclude=")]
+        assert found == ([] if option is None else [option])
+        assert submission_of(made.run).excluded == ([] if option is None else ["n2", "n3"])
+
     def test_nothing_while_it_does_not_answer(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt("0.0", "failed", 3)
         slurm.program("sbatch", "echo 9")
