@@ -11,6 +11,7 @@ castoff_program=$!
 #if spares
 ( # a host that was given up may come back: nothing of this attempt may run beside the next
   trap 'kill "$castoff_sleep"; exit' TERM
+  unset -v RANK # its sleep is no process of the rank: a hang is judged by those
   while kill -s 0 "$castoff_program"; do
     sleep 10 &
     castoff_sleep=$!

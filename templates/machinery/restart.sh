@@ -140,6 +140,7 @@ castoff_next_attempt() {
   castoff_record_ending failed "$castoff_code" restart
   CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1))
   castoff_begin_records
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then : >>"$CASTOFF_STOP_FILE" || true; fi # who asked did not see this attempt
   castoff_reason=
 #if copy
   if [[ -e $castoff_old/next.json ]]; then mv -- "$castoff_old/next.json" "$CASTOFF_ATTEMPT_DIR/next.json"; fi

@@ -101,6 +101,9 @@ castoff_watch_failure() {
 #endif
 castoff_show_failure() {
   local castoff_log castoff_who
+#if hang
+  if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # nothing failed, and who hung has been said
+#endif
   castoff_log=$(castoff_field log) castoff_who="rank $(castoff_field rank)"
 #if torchrun
   if [[ $castoff_who == "rank null" ]]; then castoff_who=torchrun; fi

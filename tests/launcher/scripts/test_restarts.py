@@ -126,6 +126,14 @@ class TestNever:
         lines = '[ "$RANK" -ne 1 ] || : >"$CASTOFF_RUN_DIR/stop"; fails 7'
         assert endings(run(bench("srun"), lines, {"max": 3})) == ["failed"]
 
+    def test_a_stop_reaches_an_attempt_that_who_asked_did_not_see(self, bench: Benches) -> None:
+        here = bench("srun")
+        stop = 'case "$*" in *attempts/0.1*) : >"$CASTOFF_RUN_DIR/stop" ;; esac'
+        here.stub("mkdir", f'#!/bin/sh\n{stop}\nexec /bin/mkdir "$@"\n')
+        lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || fails 7; [ ! -e "$CASTOFF_STOP_FILE" ] || '
+        ended = run(here, lines + 'echo resume >"$CASTOFF_OUTCOME_FILE"', {"max": 3})
+        assert endings(ended) == ["failed", "resume"], ended.output
+
     def test_when_less_than_grace_is_left(self, bench: Benches) -> None:
         here = bench("srun")
         here.env["SLURM_JOB_END_TIME"] = str(int(time.time()) + 60)
@@ -252,6 +260,18 @@ def test_a_spare_host_takes_the_place_of_one_that_is_not_fit(bench: Benches) -> 
     record = json.loads((ended.run_dir / "set-aside" / "x1.json").read_text())
     assert (record["host"], record["attempt"], record["job"]) == ("x1", 0, "12")
     assert record["reason"].endswith("failed with code 5: its disk is full")
+
+
+def test_a_host_with_a_stopped_rank_is_replaced(bench: Benches) -> None:
+    here = three_hosts(bench)
+    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || { [ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000; }'
+    restart = {**SPARE, "hang": "1s"}
+    ended = here.run(nodes=2, ranks_per_node=1, command=program(lines), restart=restart)
+    assert endings(ended) == ["failed", "done"], ended.output
+    assert "rank 1 on x1 is in state T" in reason(ended, 0)
+    record = json.loads((ended.run_dir / "set-aside" / "x1.json").read_text())
+    assert record["reason"].startswith("it hung: rank 1 on x1 is in state T")
+    assert "was the first to fail" not in ended.output
 
 
 @pytest.mark.long
