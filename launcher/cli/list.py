@@ -28,7 +28,7 @@ _DISPENSABLE = ("why", "attempts", "site", "code", "took", "members", "age")
 """What a narrow terminal goes without: `castoff status` shows it, too."""
 
 
-_WHY = 60
+_WHY = 100
 """Characters of why a run failed."""
 
 

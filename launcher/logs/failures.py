@@ -66,9 +66,9 @@ class FailedRank(NamedTuple):
         return self.failure.time or 0.0
 
     def excerpt(self) -> list[bytes]:
-        """The lines of its log that show why, or of its stack if it hung; none where there are none."""
+        """The lines that show why: of its log, or of its stack where it hung and wrote one."""
         stack = None if self.stacks is None else self.stacks / f"rank-{self.failure.rank or 0:05d}.txt"
-        if stack is not None and stack.is_file():
+        if stack is not None and stack.is_file() and stack.stat().st_size:
             return _stack_lines(stack)
         return [] if self.log is None else excerpt_of(self.log, self.failure.rank)
 
