@@ -36,7 +36,7 @@ from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 
 if TYPE_CHECKING:  # at runtime only what reads records loads msgspec
-    from launcher.runs.records import Facts, SetAside, Submission
+    from launcher.runs.records import Facts, Submission
 
 RUNS_FOLDER = "castoff-runs"
 """Where run directories go if nobody says otherwise, in the working directory."""
@@ -130,14 +130,6 @@ class RunDirectory:
             if member.isdecimal() and attempt.isdecimal():
                 found.append((int(member), int(attempt), attempts / name))
         return sorted(found)
-
-    def set_aside(self) -> list[SetAside]:
-        """The hosts that get no ranks of it any more, as they were set aside by its jobs."""
-        from launcher.runs.records import SetAside, read
-
-        folder = self.path / "set-aside"
-        found = [read(folder / name, SetAside) for name in names_in(folder) if name.endswith(".json")]
-        return [one for one in found if one is not None]
 
     def script_log(self, member: int = 0) -> Path:
         """What a member's script wrote."""

@@ -181,27 +181,16 @@ def failure_words(failure: Failure) -> str:
     who = "a rank" if failure.rank is None else f"rank {failure.rank}"
     if failure.log == "stage.log":
         who = "staging"
-    if failure.reason == "hang":
-        return f"{who} on {failure.host} hung"
     how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
     return f"{who} on {failure.host} failed first: {how}"
 
 
 def why(failure: Failure | None, reason: str | None) -> list[str]:
     """Why an attempt ended so, in lines: the rank that failed first, and what else is on record."""
+    reasons = [reason] if reason else []
     if failure is None or (failure.reason == HANG and reason):  # which tells all of it
-        return [reason] if reason else []
-    words = failure_words(failure)
-    if not reason:
-        return [words]
-    # A script's own reason begins with that failure, in its words.
-    who = "" if failure.rank is None else f"rank {failure.rank} on "
-    again = f"{who}{failure.host} failed with code {failure.code}"
-    if reason == again:
-        return [words]
-    if reason.startswith(f"{again}; "):
-        return [words + reason.removeprefix(again)]
-    return [words, reason]
+        return reasons
+    return [failure_words(failure), *reasons]
 
 
 def aggregate_state(members: Iterable[MemberStatus]) -> str:

@@ -21,9 +21,7 @@ def _member(records: RunRecords, elsewhere: str | None, number: int, begin: int 
         alive = records.alive and one.number == newest
         # Until its scheduler has settled it, an ending is believed only if no scheduler is there to do so.
         believed = one.settled or not (alive or (elsewhere and one.number == newest))
-        if one.end and one.restarts and one.number == newest and not alive:
-            found.append(one.status("unknown", "unknown"))  # its script was killed before the next one
-        elif one.end and (believed or one.restarts):
+        if one.end and believed:
             end = one.end
             found.append(one.status("ended", known_ending(end.ending), end.code, end.reason, end.time))
         else:
@@ -32,8 +30,6 @@ def _member(records: RunRecords, elsewhere: str | None, number: int, begin: int 
         return MemberStatus(number, "ended", "failed", found)
     if begin is not None and records.alive and (not found or found[-1].attempt < begin):
         return MemberStatus(number, "pending", None, found)
-    if found and attempts[-1].restarts and records.alive:
-        return MemberStatus(number, "running", None, found)  # its next attempt is about to begin
     is_active = bool(attempts) and attempts[-1].requeue and not records.stop_requested
     if found and found[-1].state == "ended" and is_active and records.alive:
         return MemberStatus(number, "pending", None, found)  # its next attempt is about to begin

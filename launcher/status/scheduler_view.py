@@ -146,11 +146,6 @@ class SchedulerView:
         if info is not None and info.stage == "pending" and was_seen:  # it has been queued again since
             return self._pending(number, info, [*statuses, self._past(number, newest, requeued=True)])
         is_active = info is not None and info.stage in ("pending", "running")
-        if newest.restarts:
-            if is_active:
-                so_far = [*statuses, newest.by_records()]
-                return MemberStatus(number, "running", None, so_far, "its next attempt is about to begin")
-            newest = newest._replace(end=None)  # its job ended before that
         following = self.records.following(newest) if newest.last is None else None
         so_far = [*statuses, newest.by_records()]
         if following is not None and not (is_active and newest.end is None):
@@ -329,7 +324,7 @@ class SchedulerView:
             requeued and one.gave_up and one.end is not None
         ):  # Slurm had not answered, and did it all the same
             return one.status("ended", "resume", 0, None, one.end.time)
-        if one.is_certain or one.is_active or one.restarts:
+        if one.is_certain or one.is_active:
             return one.by_records()
         info = self._start_of(self.records.key(number, one.job), one)
         if info is not None:

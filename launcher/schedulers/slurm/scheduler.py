@@ -183,9 +183,7 @@ def _command(words: list[str], request: SubmitRequest, in_turn: bool, before: st
     if before and in_turn:
         dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
     waits = [] if dependency == own else [f"--dependency={dependency}"]
-    named = request.directive("#SBATCH --exclude=")
-    avoided = [f"--exclude={','.join(filter(None, [named, *request.avoided]))}"] if request.avoided else []
-    return ["sbatch", "--parsable", *words, *waits, *avoided, f"{request.run_dir}/job.sh"]
+    return ["sbatch", "--parsable", *words, *waits, f"{request.run_dir}/job.sh"]
 
 
 SCHEDULER = Slurm()
