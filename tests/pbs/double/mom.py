@@ -188,13 +188,7 @@ class Mom:
 
     def _outputs(self, told: dict[str, Any]) -> tuple[Path, Path]:
         """The files that stdout and stderr go to: of the user, or those that are copied at the end."""
-        found = []
-        for stream, suffix in (("o", "OU"), ("e", "ER")):
-            path = self.home / "spool" / f"{told['id']}.{suffix}"
-            if "d" in told["keep"] and stream in told["keep"]:
-                path = _inside(Path(told["paths"][stream]), f"{told['id']}.{suffix}")
-            found.append(path)
-        output, error = found
+        output, error = (_output(told, stream, self.home) for stream in "oe")
         joined = told["join"]
         if joined == "oe":
             error = output
@@ -232,8 +226,8 @@ class Mom:
         environ = {**job.environ, "PBS_TASKNUM": str(order["task"])}
         home = Path(HOMES, told["hosts"][0])
         streams = []
-        for suffix in ("OU", "ER" if told["join"] != "oe" else "OU"):
-            streams.append((home / "spool" / f"{told['id']}.{suffix}").open("ab"))
+        for name in ("o", "e" if told["join"] != "oe" else "o"):
+            streams.append(_output(told, name, home).open("ab"))
         try:
             process = await asyncio.create_subprocess_exec(
                 *order["command"],
@@ -313,6 +307,14 @@ class Mom:
                 "delivered": delivered,
             }
         )
+
+
+def _output(told: dict[str, Any], stream: str, home: Path) -> Path:
+    """The file of a job's stdout (o) or stderr (e): the user's, or one that is copied at the end."""
+    name = f"{told['id']}.{'OU' if stream == 'o' else 'ER'}"
+    if "d" in told["keep"] and stream in told["keep"]:
+        return _inside(Path(told["paths"][stream]), name)
+    return home / "spool" / name
 
 
 def _inside(path: Path, name: str) -> Path:
