@@ -24,12 +24,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def without_threads(**others: str) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("OMP_", "OPENBLAS_", "MKL_"))
-    }
-    return kept | others
+    """The same for all tests, and for the agent that began before them."""
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/nonexistent", **others}
 
 
 THREADS = """
