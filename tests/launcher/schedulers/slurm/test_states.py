@@ -571,17 +571,6 @@ class TestResubmitted:
             resubmit(made.run)
         assert "sbatch" not in slurm.questions()
 
-    def test_hosts_that_were_set_aside_are_excluded(self, slurm: FakeSlurm, made: OnSlurm) -> None:
-        made.attempt("0.0", "node-failure", 1)
-        made.run.script.write_text("#SBATCH --exclude=n7\n" + made.run.script.read_text())
-        (made.run.path / "set-aside").mkdir()
-        made.write("set-aside/n2.json", {"host": "n2", "reason": "it does not answer", "job": "7"})
-        slurm.program("sbatch", 'echo "$*" >"$HOME/sent"; echo 9')
-        slurm.program("scontrol", "true")
-        slurm.tells(("7", "FAILED"), run=made.run)
-        assert resubmit(made.run) == {0: 1}
-        assert "--exclude=n7,n2" in Path(os.environ["HOME"], "sent").read_text().split()
-
 
 class TestLookingAgain:
     def test_slurm_is_asked_more_and_more_seldom(
