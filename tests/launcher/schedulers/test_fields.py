@@ -83,6 +83,12 @@ VALUES: dict[str, Any] = {
     "after": {"afterok": ["123"]},
     "requeue.max": 3,
     "requeue.how": "chain",
+    "restart.max": 3,
+    "restart.spare_nodes": 1,
+    "restart.hang": "7m",
+    "restart.never": [3],
+    "restart.progress": "checkpoints",
+    "preflight": True,
 }
 """Another value of each field than the one in `job`."""
 
@@ -92,6 +98,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "launcher.driver": {"ranks_per_node": None},
     "binding": {"cores_per_rank": None, "exclusive": True},
     "launcher.preload": {"command": ["python", "train.py"]},
+    **{f"restart.{name}": {"restart": {"max": 2}} for name in ("spare_nodes", "hang", "never", "progress")},
 }
 """What a job must have besides for a field to make sense."""
 
