@@ -62,9 +62,9 @@ castoff_end_agents() {
   if [[ -z $castoff_agents ]]; then return 0; fi
   builtin kill -s KILL "$castoff_agents_watcher" 2>/dev/null || true
   builtin kill -s TERM "$castoff_agents" 2>/dev/null || true
-  for _ in {1..20}; do
+  for _ in {1..100}; do # Open MPI's mpiexec takes more than a second, and killed it would leave those of other hosts
     builtin kill -0 "$castoff_agents" 2>/dev/null || return 0
     read -r -t 0.05 -u 9 _ || true
   done 9<> <(:)
-  builtin kill -s KILL "$castoff_agents" 2>/dev/null || true # each agent ends with what has started it
+  builtin kill -s KILL "$castoff_agents" 2>/dev/null || true
 }
