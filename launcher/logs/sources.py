@@ -21,7 +21,8 @@ from launcher.launchers.local.streams import RankLines
 from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt
 from launcher.logs.show import LINE_PATIENCE, Show
 from launcher.logs.tail import Tail, tail_start
-from launcher.runs.run import RunDirectory, names_in
+from launcher.runs.directory import names_in
+from launcher.runs.run import RunDirectory
 
 READ = 1024 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""

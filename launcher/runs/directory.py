@@ -39,6 +39,20 @@ def is_run_directory(path: Path) -> bool:
         return False
 
 
+def names_in(folder: Path) -> list[str]:
+    """What a folder holds; nothing where it has gone.
+
+    Raises:
+        CastoffError: it cannot be read.
+    """
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - Path.iterdir takes twice as long
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CastoffError(f"{folder}: cannot be read: {error.strerror}") from error
+
+
 def check_trusted(path: Path) -> None:
     """Make sure that only this user can have written what lies in a run directory.
 

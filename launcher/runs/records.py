@@ -18,7 +18,7 @@ import msgspec
 from launcher.config.array_indices import INDICES_PATTERN, MOST_MEMBERS, indices
 from launcher.config.quantities import END
 from launcher.errors import CastoffError
-from launcher.runs.run import names_in
+from launcher.runs.directory import names_in
 from launcher.runs.script import head_of, scheduler_in
 
 # Bounds that no real record reaches, so that whatever is read can be shown and added up.

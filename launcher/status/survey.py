@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.runs.directory import names_in
 from launcher.runs.owner import is_alive, owns_latest_submission
 from launcher.runs.records import (
     SET_ASIDE,
@@ -22,7 +23,7 @@ from launcher.runs.records import (
     read,
     set_aside_hosts,
 )
-from launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory, names_in
+from launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.base_queue import Key
 from launcher.schedulers.job_info import JobInfo

@@ -84,7 +84,8 @@ castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE
 #endif
 }
 castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a rank where none does
-  awk -F'\t' -v ranks="$castoff_ranks" -v most="$castoff_ranks_per_node" -v full="$castoff_full_nodes" '
+  awk -v "ranks=$castoff_ranks" -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" '
+    BEGIN { FS = "\t" }
     FILENAME ~ /hosts$/ { hosts[FNR - 1] = $0; next }
     NF >= 4 { seen[$1]; host[$1] = $2; state[$1] = $3; place[$1] = $4; count[$4]++ }
     END {
@@ -125,7 +126,8 @@ castoff_started='' castoff_beside_it='' castoff_node='' # what not every launche
 castoff_ranks() { # the process of each rank here, and its number: the topmost that knows it
   grep -lsF -- "CASTOFF_ATTEMPT_DIR=$CASTOFF_ATTEMPT_DIR" /proc/[0-9]*/environ | while read -r castoff_file; do
     castoff_pid=${castoff_file#/proc/} castoff_pid=${castoff_pid%/*}
-    castoff_rank=$({ tr "\000" "\n" <"$castoff_file"; } 2>/dev/null | awk -F= -v node="$castoff_process" '
+    castoff_rank=$({ tr "\000" "\n" <"$castoff_file"; } 2>/dev/null | awk -v "node=$castoff_process" '
+      BEGIN { FS = "=" }
       $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 } END { if (!other) print rank }')
     castoff_parent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$castoff_pid/stat" 2>/dev/null)
     [ -z "$castoff_rank" ] || [ -z "$castoff_parent" ] || tr '\000' '\n' <"/proc/$castoff_parent/environ" 2>/dev/null |

@@ -78,7 +78,9 @@ castoff_look_at_hosts() {
   done < <(castoff_judge_answers)
 }
 castoff_judge_answers() { # each candidate, and behind | why it is not fit
-  awk -v first="$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates")" '
+  local castoff_first
+  castoff_first=$(sed -n 1p "$CASTOFF_ATTEMPT_DIR/candidates")
+  awk -v "first=$castoff_first" '
     function field(name, pattern) {
       if (!match($0, "\"" name "\": (\"[^\"]*|[0-9]+)")) return ""
       found = substr($0, RSTART, RLENGTH)

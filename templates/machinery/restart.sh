@@ -110,7 +110,7 @@ castoff_judge_progress() { # leaves in castoff_stale how many attempts in a row 
 #if reported_progress
 castoff_greater() { # NUMBER OTHER, either of which may be missing
   if [[ -z $1 || -z $2 ]]; then [[ -n $1 ]] && return; fi
-  awk -v one="$1" -v other="$2" 'BEGIN { exit !(one + 0 > other + 0) }'
+  awk -v "one=$1" -v "other=$2" 'BEGIN { exit !(one + 0 > other + 0) }'
 }
 #endif
 #if spares

@@ -240,6 +240,10 @@ EXEMPT: dict[str, str] = dict.fromkeys(
     "options": "names of what a site has; it enters a script as the site's own fields of these names do",
     "array.indices": "none of what it takes is hostile: test_array_indices",
     "launcher.preload": "it is for Python's commands alone; test_preload has its own",
+    **dict.fromkeys(
+        ("preflight", *(f"restart.{name}" for name in ("max", "spare_nodes", "hang", "never", "progress"))),
+        "they change how a script runs its ranks: test_restarts has its own",
+    ),
     "launcher.driver": "it excludes most of the others; test_driver has its own",
 }
 """Fields that are left out here, and why."""

@@ -284,6 +284,15 @@ ELSEWHERE = {
         "tests/launcher/cli: words that a message shows",
     ),
     "launcher.importing.command": "tests/launcher/importing: the words of an imported program",
+    **dict.fromkeys(
+        (
+            f"launcher.diagnosis.{name}"
+            for name in (
+                *("interpreter", "profile", "quotas", "run_folder", "scheduling", "storage", "subject"),
+            )
+        ),
+        "tests/launcher/diagnosis: words that a remedy shows",
+    ),
     "launcher.submission.interactive": "tests/launcher/cli/test_alloc.py",
 }
 """Modules that quote nothing of a job's script, and where their quoting is tested."""
