@@ -6,9 +6,11 @@ import contextlib
 import pickle
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from submitit.core import core, utils
 from submitit.core.core import R
 
@@ -32,6 +34,12 @@ _LATE_FILES = 15.0
 """Seconds that a network file system may take to show what another host has written."""
 _SETTLING = 60.0
 """Seconds that a job may take to end once its function has, until that is believed all the same."""
+
+
+class _Planned(msgspec.Struct):
+    """What is needed of a plan here, beside its `Facts`."""
+
+    restart: dict[str, Any] | None = None
 
 
 class JobEndedError(utils.UncompletedJobError):
@@ -149,11 +157,18 @@ class FunctionJob(core.Job[R]):
             return all(job.done(force_check) for job in self._sub_jobs)
         paths = self.paths
         _look_anew(paths.attempt_folder)
-        if paths.result_pickle.exists() and not _wants_resume(paths):
+        has_result = paths.result_pickle.exists() and not _wants_resume(paths)
+        if has_result and not self._restarts:
             return True
-        ended = (paths.attempt_folder / "ending.json").exists()
+        ended = has_result or (paths.attempt_folder / "ending.json").exists()
         mode = "force" if force_check else "soon" if ended else "standard"
         return self.watcher.is_done(self._key, mode=mode)
+
+    @cached_property
+    def _restarts(self) -> bool:
+        """Whether an attempt that failed may be followed by another one of the same job."""
+        planned = read(self.run.path / "plan.json", _Planned)
+        return planned is not None and planned.restart is not None
 
     def wait(self) -> None:
         """Wait until it is over."""

@@ -100,6 +100,12 @@ def fail(message: str, rank: int = 0) -> int:
     return 0
 
 
+def fail_at_first() -> str:
+    if os.environ["CASTOFF_ATTEMPT"] == "0":
+        raise ValueError("not yet")
+    return os.environ["CASTOFF_ATTEMPT"]
+
+
 def sleep(seconds: float) -> str:
     print("sleeps", flush=True)
     time.sleep(seconds)
@@ -877,6 +883,14 @@ def test_a_checkpointed_function_is_resumed(executors: Executors) -> None:
     assert job.state == "COMPLETED" and job.paths.attempt == 1
     assert vars(job.submission().function)["step"] == 5
     assert "castoff_requeue_max=3\n" in executor.render(Count())
+
+
+def test_an_error_before_a_restart_is_not_the_end(executors: Executors) -> None:
+    job = executors(restart={"max": 1}).submit(fail_at_first)
+    while not job.done():
+        time.sleep(0.005)
+    assert (job.run.path / "attempts/0.1/start.json").exists()
+    assert (job.result(), job.get_info()["Attempts"]) == ("1", "2")
 
 
 @trap(7, "the other ranks only log that they were asked")
