@@ -24,7 +24,7 @@ from launcher.launchers.local.streams import RankLines, RankLog
 from launcher.launchers.local.supervision import Rank, Report, Supervision
 from launcher.planning.render import FILTERS, rendered
 from launcher.runs.owner import record_owner
-from launcher.runs.records import Ending, Submission, ending_of, write
+from launcher.runs.records import Ending, Submission, read, write
 from launcher.runs.run import RESUME, SETTLED, RunDirectory, wants_resume
 from launcher.schedulers.base_allocation import Allocation
 from launcher.schedulers.local.control import cancel_requested
@@ -95,14 +95,9 @@ class _Attempt(Supervision):
         self._shown.append(self._messages)
         self._run = run
         self._stack = stack
+        self._folder = run.path / "attempts" / "0.0"
         self._script: subprocess.Popen[bytes] | None = None
         self._stop_at: float | None = None  # seconds since 1970
-
-    @property
-    def _folder(self) -> Path:
-        """That of the newest attempt; the script begins another where the job has restarts."""
-        found = self._run.attempts()
-        return found[-1][2] if found else self._run.path / "attempts" / "0.0"
 
     def stop_before(self, end: float, grace: int) -> None:
         """Ask the program to stop `grace` seconds before `end` (seconds since 1970), as a batch job is."""
@@ -165,16 +160,15 @@ class _Attempt(Supervision):
 
     def _finish_output(self) -> None:
         self._result = self._code()
-        with contextlib.suppress(OSError, CastoffError):  # then it counts as soon as this process is gone
-            for _, _, folder in self._run.attempts():
-                (folder / SETTLED).touch(mode=0o600)
+        with contextlib.suppress(OSError):  # then it counts as soon as this process is gone
+            (self._folder / SETTLED).touch(mode=0o600)
         super()._finish_output()
 
     def _code(self) -> int:
         """The script's code, or that of the signal that ended it; sees to it that an ending is on record."""
         returncode = self._script.returncode if self._script else None
         code = 137 if returncode is None else returncode if returncode >= 0 else 128 - returncode
-        record = ending_of(self._folder)
+        record = read(self._folder / "ending.json", Ending)
         ending = record.ending if record else None
         if ending is None:
             ending = "failed" if self._stop is None else "cancelled"
