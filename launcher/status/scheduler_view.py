@@ -273,6 +273,7 @@ class SchedulerView:
     def _pending(self, number: int, info: JobInfo, statuses: list[AttemptStatus]) -> MemberStatus:
         reason = info.pending_reason
         if info.is_held:
+            reason = self._beside_excluded(reason)
             self.stuck = self.stuck or reason
         return MemberStatus(number, "pending", None, statuses, reason, info.dependency_never_satisfied)
 
@@ -314,9 +315,19 @@ class SchedulerView:
                     "run directory must lie where all nodes see it; castoff submit --runs-dir names another"
                 )
             last = msgspec.structs.replace(last, reason=reason)
+        elif last.ending == "failed" and last.reason:
+            last = msgspec.structs.replace(last, reason=self._beside_excluded(last.reason))
         self.learnt.append((folder, last))
         one = Attempt(attempt, folder, None, None, None, last)
         return _ended_as(number, [*statuses, one.by_records()])
+
+    def _beside_excluded(self, reason: str) -> str:
+        """Why a job does not start, and which hosts its scheduler was asked to keep it out of."""
+        submission = self.records.submission
+        if submission is None or not submission.excluded:
+            return reason
+        hosts = ", ".join(submission.excluded)
+        return f"{reason}; it excludes {hosts}, set aside before: castoff resubmit --all-hosts does not"
 
     def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
         """An attempt that others have followed, or that will be followed by one."""

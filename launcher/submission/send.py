@@ -205,7 +205,10 @@ def _job(
     found = settled.sends[-1] if settled else Send()
     if found.job is None:
         message = found.error or answer.message
-        raise NotSent(run, command, answer.code, message, remedy=scheduler.remedy(message))
+        remedy = scheduler.remedy(message)
+        if record.excluded and not remedy:
+            remedy = f"castoff resubmit --all-hosts does not exclude {', '.join(record.excluded)}"
+        raise NotSent(run, command, answer.code, message, remedy=remedy)
     return found.job
 
 

@@ -141,18 +141,24 @@ def _is(info: JobInfo, word: str) -> JobInfo:
 
 
 def _waiting(info: JobInfo, reason: str) -> JobInfo:
-    """A job, and why it waits, if it does."""
-    if info.stage != "pending":
-        return info
+    """A job, and why it waits, if it does, or was never started."""
     if info.word in _WAITING:
         reason = info.word
+    known = _known(reason)
+    if info.word == "FAILED" and known in _STUCK:  # its script never ran
+        return info._replace(ended_itself=False, why=f"{_STUCK[known]} ({reason})")
+    if info.stage != "pending":
+        return info
+    info = info._replace(pending_reason=_waiting_words(info, reason, known), is_held=known in _STUCK)
+    return info._replace(dependency_never_satisfied=known == "DependencyNeverSatisfied")
+
+
+def _known(reason: str) -> str:
+    """Slurm's word for a reason, of a text that may hold more."""
     text = (reason or "None").strip("() ")
     # The nodes that are meant may follow it; in sentences some versions write _ for spaces.
     known = re.split(r"[,:(]", text, maxsplit=1)[0].strip().replace(" ", "_")
-    if known not in _WAITING:
-        known = re.split(r"[ _]", known, maxsplit=1)[0]
-    info = info._replace(pending_reason=_waiting_words(info, reason, known), is_held=known in _STUCK)
-    return info._replace(dependency_never_satisfied=known == "DependencyNeverSatisfied")
+    return known if known in _WAITING else re.split(r"[ _]", known, maxsplit=1)[0]
 
 
 def _waiting_words(info: JobInfo, reason: str, known: str) -> str:

@@ -144,6 +144,12 @@ class TestWords:
         if info.stage == "ended":
             assert info.ending != "unknown"
 
+    def test_of_one_that_slurm_never_started(self) -> None:
+        info = queued("FAILED", "BadConstraints")
+        assert (info.ending, info.ended_itself) == ("failed", False)
+        assert info.why == "no node has what it asks for (BadConstraints)"
+        assert queued("FAILED", "NonZeroExitCode").ended_itself
+
     def test_of_no_state_that_is_known(self) -> None:
         info = queued("SINGING")
         assert (info.stage, info.ending) == ("unknown", "unknown")

@@ -514,6 +514,16 @@ class TestSilence:
         assert [now[0].ending for now in looked] == ["cancelled"]
 
 
+SENT_AGAIN = {
+    "scheduler": "slurm",
+    "job": "8",
+    "time": 1100.0,
+    "begin": {"0": 1},
+    "sends": [{"job": "8", "offset": 0, "count": None, "time": 1100.0}],
+}
+"""How a run was submitted whose first attempt has ended."""
+
+
 class TestResubmitted:
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -562,6 +572,28 @@ class TestResubmitted:
         found = [word.partition("=")[2] for word in sent.split() if word.startswith("--exclude=")]
         assert found == ([] if option is None else [option])
         assert submission_of(made.run).excluded == ([] if option is None else ["n2", "n3"])
+
+    def test_too_few_nodes_beside_those_that_are_excluded(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "failed", 3)
+        made.write("submission.json", {**SENT_AGAIN, "excluded": ["n2", "n3"]})
+        words = "no node has what it asks for (BadConstraints)"
+        all_hosts = f"{words}; it excludes n2, n3, set aside before: castoff resubmit --all-hosts does not"
+        slurm.tells(("8", "PENDING"), run=made.run, reason="BadConstraints")
+        assert status(made.run).reason == all_hosts
+        slurm.tells(("8", "FAILED"), run=made.run, reason="BadConstraints")
+        for _ in range(2):
+            now = status(made.run)
+            assert (*ending(now), now.members[0].attempts[1].reason) == ("ended", "failed", 1, all_hosts)
+            slurm.tells(run=made.run)
+
+    def test_sbatch_that_refuses_to_exclude_hosts(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "failed", 3)
+        (made.run.path / "set-aside").mkdir()
+        made.write("set-aside/n2.json", {"host": "n2", "reason": "it does not answer", "attempt": 0})
+        slurm.program("sbatch", "echo Invalid node name specified >&2; exit 1")
+        slurm.program("scontrol", "true")
+        with pytest.raises(CastoffError, match=r"(?m)^castoff resubmit --all-hosts does not exclude n2$"):
+            resubmit(made.run)
 
     def test_nothing_while_it_does_not_answer(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt("0.0", "failed", 3)
