@@ -133,7 +133,11 @@ castoff_continue_chain() {
     exit 75 # not 0: then the chain's next job is due
   fi
   if [[ -n ${CASTOFF_CHAIN:-} ]]; then
+#if restart
+    echo "castoff: not requeued: requeue.max ($castoff_requeue_max) is used up" >&2
+#else
     echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
+#endif
   else
     echo "castoff: stopped early, and no chain follows: castoff submit sends one" >&2
   fi

@@ -92,6 +92,9 @@ castoff_watch_failure() {
     done
     read -r -t 4 -u 9 _ || true
     builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
+#if hang
+    [[ ! -e $CASTOFF_ATTEMPT_DIR/hang ]] || exit 0 # what has found the hang ends the launcher
+#endif
     echo "castoff: a rank has failed and $castoff_launcher_name keeps the others running, so they are ended" >&2
     castoff_end_launcher
   ) &

@@ -149,6 +149,18 @@ class TestRequeue:
         assert ["requeue", "12"] in here.calls("scontrol")
         assert "restart.max (1) is used up" in reason(ended, 1)
 
+    def test_by_a_chain_of_which_this_is_the_last_job(self, bench: Benches) -> None:
+        fields: dict[str, Any] = {"restart": {"max": 1}, "requeue": {"max": 1, "how": "chain"}}
+        here = bench("pals")
+        first = run(here, f"{REPORTS} fails 7", **fields)
+        record = first.run_dir / "attempts" / "0.1" / "ending.json"
+        record.write_text('{"ending": "resume", "code": 75, "time": 1}\n')
+        again = {"CASTOFF_CHAIN": "1", "CASTOFF_RUN_DIR": str(first.run_dir)}
+        ended = run(here, f"{REPORTS} fails 7", **fields, env=again)
+        assert (ended.code, endings(ended)) == (7, ["failed", "resume", "failed", "failed"]), ended.output
+        assert "castoff: not requeued: requeue.max (1) is used up" in ended.output
+        assert "stopped early" not in ended.output
+
     def test_counts_jobs_and_not_attempts(self, bench: Benches) -> None:
         here = bench("srun")
         fields: dict[str, Any] = {"restart": {"max": 2}, "requeue": {"max": 1}}
@@ -217,6 +229,15 @@ def test_a_stopped_rank_is_the_one_that_hangs(bench: Benches) -> None:
     ended = run(bench("local"), lines, {"max": 1, "hang": "1s"})
     assert endings(ended) == ["failed", "done"], ended.output
     assert "rank 1 on " in reason(ended, 0) and "is in state T" in reason(ended, 0)
+
+
+@pytest.mark.long
+def test_a_hang_is_no_failed_rank(bench: Benches) -> None:
+    """Also where an mpiexec waits for a rank that is stopped."""
+    lines = 'trap "" TERM; [ "$RANK" -ne 1 ] || kill -s STOP $$; while :; do sleep 1000; done'
+    ended = run(bench("hydra"), lines, {"hang": "1s"})
+    assert endings(ended) == ["failed"] and "is in state T" in reason(ended, 0)
+    assert "a rank has failed" not in ended.output
 
 
 def test_output_and_progress_are_signs_of_life(bench: Benches) -> None:
