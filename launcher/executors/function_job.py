@@ -22,6 +22,7 @@ from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
 from launcher.runs.run import RunDirectory, wants_resume
+from launcher.runs.states import why
 from launcher.schedulers.base_queue import NOT_QUERIED
 from launcher.schedulers.job_info import member_job_id
 from launcher.schedulers.local.control import cancel
@@ -223,7 +224,8 @@ class FunctionJob(core.Job[R]):
         never_begins = known is not None and known.member.dependency_never_satisfied
         came = "will never begin" if never_begins else f"ended without a result: {ending}"
         lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) {came}"]
-        lines += [info[name] for name in ("Failure", "Reason") if name in info]
+        last = known.member.attempts[-1] if known and known.member.attempts else None
+        lines += why(last.failure if last else None, info.get("Reason"))
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
         if _wants_resume(paths):
             lines.append(f"it stopped early and is not restarted automatically: `{again}` resumes it")
@@ -237,13 +239,11 @@ class FunctionJob(core.Job[R]):
             lines.append(f"`{again}` restarts it")
         script = run.script_log(self.member)
         lines.append(f"logs: {paths.stdout.parent}, and {script} of the script")
-        log, rank = paths.stdout if paths.stdout.exists() else script, None
-        if known and known.member.attempts:
-            failed = failed_rank(run, self.member, known.member.attempts[-1])
-            if failed and failed.log:
-                log, rank = failed.log, failed.failure.rank
+        failed = failed_rank(run, self.member, last) if last else None
+        found = failed and (failed.stack or failed.log)
+        log = found or (paths.stdout if paths.stdout.exists() else script)
         with contextlib.suppress(OSError):
-            if words := excerpt_of(log, rank):
+            if words := failed.excerpt() if failed and found else excerpt_of(log):
                 lines += [f"from {log}:", *("  " + line.decode(errors="replace") for line in words)]
         error = JobEndedError("\n".join(lines))
         error.run, error.ending = run, ending

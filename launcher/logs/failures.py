@@ -65,11 +65,16 @@ class FailedRank(NamedTuple):
         """When it failed, to tell which was the first."""
         return self.failure.time or 0.0
 
+    @property
+    def stack(self) -> Path | None:
+        """What it wrote of its stacks, where it hung; of rank 0, where no rank differs."""
+        stack = None if self.stacks is None else self.stacks / f"rank-{self.failure.rank or 0:05d}.txt"
+        return stack if stack is not None and stack.is_file() and stack.stat().st_size else None
+
     def excerpt(self) -> list[bytes]:
         """The lines that show why: of its log, or of its stack where it hung and wrote one."""
-        stack = None if self.stacks is None else self.stacks / f"rank-{self.failure.rank or 0:05d}.txt"
-        if stack is not None and stack.is_file() and stack.stat().st_size:
-            return _stack_lines(stack)
+        if self.stack is not None:
+            return _stack_lines(self.stack)
         return [] if self.log is None else excerpt_of(self.log, self.failure.rank)
 
 

@@ -106,6 +106,16 @@ def fail_at_first() -> str:
     return os.environ["CASTOFF_ATTEMPT"]
 
 
+def hang() -> None:
+    """As the script's watcher has it."""
+    stacks = Path(os.environ["CASTOFF_LOG_DIR"], "stacks")
+    stacks.mkdir(exist_ok=True)
+    (stacks / "rank-00000.txt").write_text('  File "data.py", line 88 in read_batch\n')
+    failure = {"rank": 0, "host": "n1", "code": 1, "log": "rank-00000.log", "reason": "hang"}
+    Path(os.environ["CASTOFF_FAILURE_FILE"]).write_text(json.dumps(failure))
+    os._exit(1)
+
+
 def sleep(seconds: float) -> str:
     print("sleeps", flush=True)
     time.sleep(seconds)
@@ -883,6 +893,16 @@ def test_a_checkpointed_function_is_resumed(executors: Executors) -> None:
     assert job.state == "COMPLETED" and job.paths.attempt == 1
     assert vars(job.submission().function)["step"] == 5
     assert "castoff_requeue_max=3\n" in executor.render(Count())
+
+
+def test_of_a_hang_the_stack_is_shown(executors: Executors) -> None:
+    job = executors().submit(hang)
+    with pytest.raises(JobEndedError, match="ended without a result: failed") as error:
+        job.result()
+    stack = job.paths.stdout.parent / "stacks" / "rank-00000.txt"
+    lines = str(error.value).splitlines()
+    assert lines[1] == "rank 0 on n1 hung"
+    assert lines[4:6] == [f"from {stack}:", '    File "data.py", line 88 in read_batch']
 
 
 def test_an_error_before_a_restart_is_not_the_end(executors: Executors) -> None:
