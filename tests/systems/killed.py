@@ -1,7 +1,7 @@
 """Trains a toy whose ranks are killed at any time: `python -m tests.systems.killed STEPS`.
 
-Each rank, with its loader workers, holds a lock on a file of its attempt for as long as it lives. One that
-finds the lock of an earlier attempt held, leaves a file `overlap`: that attempt was still alive.
+Each rank, with its loader workers, holds a lock on a file of its own for as long as it lives. One that finds
+such a lock of an earlier attempt says so in a file `overlap`: that attempt was still alive.
 """
 
 from __future__ import annotations
@@ -30,22 +30,28 @@ def learned(path: str, steps: int) -> str | None:
     return f"{digest(trained.trainer.model)} after {trained.trainer.step} steps"
 
 
-def show_that_it_lives(attempt: int) -> int:
-    """Hold this attempt's lock, whose descriptor it gives, and look at those of earlier ones."""
-    mine = os.open(f"alive-{attempt}", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(mine, fcntl.LOCK_SH)
-    for earlier in range(attempt):
-        before = os.open(f"alive-{earlier}", os.O_RDWR | os.O_CREAT)
+def show_that_it_lives(attempt: int, rank: int) -> int:
+    """Hold this rank's lock, whose descriptor it gives, and look at those of all ranks of earlier attempts.
+
+    They are held alone and looked at by shared locks: two ranks that look at once are not in each other's way.
+    """
+    mine = os.open(f"alive-{attempt}-{rank}", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(mine, fcntl.LOCK_EX)
+    for path in Path().glob("alive-*"):
+        if int(path.name.split("-")[1]) >= attempt:
+            continue
+        other = os.open(path, os.O_RDWR)
         try:
-            fcntl.flock(before, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            Path("overlap").write_text(f"attempt {earlier} lived when {attempt} began\n")
-        os.close(before)
+            with Path("overlap").open("a") as file:
+                file.write(f"{path.name} was held when {attempt}-{rank} began\n")
+        os.close(other)
     return mine
 
 
 if __name__ == "__main__":
-    alive = show_that_it_lives(int(os.environ["CASTOFF_ATTEMPT"]))
+    alive = show_that_it_lives(int(os.environ["CASTOFF_ATTEMPT"]), int(os.environ["RANK"]))
     weights = learned("trained", int(sys.argv[1]))
     if weights is not None:
         print("weights", weights)

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -146,6 +147,25 @@ def survives(run: RunDirectory, folder: Path, expected: str, wait: Callable[[], 
         assert re.fullmatch(rf"rank {kill.rank} on \S+ failed with code 137", ending["reason"]), ending
     assert json.loads((attempts / f"0.{KILLS}" / "ending.json").read_text())["ending"] == "done"
     assert len(list(attempts.iterdir())) == KILLS + 1
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_rank_of_an_earlier_attempt_is_noticed(
+    lives: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what the tests below rely on: a loader worker that outlives its rank counts, too."""
+    monkeypatch.chdir(tmp_path)
+    held = killed.show_that_it_lives(3, 1)
+    worker = subprocess.Popen(["sleep", "1000"], pass_fds=[held] if lives else [])
+    os.close(held)
+    try:
+        os.close(killed.show_that_it_lives(3, 0))
+        assert not Path("overlap").exists()
+        os.close(killed.show_that_it_lives(7, 0))
+    finally:
+        worker.kill()
+        worker.wait()
+    assert Path("overlap").exists() == lives
 
 
 def test_on_two_hosts_with_a_spare(slurm: SlurmCluster, tmp_path: Path, expected: str) -> None:
