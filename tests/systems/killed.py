@@ -33,7 +33,7 @@ def learned(path: str, steps: int) -> str | None:
 def show_that_it_lives(attempt: int, rank: int) -> int:
     """Hold this rank's lock, whose descriptor it gives, and look at those of all ranks of earlier attempts.
 
-    They are held alone and looked at by shared locks: two ranks that look at once are not in each other's way.
+    Looking takes a shared lock: two ranks that look at once are not in each other's way.
     """
     mine = os.open(f"alive-{attempt}-{rank}", os.O_RDWR | os.O_CREAT)
     fcntl.flock(mine, fcntl.LOCK_EX)
