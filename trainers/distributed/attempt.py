@@ -65,9 +65,15 @@ class Attempt:
             return
         with self._writing, suppress(OSError):  # the thread that writes checkpoints has an older step
             self._step = max(self._step, step)
+            content = b"%20d\n%20d\n" % (self._step, time.time_ns())
+            if not self._progress.exists():
+                draft = self._progress.with_name(f".{self._progress.name}.{os.getpid()}")
+                draft.write_bytes(content)
+                draft.replace(self._progress)
+                return
             # One write of the same length, in place: ext4 takes 2 ms to rename a file over another.
-            descriptor = os.open(self._progress, os.O_WRONLY | os.O_CREAT, 0o666)
+            descriptor = os.open(self._progress, os.O_WRONLY)
             try:
-                os.pwrite(descriptor, b"%20d\n%20d\n" % (self._step, time.time_ns()), 0)
+                os.pwrite(descriptor, content, 0)
             finally:
                 os.close(descriptor)  # on NFS others see it from here on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,27 @@ def test_progress_never_falls_and_each_report_differs(tmp_path: Path) -> None:
     attempt.record_progress(5)
     second = path.read_text()
     assert progress(path) == 7 and second != first and len(second) == len(first)
+
+
+def test_nobody_finds_an_empty_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one that is made before there is something in it."""
+    path = tmp_path / "progress"
+    attempt = Attempt({"CASTOFF_PROGRESS_FILE": str(path)})
+    found: list[str] = []
+
+    opened = os.open
+
+    def open_and_look(*arguments: Any) -> int:
+        descriptor = opened(*arguments)
+        if path.exists():
+            found.append(path.read_text())
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_look)
+    attempt.record_progress(1)
+    attempt.record_progress(2)
+    assert [text.split()[0] for text in found] == ["1"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_progress_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
