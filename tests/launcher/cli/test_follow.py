@@ -53,7 +53,8 @@ def test_ctrl_c_leaves_the_job(jobs: LocalJobs) -> None:
     said = process.communicate(timeout=patience.SECONDS)[1]
     (run,) = jobs.runs()
     again, end_it = f"`castoff logs -f {run.id}` follows it again", f"`castoff cancel {run.id}` ends it"
-    assert (process.returncode, said) == (130, f"\ncastoff: {run.id} was not stopped: {again}, {end_it}\n")
+    last = f"\ncastoff: {run.id} was not stopped: {again}, {end_it}\n"
+    assert process.returncode == 130 and said.endswith(last)  # a busy machine may have it wait first
     assert jobs.status(run)["state"] == "running"
 
 
