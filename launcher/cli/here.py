@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WORDS = ["launch", "--here"]
-_NUMBERS = ("--ranks-per-node", "--cores-per-rank", "--devices-per-rank")
+_NUMBERS = ("--ranks-per-node", "--cores-per-rank", "--devices-per-rank", "--agent-for")
 _TEXTS = ("--log-dir", "--failure-file", "--job-id", "--preload")
 
 
@@ -38,6 +38,7 @@ def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | 
         failure_file=None if failure_file is None else Path(failure_file),
         job_id=texts.get("--job-id") or os.urandom(8).hex(),
         preload=modules(texts.get("--preload")),
+        agent_for=numbers.get("--agent-for"),
         inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
     )
 

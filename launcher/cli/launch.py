@@ -87,6 +87,7 @@ _NOT_HERE = ("container", "stage")
     help="On this host: what one process imports for all ranks, joined by commas, or none; "
     "default torch, if several ranks run a script that imports it.",
 )
+@click.option("--agent-for", type=click.IntRange(min=1), hidden=True)  # of a job's script, which starts again
 @click.option("--job-id", help="On this host: what the rendezvous port is derived from.")
 def command(
     job: str | None,
@@ -98,6 +99,7 @@ def command(
     failure_file: Path | None,
     job_id: str | None,
     preload: str | None,
+    agent_for: int | None,
     node_rank: int | None,
     master_addr: str | None,
     master_port: int | None,
@@ -155,6 +157,7 @@ def command(
         failure_file=failure_file,
         job_id=job_id or os.urandom(8).hex(),
         preload=modules(preload),
+        agent_for=agent_for,
         hosts=hosts,
         inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
     )

@@ -36,7 +36,7 @@ import castoff_plugin; print(castoff_plugin.__file__)' </dev/null 2>/dev/null ||
   castoff_launcher_export
 #endif
   "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_python[@]}" \
-    -I -S "${castoff_client%/*}/begin.py" "$castoff_agent" asked "$1" -- "${@:2}" \
+    -I -S "${castoff_client%/*}/begin.py" "$castoff_agent" parent asked "$1" -- "${@:2}" \
     </dev/null >"$CASTOFF_ATTEMPT_DIR/preload.log" 2>&1 &
   castoff_agents=$!
   ( # a launcher whose script is killed would keep them for ever; ranks that still start need not wait for none

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from launcher.launchers.preload.messages import peer_process, peer_user
 from launcher.launchers.preload.start import agent_command, client_command, imports_torch
 from launcher.launchers.preload.words import python_command
 from launcher.ranks import is_stale
 
 _PATIENCE = 5.0
 """Seconds in which an agent without ranks ends on TERM."""
+
+_OF_OWNERS: list[subprocess.Popen[bytes]] = []
+"""Agents that this process has started, and does not end."""
 
 
 def modules_of(
@@ -26,47 +32,93 @@ def modules_of(
     return asked if python_command(command) else []
 
 
-class Agent:
-    """An agent of this host, which lives until `end`, or as long as this process."""
+class Agent(NamedTuple):
+    """An agent of this host."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        modules: Sequence[str],
-        workdir: Path | None,
-        environment: Mapping[str, str],
-        by_default: bool,
-    ):
-        """Start it, with the environment of a rank but for what says which.
-
-        Raises:
-            OSError: the command's Python cannot be started.
-        """
-        name = f"castoff-{os.getuid()}-{os.getpid()}-{os.urandom(8).hex()}"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(f"\0{name}")  # has no file, and is gone with the agent
-            listener.listen(4096)
-            number = listener.fileno()
-            words = agent_command(str(number), modules, command, by_default=by_default)
-            self._process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=workdir,
-                env={name: value for name, value in environment.items() if not is_stale(name)},
-                start_new_session=True,
-                pass_fds=[number],
-            )
-        self.pid = self._process.pid
-        self.client = client_command(f"@{name}", command)
-        """What each rank runs in place of the command."""
+    pid: int
+    client: list[str]
+    """What each rank runs in place of the command."""
+    own: subprocess.Popen[bytes] | None
+    """The process itself, if it serves this start alone."""
 
     def end(self) -> None:
-        """End it, and any rank that is left of it."""
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE)
+        """End one that serves this start alone, and any rank that is left of it."""
+        if self.own is None:
             return
-        self._process.kill()
-        self._process.wait()
+        self.own.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.own.wait(_PATIENCE)
+            return
+        self.own.kill()
+        self.own.wait()
+
+
+def agent_of(
+    command: Sequence[str],
+    modules: Sequence[str],
+    workdir: Path | None,
+    environment: Mapping[str, str],
+    *,
+    by_default: bool,
+    owner: int | None,
+) -> Agent:
+    """The owner's, which serves all starts of that process and ends with it; else one for this start.
+
+    One that is started gets the environment of a rank but for what says which, and listens at an address of
+    this host alone, which has no file and is gone with it.
+
+    Raises:
+        OSError: the command's Python cannot be started.
+    """
+    name = _name_for(owner) if owner else None
+    if name and (found := _listening_at(name)):
+        return Agent(found, client_command(f"@{name}", command), None)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(f"\0{name or _own_name()}")
+        except OSError:  # somebody else is there
+            name = None
+            listener.bind(f"\0{_own_name()}")
+        listener.listen(4096)
+        address = "@" + listener.getsockname()[1:].decode()
+        served = owner if name and owner else os.getpid()
+        process = subprocess.Popen(
+            agent_command(str(listener.fileno()), served, modules, command, by_default=by_default),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=workdir,
+            env={name: value for name, value in environment.items() if not is_stale(name)},
+            start_new_session=True,
+            pass_fds=[listener.fileno()],
+        )
+    if name:
+        _OF_OWNERS.append(process)
+    return Agent(process.pid, client_command(address, command), None if name else process)
+
+
+def _own_name() -> str:
+    return f"castoff-{os.getuid()}-{os.getpid()}-{os.urandom(8).hex()}"
+
+
+def _name_for(owner: int) -> str | None:
+    """Where an agent of this owner listens; None where it could not see the owner's end."""
+    try:
+        os.close(os.pidfd_open(owner))
+        began = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, AttributeError):  # a kernel or a Python before that, or the owner is gone
+        return None
+    return f"castoff-{os.getuid()}-{owner}-{began}"
+
+
+def _listening_at(name: str) -> int | None:
+    """The process of this user that listens there, which runs from now on should somebody have stopped it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(f"\0{name}")
+            if peer_user(connection) != os.getuid():
+                return None
+            os.kill(found := peer_process(connection), signal.SIGCONT)
+        except OSError:  # there is none, or it has just ended
+            return None
+    return found

@@ -108,7 +108,7 @@ class ProcessTree:
         self.ranks: set[int] = set()
         """Children that this process waits for by itself."""
         self.agent: int | None = None
-        """The child of which the ranks are copies, if there is one: each has a client among `ranks`."""
+        """The process of which the ranks are copies, if there is one: each has a client among `ranks`."""
         self._was_subreaper = become_subreaper()
 
     def close(self) -> None:
@@ -116,8 +116,11 @@ class ProcessTree:
         become_subreaper(self._was_subreaper)
 
     def reap(self) -> bool:
-        """Reap the dead among adopted children; whether any child of the ranks' still lives."""
-        alive = False
+        """Reap the dead among adopted children; whether any child of the ranks' still lives.
+
+        An agent's count, which are the ranks themselves, too, as long as there are any.
+        """
+        alive = bool(self.agent and children(self.agent))
         for pid in children() - self.foreign - self.ranks - {self.agent}:
             with contextlib.suppress(ChildProcessError):
                 alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
@@ -126,7 +129,8 @@ class ProcessTree:
     def members(self) -> list[psutil.Process]:
         """Every living process that belongs to the ranks, the ranks included.
 
-        Where they are an agent's copies, that are their clients: what one gets, its rank gets.
+        Where they are an agent's copies, that are their clients while there are any: what one gets, its
+        rank gets.
         """
         import psutil
 
@@ -134,9 +138,10 @@ class ProcessTree:
         for pid in self.foreign & found.keys():
             for process in [found[pid], *descendants(found[pid])]:
                 found.pop(process.pid, None)
-        if agent := found.pop(self.agent or 0, None):
-            for copy in agent.children():
-                found.pop(copy.pid, None)
+        if self.agent and (agent := process_of(self.agent)):
+            found |= {process.pid: process for process in descendants(agent)}
+            copies = children(agent.pid) if self.ranks & found.keys() else set()
+            found = {pid: process for pid, process in found.items() if pid not in {agent.pid, *copies}}
         return [process for process in found.values() if _lives(process)]
 
 
@@ -178,15 +183,18 @@ def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
                 yield from (process, *descendants(process))
 
 
-def children() -> set[int]:
-    """This process's children, the dead ones included, without the price of psutil where it can."""
-    tasks = Path("/proc/self/task")
+def children(parent: int | None = None) -> set[int]:
+    """Those of this process or another, the dead ones included, without the price of psutil where it can."""
+    tasks = Path(f"/proc/{parent or 'self'}/task")
     try:
         texts = [(task / "children").read_text() for task in tasks.iterdir()]
-    except OSError:  # no such file on this system (CONFIG_PROC_CHILDREN), or a thread that ended
+    except OSError:  # no such file on this system (CONFIG_PROC_CHILDREN), or a thread or process that ended
         import psutil
 
-        return {child.pid for child in psutil.Process().children()}
+        try:
+            return {child.pid for child in psutil.Process(parent).children()}
+        except psutil.NoSuchProcess:
+            return set()
     return {int(pid) for text in texts for pid in text.split()}
 
 

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
-from launcher.launchers.local.agent import Agent, modules_of
+from launcher.launchers.local.agent import Agent, agent_of, modules_of
 from launcher.launchers.local.ports import free_port, is_free
 from launcher.launchers.local.processes import allowed_cores, on_cores
 from launcher.launchers.local.streams import RankLog, open_logs
@@ -73,6 +73,8 @@ class StartRequest(NamedTuple):
     preload: Sequence[str] | None = None
     """Modules that one process imports for all ranks. None: torch, if there are several and the command is a
     script that imports it."""
+    agent_for: int | None = None
+    """Whose starts that process serves, one after the other, until its end; None: this start alone."""
 
     @property
     def first_rank(self) -> int:
@@ -200,9 +202,11 @@ def _check(request: StartRequest) -> None:
 
 
 def _agent(request: StartRequest, modules: Sequence[str], environment: Mapping[str, str]) -> Agent:
-    by_default = request.preload is None
+    by_default, owner = request.preload is None, request.agent_for
     try:
-        return Agent(request.command, modules, request.workdir, environment, by_default)
+        return agent_of(
+            request.command, modules, request.workdir, environment, by_default=by_default, owner=owner
+        )
     except (OSError, ValueError) as error:
         raise _explained(error, request, 0, environment) from error
 

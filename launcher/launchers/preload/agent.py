@@ -1,4 +1,4 @@
-"""`python OPTIONS agent.py AGENT HOW MODULES -- COMMAND...`: imports once, and runs each rank's program.
+"""`python OPTIONS agent.py AGENT OWNER HOW MODULES -- COMMAND`: imports once, and runs each rank's program.
 
 There is one on each node. It has one thread, forks for each client, and each child returns from `served` with
 the program to run: below the program's own frames this file's last one remains alone.

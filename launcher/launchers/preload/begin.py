@@ -1,4 +1,4 @@
-"""`python -I -S begin.py AGENT HOW MODULES -- COMMAND...`: becomes the agent, with COMMAND's options."""
+"""`python -I -S begin.py AGENT OWNER HOW MODULES -- COMMAND`: becomes the agent, with COMMAND's options."""
 
 import os
 import sys

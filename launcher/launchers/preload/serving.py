@@ -14,7 +14,7 @@ from .leaving import Imported, leave_libraries_whole
 from .messages import peer_process, peer_user, receive, send
 from .program import Program
 from .safety import open_files, reason_not_to_fork, unlike
-from .sessions import end_sessions
+from .sessions import adopt_orphans, end_sessions, reap_orphans
 from .takeover import Unfit, adapt, take_over
 from .words import python_command
 
@@ -49,8 +49,9 @@ def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Col
     `template` and `at_start`: what `Program` asks for.
     """
     split = words.index("--")
-    address, how, modules = words[:split]
-    agent = Agent(address, how == "default", words[split + 1 :])
+    address, owner, how, modules = words[:split]
+    owning = os.getppid() if owner == "parent" else int(owner)
+    agent = Agent(address, owning, how == "default", words[split + 1 :])
     agent.load(modules.split(","))
     return agent.serve(lambda command: Program(command, template, at_start))
 
@@ -58,12 +59,14 @@ def served(words: "Sequence[str]", template: "Mapping[str, Any]", at_start: "Col
 class Agent:
     """The listening socket, the ranks, and what is the same for all of them."""
 
-    def __init__(self, address: str, by_default: bool, command: "Sequence[str]"):
-        """`by_default`: nobody has asked for these imports, so none misses them."""
+    def __init__(self, address: str, owner: int, by_default: bool, command: "Sequence[str]"):
+        """`owner`: the process with whose end this one ends; `by_default`: none misses these imports."""
         self._pid = os.getpid()
+        self._owner = owner
         self._by_default = by_default
         self._command = command
         self._environment = dict(os.environb)
+        adopt_orphans()  # so that whoever ends these ranks finds what they leave behind below this process
         self._reason: str | None = None
         self._said: set[str] = set()
         self._ranks: dict[int, Rank] = {}
@@ -113,9 +116,13 @@ class Agent:
         signal.set_wakeup_fd(self._wakeup[1])
         self._selector.register(self._wakeup[0], selectors.EVENT_READ, self._take_signals)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        with contextlib.suppress(OSError):  # a kernel before 5.3
+        try:
             # PR_SET_PDEATHSIG would wait for the thread that started this process, and launchers have many.
-            self._selector.register(os.pidfd_open(os.getppid()), selectors.EVENT_READ, self._leave)
+            self._selector.register(os.pidfd_open(self._owner), selectors.EVENT_READ, self._leave)
+        except ProcessLookupError:
+            self._leave()
+        except OSError:  # a kernel before 5.3
+            pass
         while True:
             ready = self._selector.select(_PATIENCE if self._ended else None)
             for key, _ in ready:
@@ -217,6 +224,7 @@ class Agent:
         for rank in [*self._ranks.values()]:
             if rank.pidfd is None:
                 self._reap(rank)
+        reap_orphans(self._ranks.keys())
 
     def _leave(self) -> None:
         """End once no rank is left: whoever ends the job may have asked these to save what they have."""
@@ -229,6 +237,7 @@ class Agent:
         if not program:
             return
         del self._ranks[program]
+        reap_orphans(self._ranks.keys())
         self._forget(rank)
         if rank.connection.fileno() < 0:  # its client was gone before
             return
@@ -293,10 +302,11 @@ class Agent:
 def _listening(address: str) -> socket.socket:
     """`address`: @ and an abstract one, or the number of a file that listens already."""
     if address[0] != "@":
-        return socket.socket(fileno=int(address))
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(f"\0{address[1:]}")
-    listener.listen(4096)
+        listener = socket.socket(fileno=int(address))
+    else:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(f"\0{address[1:]}")
+    listener.listen(4096)  # again, perhaps: who connects asks the kernel which process it was that did this
     return listener
 
 

@@ -28,16 +28,16 @@ def imports_torch(command: Sequence[str], folder: Path) -> bool:
 
 
 def agent_command(
-    address: str, modules: Sequence[str], command: Sequence[str], *, by_default: bool
+    address: str, owner: int | None, modules: Sequence[str], command: Sequence[str], *, by_default: bool
 ) -> list[str]:
     """What starts a node's agent.
 
-    `address`: the number of a file that listens, or @ and an abstract one; `by_default`: nobody misses
-    modules that cannot be imported.
+    `address`: the number of a file that listens, or @ and an abstract one; `owner`: the process with whose
+    end it ends, None for its parent; `by_default`: nobody misses modules that cannot be imported.
     """
     how = "default" if by_default else "asked"
     begin = [command[0], "-I", "-S", str(FOLDER / "begin.py")]
-    return [*begin, address, how, ",".join(modules), "--", *command]
+    return [*begin, address, str(owner or "parent"), how, ",".join(modules), "--", *command]
 
 
 def client_command(address: str, command: Sequence[str]) -> list[str]:

@@ -6,6 +6,9 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
     shift
   done
   shift
+#if restart
+  castoff_command+=(--agent-for "$$") # preload: what imports outlives this attempt
+#endif
   castoff_check_run_dir
 #if torchrun
   castoff_write_torchrun_rank

@@ -306,3 +306,24 @@ def test_a_host_that_comes_back_ends_its_ranks(bench: Benches) -> None:
     ended = started.end()
     assert endings(ended) == ["failed", "done"], ended.output
     assert ended.record("failure")["signal"] == "SIGKILL"
+
+
+@pytest.mark.parametrize("kind", others_long(["local", "hydra", "openmpi"], ("local",)))
+def test_what_imports_serves_all_attempts(kind: str, bench: Benches, tmp_path: Path) -> None:
+    script = tmp_path / "fails_once.py"
+    script.write_text(
+        "import os\n"
+        "print('copy of', os.getppid())\n"
+        "if os.environ['CASTOFF_ATTEMPT'] == '0':\n"
+        "    os.kill(os.getpid(), 9) if os.environ['RANK'] == '1' else os.read(os.pipe()[0], 1)\n"
+    )
+    ended = bench(kind).run(
+        ranks_per_node=2,
+        command=[sys.executable, str(script)],
+        restart={"max": 1},
+        launcher={"preload": ["json"]},
+    )
+    assert endings(ended) == ["failed", "done"], ended.output
+    logs = [ended.run_dir / "logs" / attempt / "rank-00000.log" for attempt in ("0.0", "0.1")]
+    first, second = (log.read_text() for log in logs)
+    assert first == second and "copy of" in first

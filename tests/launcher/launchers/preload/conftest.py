@@ -22,14 +22,19 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-@pytest.fixture(autouse=True)
-def copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def begin_as_copies(monkeypatch: pytest.MonkeyPatch, **of_all: Any) -> None:
     """Have Python begin each program; what is not Python's, a copy becomes."""
     asked = plain.request
 
     def request(command: list[str], *others: Any, **fields: Any) -> StartRequest:
         if command and not python_command(command):
             command = [sys.executable, "-c", _BECOME, *command]
-        return asked(command, *others, **{"preload": ["json"], **fields})
+        return asked(command, *others, **{"preload": ["json"], **of_all, **fields})
 
     monkeypatch.setattr(plain, "request", request)
+
+
+@pytest.fixture(autouse=True)
+def copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a process that serves one start alone."""
+    begin_as_copies(monkeypatch)

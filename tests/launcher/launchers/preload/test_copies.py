@@ -47,7 +47,7 @@ class Node:
         self.clients: list[subprocess.Popen[bytes]] = []
 
     def begin(self, command: Sequence[str], modules: Sequence[str] = (MODULE,), **options: Any) -> None:
-        words = agent_command(self.address, modules, command, by_default=False)
+        words = agent_command(self.address, None, modules, command, by_default=False)
         self.agent = subprocess.Popen(words, **{"cwd": self.folder, "stdin": subprocess.DEVNULL, **options})
 
     def client(self, command: Sequence[str]) -> list[str]:
@@ -375,7 +375,7 @@ class TestSignals:
 
     def test_it_ends_with_what_has_started_it(self, node: Node) -> None:
         command = script(node.folder, "print('well')")
-        words = agent_command(node.address, [MODULE], command, by_default=False)
+        words = agent_command(node.address, None, [MODULE], command, by_default=False)
         shell = subprocess.Popen(["/bin/sh", "-c", '"$@" & echo $!; read wait', "sh", *words], **SHELL)
         assert shell.stdout is not None
         agent = int(shell.stdout.readline())
