@@ -301,6 +301,8 @@ def test_ranks_bound_as_castoff_would_bind_them_get_the_same_devices(
 ) -> None:
     if not node.device_count or len(node.devices) != len(node.sockets):
         return
+    if not all(node.usable_cores()):  # no rank is beside the devices of a socket that is all reserved
+        return
     try:
         cores, chosen = binding.cores(node, ranks, None), devices.in_order(node, ranks, each)
         found = devices.beside(node, [set(own) for own in cores], each)
