@@ -130,23 +130,22 @@ def job_file(folder: Path, **fields: Any) -> Path:
     return path
 
 
-def survives(run: RunDirectory, folder: Path, expected: str, wait: Callable[[], int]) -> None:
-    """Kill ranks, and see that it makes no difference."""
+def survives(run: RunDirectory, folder: Path, expected: str, ask: Callable[..., tuple[int, str]]) -> None:
+    """Kill ranks, and see that it makes no difference. `ask`: castoff's verbs, for its code and output."""
     killer, planned = Killer(run), kills()
     for kill in planned:
         killer.kill(kill)
-    assert wait() == 0, run.script_log().read_text()
+    assert ask("wait", run.id)[0] == 0, run.script_log().read_text()
     log = (run.log_folder / f"0.{KILLS}" / "rank-00000.log").read_text()
     found = re.search(r"^weights (.*)$", log, re.MULTILINE)
     assert found is not None and found[1] == expected, f"{SEED=}\n{log}"
     assert not (folder / "overlap").exists(), (folder / "overlap").read_text()
-    attempts = run.path / "attempts"
-    for number, kill in enumerate(planned):
-        ending = json.loads((attempts / f"0.{number}" / "ending.json").read_text())
-        assert (ending["ending"], ending["code"], ending["restart"]) == ("failed", 137, True)
-        assert re.fullmatch(rf"rank {kill.rank} on \S+ failed with code 137", ending["reason"]), ending
-    assert json.loads((attempts / f"0.{KILLS}" / "ending.json").read_text())["ending"] == "done"
-    assert len(list(attempts.iterdir())) == KILLS + 1
+    *failed, last = json.loads(ask("status", run.id, "--json")[1])["members"][0]["attempts"]
+    assert len(failed) == KILLS and (last["ending"], last["restart"]) == ("done", KILLS)
+    for number, (kill, attempt) in enumerate(zip(planned, failed, strict=True)):
+        assert (attempt["ending"], attempt["code"], attempt["restart"] or 0) == ("failed", 137, number)
+        reason = attempt["failure"]
+        assert (reason["rank"], reason["signal"]) == (kill.rank, "SIGKILL") and reason["host"], attempt
 
 
 @pytest.mark.parametrize("lives", [True, False])
@@ -173,10 +172,11 @@ def test_on_two_hosts_with_a_spare(slurm: SlurmCluster, tmp_path: Path, expected
     restart = {"max": 10 * KILLS, "spare_nodes": 1}
     run = desk.submit_file(job_file(desk.folder, nodes=2, ranks_per_node=2, restart=restart))
 
-    def wait() -> int:
-        return desk.castoff("wait", run.id).code
+    def ask(*words: str) -> tuple[int, str]:
+        answer = desk.castoff(*words)
+        return answer.code, answer.output
 
-    survives(run, desk.folder, expected, wait)
+    survives(run, desk.folder, expected, ask)
     assert len(list((run.path / "set-aside").glob("*.json"))) <= 1
 
 
@@ -185,4 +185,9 @@ def test_on_one_host(castoff: Castoff, tmp_path: Path, expected: str) -> None:
     answer = castoff("submit", job, "--site", "local", "--json", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     run = RunDirectory(Path(json.loads(answer.stdout)["directory"]))
-    survives(run, tmp_path, expected, lambda: castoff("wait", run.id, cwd=tmp_path).returncode)
+
+    def ask(*words: str) -> tuple[int, str]:
+        answer = castoff(*words, cwd=tmp_path)
+        return answer.returncode, answer.stdout
+
+    survives(run, tmp_path, expected, ask)
