@@ -134,20 +134,58 @@ castoff_ranks() { # the process of each rank here, and its number: the topmost t
       grep -q '^RANK=' || echo "$castoff_pid $castoff_rank"
   done
 }
-castoff_catches_quit() { # whether a QUIT makes it write its stacks, and does not end it
-  castoff_mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
-  case $castoff_mask in *[4567cdef]) return 0 ;; esac # bit 2 of the lowest four is signal 3
-  return 1
+castoff_state() { sed 's/.*) \(.\) .*/\1/' "/proc/$1/stat" 2>/dev/null; }
+castoff_family() { # PID: it and all below it, the outermost first; for a client of preload its forked rank
+  cat /proc/[0-9]*/stat 2>/dev/null | LC_ALL=C sed -n 's/^\([0-9]*\) (\(.*\)) . \([0-9]*\) .*/\1 \3 \2/p' |
+    awk -v "top=$1" '
+      { below[$2] = below[$2] " " $1 }
+      $3 ~ /^castoff:[0-9]+$/ { forked[$1] = substr($3, 9) }
+      END {
+        queue[count = 1] = top
+        for (at = 1; at <= count; at++) {
+          if (seen[queue[at]]++) continue
+          if (!(queue[at] in forked)) print queue[at]
+          number = split(forked[queue[at]] below[queue[at]], children, " ")
+          for (child = 1; child <= number; child++) queue[++count] = children[child]
+        }
+      }'
+}
+castoff_has_quit() { # PID MASK: whether QUIT is among its signals that are caught (SigCgt) or ignored (SigIgn)
+  grep -qE "^$2:.*[4567cdef]\$" "/proc/$1/status" 2>/dev/null # bit 2 of the lowest four is signal 3
+}
+castoff_keeps_file() { find "/proc/$1/fd" -lname '*/stacks/rank-*.txt' 2>/dev/null | grep -q .; }
+castoff_answers_quit() { # PID: a QUIT ends neither it nor what it passes that on to, as timeout does
+  castoff_has_quit "$1" SigCgt || return
+  castoff_keeps_file "$1" || for castoff_other in $(castoff_family "$1"); do
+    castoff_has_quit "$castoff_other" 'Sig(Cgt|Ign)' || return
+  done
+}
+castoff_program() { # PID: the one whose stacks count, as what is started first may be no more than a wrapper
+  castoff_asked='' castoff_python=''
+  for castoff_one in $(castoff_family "$1"); do # a worker that was forked is behind its parent, whose files it has
+    case $(castoff_state "$castoff_one") in
+      [Tt]) echo "$castoff_one" && return ;;
+    esac
+    if castoff_answers_quit "$castoff_one"; then
+      ! castoff_keeps_file "$castoff_one" || { echo "$castoff_one" && return; }
+      castoff_asked=${castoff_asked:-$castoff_one}
+    fi
+    case $(readlink "/proc/$castoff_one/exe") in
+      */python*) castoff_python=${castoff_python:-$castoff_one} ;;
+    esac
+  done
+  echo "${castoff_asked:-${castoff_python:-$1}}"
 }
 castoff_stack() { # PID RANK: its stacks into a file
   castoff_file=$CASTOFF_STACK_DIR/rank-$(printf %05d "$2").txt
-  if castoff_catches_quit "$1"; then
+  if castoff_answers_quit "$1"; then
     kill -s QUIT "$1"
     castoff_tries=0
-    until [ -s "$castoff_file" ] || [ "$castoff_tries" -ge 20 ]; do
+    until [ -n "$(castoff_place "$castoff_file" 2>/dev/null)" ] || [ "$castoff_tries" -ge 20 ]; do
       castoff_tries=$((castoff_tries + 1))
       sleep 0.1
     done
+    sleep 0.1 # it may be at the middle of a line
   fi
   [ -s "$castoff_file" ] || ! command -v py-spy >/dev/null || timeout 20 py-spy dump --pid "$1" >"$castoff_file" 2>&1
   [ -s "$castoff_file" ] || printf '%s\n' "No stack: py-spy is not on this job's PATH, and the program has no" \
@@ -168,23 +206,24 @@ castoff_place() { # FILE: where the main thread is, as in function (file:line)
     END { print place }
   ' "$1"
 }
-castoff_ranks | while read -r castoff_pid castoff_rank; do
-  (
-    castoff_child=$(sed -n 's/^castoff:\([0-9]*\)$/\1/p' "/proc/$castoff_pid/comm" 2>/dev/null) # a forked rank
-    castoff_pid=${castoff_child:-$castoff_pid}
-    castoff_letter=$(sed 's/.*) \(.\) .*/\1/' "/proc/$castoff_pid/stat" 2>/dev/null)
-    case $castoff_letter in
-      [TtZ]) castoff_where="process $castoff_pid" ;;
-      *)
-        castoff_stack "$castoff_pid" "$castoff_rank"
-        castoff_where=$(castoff_place "$castoff_file")
-        ;;
-    esac
-    printf '%s\t%s\t%s\t%s\n' "$castoff_rank" "${SLURMD_NODENAME:-$(hostname)}" "${castoff_letter:-?}" \
-      "${castoff_where:-$(cat "/proc/$castoff_pid/wchan" 2>/dev/null)}"
-  ) &
+castoff_ranks | {
+  while read -r castoff_pid castoff_rank; do
+    (
+      castoff_pid=$(castoff_program "$castoff_pid")
+      castoff_letter=$(castoff_state "$castoff_pid")
+      case $castoff_letter in
+        [TtZ]) castoff_where="process $castoff_pid" ;;
+        *)
+          castoff_stack "$castoff_pid" "$castoff_rank"
+          castoff_where=$(castoff_place "$castoff_file")
+          ;;
+      esac
+      printf '%s\t%s\t%s\t%s\n' "$castoff_rank" "${SLURMD_NODENAME:-$(hostname)}" "${castoff_letter:-?}" \
+        "${castoff_where:-$(cat "/proc/$castoff_pid/wchan" 2>/dev/null)}"
+    ) &
+  done
   wait
-done
+}
 #if hosts
 echo "answered ${castoff_node:-$(sed -n "$((castoff_process + 1))p" "$1")}"
 #endif

@@ -215,6 +215,40 @@ def test_a_hang_ends_the_attempt_and_names_the_rank_that_differs(
     assert "read_data" in stack.read_text()
 
 
+WRAPPED = """
+case "$RANK" in
+  0) exec "$0" "$1" ;;
+  1) timeout 1000 "$0" "$1" with-worker; true ;;
+  2) "$0" "$1" with-worker; true ;;
+  3) timeout 1000 "$0" -c "import time; time.sleep(1000)"; true ;;
+esac
+"""
+
+ASKED = """#!/bin/sh
+readlink "/proc/$3/exe" | grep -q python && ! tr '\\000' ' ' <"/proc/$3/cmdline" | grep -q stuck.py || exit 1
+printf '%s\\n' 'Thread 1 (idle): "MainThread"' '    in_no_handler (other.py:3)'
+"""
+"""A py-spy, for the rank that does not handle QUIT alone."""
+
+
+def test_behind_a_wrapper_the_program_is_asked(bench: Benches, tmp_path: Path) -> None:
+    """timeout would pass QUIT on to all; a forked worker has its parent's handler and its open file."""
+    stuck = tmp_path / "stuck.py"
+    stuck.write_text(STUCK.replace("if os", "if sys.argv[1:] and not os.fork(): time.sleep(1000)\nif os"))
+    here = bench("local")
+    here.stub("py-spy", ASKED)
+    command = ["sh", "-c", f'[ "$CASTOFF_ATTEMPT" = 0 ] || exit 0; {WRAPPED}', sys.executable, str(stuck)]
+    ended = here.run(ranks_per_node=4, command=command, restart={"max": 1, "hang": "1s"})
+    assert endings(ended) == ["failed", "done"], ended.output
+    lines = (ended.run_dir / "attempts" / "0.0" / "stacks").read_text().splitlines()
+    waits = "wait_for_the_others (stuck.py:6)"
+    places = [waits, "read_data (stuck.py:7)", waits, "in_no_handler (other.py:3)"]
+    assert [line.split("\t")[3] for line in sorted(lines)] == places, lines
+    for name in ("rank-00001.txt", "rank-00002.txt"):
+        written = (ended.run_dir / "logs" / "0.0" / "stacks" / name).read_text()
+        assert written.count("Current thread") == 1, written
+
+
 def test_of_two_ranks_that_differ_both_places_are_named(bench: Benches, tmp_path: Path) -> None:
     stuck = tmp_path / "stuck.py"
     stuck.write_text(STUCK)
