@@ -26,8 +26,8 @@ class NoLocks(OSError):
     """The file system has no locks, so nobody knows who else is at work."""
 
 
-def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False, wait: bool = False) -> bool:
-    """Lock an open file; False if somebody else holds it. With `wait` that is waited for, without end.
+def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False) -> bool:
+    """Lock an open file; False if somebody else holds it.
 
     Raises:
         NoLocks: there are none on this file system.
@@ -36,7 +36,7 @@ def try_lock(descriptor: int, *, inherited: bool = True, shared: bool = False, w
     lock = fcntl.flock if inherited else fcntl.lockf
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        lock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+        lock(descriptor, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _BUSY:
             return False
