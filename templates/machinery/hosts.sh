@@ -87,7 +87,16 @@ castoff_judge_answers() { # each candidate, and behind | why it is not fit
       sub(/^"[^"]*": "?/, "", found)
       return found
     }
+    function launchers_words(host, short, line, at) { # the last that name it
+      for (at = lines; at; at--) {
+        line = " " said[at] " "
+        gsub(/[^A-Za-z0-9._-]+/, " ", line)
+        if (index(line, " " short " ") || index(line, " " host " ")) return " (" said[at] ")"
+      }
+    }
     FILENAME ~ /hosts.log$/ {
+      gsub(/[^ -~]/, "")
+      said[++lines] = substr($0, 1, 200)
       if (match($0, /castoff: [^ ]+ does not see /)) { split($0, words, " "); blind[words[2]]; blind[$2] = $0 }
       next
     }
@@ -111,7 +120,7 @@ castoff_judge_answers() { # each candidate, and behind | why it is not fit
         short = host
         sub(/\..*/, "", short)
         if (!(host in why))
-          why[host] = short in blind ? "it does not see the run directory" : "it does not answer"
+          why[host] = short in blind ? "it does not see the run directory" : "it does not answer" launchers_words(host, short)
         if (why[host] ~ /^it does not reach /) cut++
       }
       # Where none of the others reach the first host, it is that one.
@@ -218,8 +227,8 @@ done
 castoff_free() { df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print $4 }'; }
 castoff_mib() { echo "$(($1 / 1024)) MiB"; }
 #if nodes
-castoff_connects() { # ADDRESS: whether its host answers, be it that nobody listens there
-  castoff_answer=$(timeout 5 bash -pc ': <>"/dev/tcp/$0/9"' "$1" 2>&1) && return
+castoff_connects() { # ADDRESS: whether its host answers on ports as MASTER_PORT, be it that nobody listens there
+  castoff_answer=$(timeout 5 bash -pc ': <>"/dev/tcp/$0/29999"' "$1" 2>&1) && return
   case $castoff_answer in *refused*) return 0 ;; esac
   return 1
 }

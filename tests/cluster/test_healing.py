@@ -14,9 +14,8 @@ def test_a_host_whose_ranks_die_twice_is_replaced(slurm: SlurmCluster, tmp_path:
     healing.a_host_whose_ranks_die_twice_is_replaced(slurm, tmp_path / "twice")
 
 
-def test_a_host_that_is_not_fit_gets_no_rank(slurm: SlurmCluster, tmp_path: Path) -> None:
-    with healing.full_shared_memory(slurm, "n2"):
-        healing.a_host_that_is_not_fit_gets_no_rank(slurm, tmp_path / "full", "n2")
+def test_hosts_that_are_not_fit_get_no_rank(slurm: SlurmCluster, tmp_path: Path) -> None:
+    healing.hosts_that_are_not_fit_get_no_rank(slurm, tmp_path / "unfit", "n2", "n3")
 
 
 def test_too_few_hosts_end_the_job(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -26,7 +25,10 @@ def test_too_few_hosts_end_the_job(slurm: SlurmCluster, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_host_whose_daemon_is_gone_is_replaced(slurm: SlurmCluster, tmp_path: Path) -> None:
     try:
-        healing.a_host_whose_daemon_is_gone_is_replaced(slurm, tmp_path / "gone", "n2", slurm.kill_slurmd)
+        why = healing.a_host_whose_daemon_is_gone_is_replaced(
+            slurm, tmp_path / "gone", "n2", slurm.kill_slurmd
+        )
+        assert "(srun: error: " in why and "failed on node n2: Communication connection failure" in why
     finally:
         slurm.resume()
 

@@ -15,9 +15,8 @@ def test_a_host_whose_ranks_die_twice_is_replaced(pbs: PbsCluster, tmp_path: Pat
     healing.a_host_whose_ranks_die_twice_is_replaced(pbs, tmp_path / "twice")
 
 
-def test_a_host_that_is_not_fit_gets_no_rank(pbs: PbsCluster, tmp_path: Path) -> None:
-    with healing.full_shared_memory(pbs, "n2"):
-        healing.a_host_that_is_not_fit_gets_no_rank(pbs, tmp_path / "full", "n2")
+def test_hosts_that_are_not_fit_get_no_rank(pbs: PbsCluster, tmp_path: Path) -> None:
+    healing.hosts_that_are_not_fit_get_no_rank(pbs, tmp_path / "unfit", "n2", "n3")
 
 
 def test_too_few_hosts_end_the_job(pbs: PbsCluster, tmp_path: Path) -> None:
