@@ -50,7 +50,9 @@ class Srun(Launcher):
         argv = super().beside(request, of_site)
         if request.node_devices and request.site.gpu_request == "gpus-per-task":
             argv.append(f"--gpus-per-node={request.site.requested_gpus(request.node_devices)}")
-        return [*argv, "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"]
+        # Slurm 22.05 refuses a step that asks for memory which another one has, although they may overlap.
+        beside = ["--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"]
+        return [*argv, *beside]
 
     def _bound(
         self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]

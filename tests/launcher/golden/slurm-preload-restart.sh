@@ -42,7 +42,7 @@ castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Start
 castoff_preload srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=0 --export=ALL \
-  --overlap --cpu-bind=none --mpi=none --kill-on-bad-exit=0 \
+  --overlap --mem=0 --cpu-bind=none --mpi=none --kill-on-bad-exit=0 \
   -- torch python train.py
 while :; do # again in this job after a failure, at most restart.max times
 castoff_start srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 \

@@ -25,7 +25,7 @@ COMMAND = ["python", "-u", "train.py"]
             [
                 *("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"),
                 *("--kill-on-bad-exit=1", "--wait=0", "--export=ALL"),
-                *("--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"),
+                *("--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"),
             ],
         ),
     ],
