@@ -19,7 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.launchers.local.agent import modules_of
+from launcher.launchers.preload.rank import limits
 from launcher.launchers.preload.start import agent_command, client_command
+from launcher.launchers.preload.takeover import Unfit, adapt
 from launcher.launchers.preload.words import python_command
 from tests.launcher.launchers.local.conftest import gone
 from tests.patience import SECONDS, until
@@ -79,6 +81,13 @@ def ended(command: Sequence[str], folder: Path, **options: Any) -> Ended:
         check=False,
     )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_cores_that_the_kernel_does_not_give() -> None:
+    """It sets those of the control group, without an error as long as there are some."""
+    cores = [*os.sched_getaffinity(0), 1023]
+    with pytest.raises(Unfit, match="cores"):
+        adapt({"folder": Path.cwd(), "limits": limits(), "cores": cores}, {})
 
 
 @pytest.fixture
