@@ -100,6 +100,11 @@ def fail(message: str, rank: int = 0) -> int:
     return 0
 
 
+def has_wave() -> bool:
+    """Whether somebody has imported that module, which nothing else here does."""
+    return "wave" in sys.modules
+
+
 def fail_at_first() -> str:
     if os.environ["CASTOFF_ATTEMPT"] == "0":
         raise ValueError("not yet")
@@ -227,6 +232,17 @@ def test_arguments_and_what_they_are_reported(executors: Executors) -> None:
     assert pickle.loads(pickle.dumps(job)).result() == (3, 1)
     with pytest.raises(CastoffError, match="no job 'local-1' was submitted from there"):
         FunctionJob(job.run.path, "local-1")
+
+
+def test_functions_in_copies_of_one_process(executors: Executors) -> None:
+    plain, copies = (executors(launcher={"preload": modules}) for modules in ([], ["wave"]))
+    knowing = [executor.submit(has_wave) for executor in (plain, copies)]
+    failing = [executor.submit(fail, "why") for executor in (plain, copies)]
+    counting = copies.submit(Count())
+    assert [job.result() for job in knowing] == [False, True]
+    errors = [str(job.exception()).replace(str(job.run.path), "RUN") for job in failing]
+    assert errors[0] == errors[1] and "ValueError: why" in errors[0]
+    assert counting.result() == (10, 1, "1")
 
 
 @pytest.mark.parametrize("fails", [False, True])
