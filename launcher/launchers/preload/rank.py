@@ -169,10 +169,17 @@ def limits() -> "dict[int, tuple[int, int]]":
     return {number: resource.getrlimit(number) for number in numbers}
 
 
+_DEVICES = (
+    ("/dev", ("nvidia", "kfd", "accel")),
+    ("/dev/nvidia-caps", ("nvidia-cap",)),  # parts of one NVIDIA device (MIG)
+    ("/dev/dri", ("render",)),
+)
+
+
 def usable_devices() -> list[str]:
     """The device files that this process may open: those of its control group, where Slurm limits them."""
     found = []
-    for folder, begins in (("/dev", ("nvidia", "kfd", "accel")), ("/dev/dri", ("render",))):
+    for folder, begins in _DEVICES:
         try:
             names = os.listdir(folder)
         except OSError:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.launchers.local.agent import modules_of
-from launcher.launchers.preload.rank import limits
+from launcher.launchers.preload.rank import limits, usable_devices
 from launcher.launchers.preload.start import agent_command, client_command
 from launcher.launchers.preload.takeover import Unfit, adapt
 from launcher.launchers.preload.words import python_command
@@ -81,6 +81,14 @@ def ended(command: Sequence[str], folder: Path, **options: Any) -> Ended:
         check=False,
     )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_devices_are_those_that_a_process_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With MIG, which part of a device a rank has is the only difference."""
+    names = {"/dev": ["null", "nvidia0", "nvidia1"], "/dev/nvidia-caps": ["nvidia-cap1", "nvidia-cap2"]}
+    monkeypatch.setattr(os, "listdir", lambda folder: names.get(folder, []))
+    monkeypatch.setattr(os, "access", lambda path, mode: path[-1] != "1")
+    assert usable_devices() == ["/dev/nvidia-caps/nvidia-cap2", "/dev/nvidia0"]
 
 
 def test_cores_that_the_kernel_does_not_give() -> None:
