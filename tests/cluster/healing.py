@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,30 @@ def set_aside(job: Submitted) -> dict[str, str]:
     """The hosts that the job no longer uses, each with why."""
     records = [json.loads(path.read_text()) for path in (job.run_dir / "set-aside").glob("*.json")]
     return {record["host"]: record["reason"] for record in records}
+
+
+_COPY = """\
+import os, pathlib, signal, sys, time
+rank, folder = os.environ["RANK"], pathlib.Path(os.environ["PROBE_FOLDER"])
+print(os.getppid(), "wave" in sys.modules, flush=True)
+folder.joinpath("ready-" + rank).touch()
+if os.environ["CASTOFF_ATTEMPT"] == "0":
+    while rank != "1" or len([*folder.glob("ready-*")]) < 4:
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def ranks_begin_again_as_copies_of_the_same_processes(cluster: Cluster, folder: Path) -> None:
+    fields: dict[str, Any] = {"command": [sys.executable, "-c", _COPY], "launcher": {"preload": ["wave"]}}
+    job = Submitted(cluster, folder, restart={"max": 1, "progress": "none"}, **fields, **SHAPE)
+    assert job.ending("0.1") == ("done", 0), job.output()
+    assert job.ending() == ("failed", 137) and job.record("failure")["rank"] == 1
+    logs = [sorted((job.run_dir / "logs" / attempt).glob("rank-*.log")) for attempt in ("0.0", "0.1")]
+    seen = [[log.read_text().splitlines()[0].split() for log in of_attempt] for of_attempt in logs]
+    agents = [parent for parent, _ in seen[0]]
+    assert seen[0] == seen[1] and {copied for _, copied in seen[0]} == {"True"}, seen
+    assert agents[:2] == [agents[0]] * 2 and agents[2:] == [agents[2]] * 2 and agents[0] != agents[2]
 
 
 def a_host_whose_ranks_die_twice_is_replaced(cluster: Cluster, folder: Path) -> None:

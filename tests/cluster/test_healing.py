@@ -10,6 +10,10 @@ from . import healing
 from .slurm import SlurmCluster
 
 
+def test_ranks_begin_again_as_copies_of_the_same_processes(slurm: SlurmCluster, tmp_path: Path) -> None:
+    healing.ranks_begin_again_as_copies_of_the_same_processes(slurm, tmp_path / "copies")
+
+
 def test_a_host_whose_ranks_die_twice_is_replaced(slurm: SlurmCluster, tmp_path: Path) -> None:
     healing.a_host_whose_ranks_die_twice_is_replaced(slurm, tmp_path / "twice")
 

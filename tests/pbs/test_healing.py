@@ -11,6 +11,10 @@ from tests.cluster import healing
 from .cluster import PbsCluster
 
 
+def test_ranks_begin_again_as_copies_of_the_same_processes(pbs: PbsCluster, tmp_path: Path) -> None:
+    healing.ranks_begin_again_as_copies_of_the_same_processes(pbs, tmp_path / "copies")
+
+
 def test_a_host_whose_ranks_die_twice_is_replaced(pbs: PbsCluster, tmp_path: Path) -> None:
     healing.a_host_whose_ranks_die_twice_is_replaced(pbs, tmp_path / "twice")
 
