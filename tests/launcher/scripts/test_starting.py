@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,11 @@ def test_a_host_file_of_nodes_with_other_numbers_of_ranks(launcher: str, form: s
     assert flags.startswith("-")
     counts = zip(("h0", "h1", "h2", "h3"), (1, 3, 3, 2), strict=True)
     assert (tmp_path / "hostfile").read_text().splitlines() == [form.format(*one) for one in counts]
+
+
+def test_a_name_of_a_job_that_is_too_long_for_a_socket(bench: Benches) -> None:
+    """The address of what the ranks of a node are copies of has 107 characters at most."""
+    says = [sys.executable, "-c", 'import sys; print("copied" if "wave" in sys.modules else "started")']
+    long = {"PBS_JOBID": f"7.{'server' * 15}"}
+    ended = bench("hydra").run(env=long, command=says, launcher={"preload": ["wave"]})
+    assert ended.code == 0 and "copied" in ended.output, ended.output
