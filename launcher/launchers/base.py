@@ -147,29 +147,20 @@ class Launcher(ABC):
         """Its argv with the further flags of the site and of the job; only one of them binds."""
         argv = self.argv(request)
         if self.binds(of_job):
-            argv, of_site = self._unbound(argv), self._unbound(of_site)
+            argv, of_site = without(self.bind_flags, argv), without(self.bind_flags, of_site)
         elif request.by_list:
-            of_site = self._unbound(of_site)
+            of_site = without(self.bind_flags, of_site)
         elif self.binds(of_site):
-            argv = self._unbound(argv)
+            argv = without(self.bind_flags, argv)
         return [*argv, *of_site, *of_job]
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
         """Its argv for processes that live beside the ranks, on the same CPUs and devices."""
-        return [*self.argv(request), *self._unbound(of_site)]
+        return [*self.argv(request), *without(self.bind_flags, of_site)]
 
     def binds(self, words: Sequence[str]) -> bool:
         """Whether flags for it say how processes are bound to cores."""
         return any(word.partition("=")[0] in self.bind_flags for word in words)
-
-    def _unbound(self, words: list[str]) -> list[str]:
-        """Flags without those that bind."""
-        left, after = [], False
-        for word in words:
-            if not after and word.partition("=")[0] not in self.bind_flags:
-                left.append(word)
-            after = not after and word in self.bind_flags  # its value is a word of its own
-        return left
 
     def binding(self, words: Sequence[str]) -> str:
         """What the flag that binds says, without the words about how much it prints."""
@@ -215,12 +206,12 @@ class Launcher(ABC):
         """The GPUs that such a rule names for each local rank; None where it names none."""
         return None
 
-    def each_host(self, site: Site) -> list[str]:
+    def each_host(self, site: Site, of_site: list[str]) -> list[str]:
         """The argv that starts one process on each of some hosts, whatever else runs there.
 
         Their number and the file that holds them are added in the job.
         """
-        return [site.mpiexec]
+        return [site.mpiexec, *of_site]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
         """Whether it would refuse more processes on a host of an allocation than it has CPUs there for."""
@@ -229,6 +220,16 @@ class Launcher(ABC):
     def only_on(self, hosts: Sequence[str]) -> list[str]:
         """Flags without which it would take any hosts of an allocation, and not these."""
         return []
+
+
+def without(names: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Words of a command line without these flags."""
+    left, after = [], False
+    for word in words:
+        if not after and word.partition("=")[0] not in names:
+            left.append(word)
+        after = not after and word in names  # its value is a word of its own
+    return left
 
 
 def value_of(names: Sequence[str], words: Sequence[str]) -> str | None:

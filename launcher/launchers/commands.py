@@ -13,7 +13,10 @@ from itertools import zip_longest
 from launcher.config.job_fields import LauncherName, OwnDistribution
 from launcher.config.quantities import CPULIST_PATTERN, cpus, descending
 from launcher.config.site import Site
-from launcher.launchers.base import Launcher, Request, value_of
+from launcher.launchers.base import Launcher, Request, value_of, without
+
+_MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
+"""srun's flags of which it takes one alone."""
 
 
 class Srun(Launcher):
@@ -47,7 +50,7 @@ class Srun(Launcher):
 
     def beside(self, request: Request, of_site: list[str]) -> list[str]:
         """See `Launcher.beside`; where a step has the devices that it asks for, all those of the node."""
-        argv = super().beside(request, of_site)
+        argv = super().beside(request, without(_MEMORY, of_site))
         if request.node_devices and request.site.gpu_request == "gpus-per-task":
             argv.append(f"--gpus-per-node={request.site.requested_gpus(request.node_devices)}")
         # Slurm 22.05 refuses a step that asks for memory which another one has, although they may overlap.
@@ -98,9 +101,10 @@ class Srun(Launcher):
         """Unless `--overcommit` is among its options."""
         return not {"-O", "--overcommit"} & {*argv}
 
-    def each_host(self, site: Site) -> list[str]:
+    def each_host(self, site: Site, of_site: list[str]) -> list[str]:
         """A step beside others, which one failing process does not end."""
-        return ["srun", "--overlap", "--mem=0", "--ntasks-per-node=1", "--wait=0", "--export=ALL"]
+        argv = ["srun", "--overlap", "--mem=0", "--ntasks-per-node=1", "--wait=0", "--export=ALL"]
+        return [*argv, *without(_MEMORY, of_site)]
 
     def only_on(self, hosts: Sequence[str]) -> list[str]:
         """It would take whichever hosts are idle, and rank 0 might not be on the first."""
@@ -196,9 +200,9 @@ class Pals(_Mpiexec):
             argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
         return [*argv, "--line-buffer"]  # or lines of several ranks come out mixed
 
-    def each_host(self, site: Site) -> list[str]:
+    def each_host(self, site: Site, of_site: list[str]) -> list[str]:
         """See `Launcher.each_host`."""
-        return [site.mpiexec, "--ppn", "1", "--line-buffer"]
+        return [site.mpiexec, "--ppn", "1", "--line-buffer", *of_site]
 
     def _bound(
         self, kind: str, listed: str, words: Sequence[str], ranks: int, usable: Sequence[int]
@@ -286,9 +290,9 @@ class FluxRun(Launcher):
         # It would let the others run on for 30 s, and then kill them, even if the first has done well.
         return [*argv, "--setopt=exit-on-error", "--setopt=exit-timeout=none"]
 
-    def each_host(self, site: Site) -> list[str]:
+    def each_host(self, site: Site, of_site: list[str]) -> list[str]:
         """See `Launcher.each_host`."""
-        return ["flux", "run", "--tasks-per-node=1", "--setopt=gpu-affinity=off"]
+        return ["flux", "run", "--tasks-per-node=1", "--setopt=gpu-affinity=off", *of_site]
 
 
 class Here(Launcher):

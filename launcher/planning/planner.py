@@ -141,7 +141,7 @@ class _Planner:
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
         restart, devices = restarts.restarts(spec), self.of_node if self.whole_nodes else self.node_devices
         preflight = restarts.preflight(spec, site, devices, whole_nodes=self.whole_nodes)
-        each_host = [*LAUNCHERS[launcher].each_host(site), *self.site_args]
+        each_host = LAUNCHERS[launcher].each_host(site, self.site_args)
         driver, preload = spec.launcher.driver, spec.launcher.preload if self.queued else []
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         self.found.notes += limits.notes(spec, site, self.scheduler)

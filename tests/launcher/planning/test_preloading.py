@@ -9,7 +9,7 @@ import pytest
 from launcher.config.job import JobSpec
 from launcher.errors import InvalidInput
 from launcher.planning.render import render
-from tests.launcher.planning.test_plan_inputs import planned, refused
+from tests.launcher.planning.test_plan_inputs import derived, planned, refused
 
 PRELOAD = {"preload": ["torch", "my.models"]}
 COMMAND = ["python", "-u", "train.py"]
@@ -49,6 +49,16 @@ def test_a_step_of_slurm_asks_for_all_devices_where_steps_have_what_they_ask_for
     found = planned("frontier", launcher=PRELOAD, **fields)
     assert "--gpus-per-node=8" in found.preload_start
     assert "--overlap" in found.preload_start
+
+
+def test_a_step_of_slurm_asks_for_memory_once() -> None:
+    """srun refuses two of its flags for it, and this step has to have what the ranks have."""
+    own = ["--mem-per-cpu=2G", "--mem-per-gpu", "9G"]
+    site = derived("slurm", launcher_args=own)
+    found = planned(site, nodes=2, command=COMMAND, launcher=PRELOAD, preflight=True)
+    for argv in (found.preload_start, found.each_host):
+        assert [word for word in argv if "mem" in word or word == "9G"] == ["--mem=0"]
+    assert found.start[-3:] == own
 
 
 @pytest.mark.parametrize(
