@@ -280,7 +280,12 @@ castoff_room "${castoff_attempts%/*}" 65536
 #if own_checks
 castoff_check() { # LINE of the job's own
   castoff_answer=$(timeout 60 sh -c "$1" 2>&1 </dev/null) && return
-  castoff_say "$1 failed with code $?: $(echo "$castoff_answer" | tail -n 1)"
+  castoff_code=$?
+  castoff_answer=$(echo "$castoff_answer" | tail -n 1)
+  case $castoff_code in
+    124) castoff_say "$1 has not ended within 60 s" ;;
+    *) castoff_say "$1 failed with code $castoff_code${castoff_answer:+: $castoff_answer}" ;;
+  esac
 }
 eval "$castoff_own_checks"
 #endif

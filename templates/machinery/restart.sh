@@ -32,7 +32,7 @@ castoff_restart() { # after an attempt: whether the next begins in this job
 castoff_attempt_failed() { # whether it failed, with castoff_code, and not because it was to end
   local castoff_outcome
   castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
-  if [[ -n $castoff_terminated || -e $CASTOFF_RUN_DIR/stop || $castoff_outcome == resume ]]; then return 1; fi
+  if [[ -n $castoff_terminated || $castoff_outcome == resume ]]; then return 1; fi
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then
     castoff_code=$(castoff_field code)
     castoff_what=$(castoff_failure_words)
@@ -61,6 +61,8 @@ castoff_forbids_restart() { # why there is none, behind what castoff_reason says
   castoff_left=$((${CASTOFF_DEADLINE:-0} - $(date +%s)))
   if [[ " $castoff_never " == *" $castoff_code "* ]]; then
     castoff_why="exit code $castoff_code is among restart.never"
+  elif [[ -e $CASTOFF_RUN_DIR/stop ]]; then
+    castoff_why="castoff stop was called"
 #if reported_progress
   elif [[ -z $castoff_best ]] && ((castoff_restarts_done)); then
     castoff_why="the program reports no progress (CASTOFF_PROGRESS_FILE), so one restart is all"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import time
@@ -124,7 +125,9 @@ class TestNever:
 
     def test_after_a_stop_that_somebody_asked_for(self, bench: Benches) -> None:
         lines = '[ "$RANK" -ne 1 ] || : >"$CASTOFF_RUN_DIR/stop"; fails 7'
-        assert endings(run(bench("srun"), lines, {"max": 3})) == ["failed"]
+        ended = run(bench("srun"), lines, {"max": 3})
+        assert endings(ended) == ["failed"] and reason(ended, 0).endswith("castoff stop was called")
+        assert "castoff: not started again: castoff stop was called" in ended.output
 
     def test_a_stop_reaches_an_attempt_that_who_asked_did_not_see(self, bench: Benches) -> None:
         here = bench("srun")
@@ -286,6 +289,11 @@ def test_a_check_of_the_jobs_own_names_the_host(kind: str, bench: Benches) -> No
     assert endings(ended) == ["node-failure"], ended.output
     assert "echo no scratch here; exit 3 failed with code 3: no scratch here" in reason(ended, 0)
     assert "1 hosts are needed" in reason(ended, 0) and not list(ended.run_dir.rglob("rank-*.log"))
+
+
+def test_a_check_that_prints_nothing_is_named_alone(bench: Benches) -> None:
+    ended = bench("srun").run(preflight=["test -d /no/such"])
+    assert re.search(r"test -d /no/such failed with code 1$", ended.output, re.MULTILINE)
 
 
 @pytest.mark.parametrize("kind", ["srun", "pals", "hydra", "openmpi"])
