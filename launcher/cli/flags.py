@@ -83,7 +83,11 @@ def _leaves(document: Document) -> Iterator[tuple[str, str, Any]]:
         name = ".".join(map(str, path))
         if isinstance(value, list):
             words = [document.text((*path, at), item) for at, item in enumerate(value)]
-            yield name, f"[{', '.join(map(yaml_word, words))}]", words
+            quoted = [
+                yaml_word(word) if isinstance(item, str) else word
+                for item, word in zip(value, words, strict=True)
+            ]
+            yield name, f"[{', '.join(quoted)}]", words
         else:
             yield name, document.text(path, value), value
 

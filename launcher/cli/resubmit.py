@@ -58,7 +58,8 @@ def command(
         run=found.id,
         job=job,
         directory=found.path,
-        attempts=", ".join(attempts[:10]) + more,
+        attempt=None if is_array else attempts[0],
+        attempts=", ".join(attempts[:10]) + more if is_array else None,
         excluded=f"{', '.join(excluded)}: set aside before; --all-hosts takes them, too"
         if excluded
         else None,

@@ -34,7 +34,7 @@ def index(subject: Subject) -> Findings:
         fix = "`castoff list --scan FOLDER` finds those that were moved; `castoff clean` forgets the others"
         yield Finding("index", "warning", fact, fix)
     else:
-        yield Finding("index", "ok", f"{len(entries)} runs are listed")
+        yield Finding("index", "ok", f"{len(entries)} run{' is' if len(entries) == 1 else 's are'} listed")
 
 
 def locks(subject: Subject) -> Findings:

@@ -254,6 +254,10 @@ def meaning(words: str) -> msgspec.Meta:
     return msgspec.Meta(description=words)
 
 
+_AS_BOOL = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+"""What YAML 1.1 took for true and false, and a job file takes for text."""
+
+
 def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     """What somebody may have meant by a text that a field does not take."""
     if not isinstance(value, str):
@@ -262,6 +266,8 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
 
     choices = [choice for option in options for choice in get_args(bare(option))]
     near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
+    if bool in map(bare, options) and (meant := _AS_BOOL.get(value.lower())):
+        return f"; use {setting(dotted(path), meant)}"
     kinds = {get_origin(bare(option)) for option in options}
     name, equals, held = value.partition("=")
     if kinds == {dict} and equals and name.isidentifier():  # as a shell sets a variable
@@ -361,4 +367,6 @@ def _show(value: Any) -> str:
         return "a mapping"
     if isinstance(value, (list, tuple)):
         return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
     return shown(value)

@@ -57,6 +57,7 @@ def test_a_verb_without_that_flag_is_answered_with_set() -> None:
     [
         ('walltime: "00:30:00"', "--walltime 00:30:00"),
         ('directives: {pbs: {filesystems: "home:flare"}}', "--set directives.pbs.filesystems=home:flare"),
+        ("restart: {never: [2, 3]}", "--set 'restart.never=[2, 3]'"),
         ("command: [python, train.py, a b]", "-- python train.py 'a b'"),
         ("env_from: [A, B]", "--set 'env_from=[A, B]'"),
         ("exclusive: true", "--set exclusive=true"),
