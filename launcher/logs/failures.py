@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.runs.directory import names_in
 from launcher.runs.records import Failure
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import HANG, AttemptStatus
@@ -72,10 +73,17 @@ class FailedRank(NamedTuple):
         return stack if stack is not None and stack.is_file() and stack.stat().st_size else None
 
     def excerpt(self) -> list[bytes]:
-        """The lines that show why: of its log, or of its stack where it hung and wrote one."""
+        """The lines that show why: of its log, or of its stack where it hung and wrote one.
+
+        A rank that was stopped wrote none, and those of the others tell for what they wait.
+        """
         if self.stack is not None:
-            return _stack_lines(self.stack)
-        return [] if self.log is None else excerpt_of(self.log, self.failure.rank)
+            lines = _stack_lines(self.stack)
+        else:
+            lines = [] if self.log is None else excerpt_of(self.log, self.failure.rank)
+        if self.stacks is not None and names_in(self.stacks):
+            lines.append(f"all ranks' stacks: {self.stacks}".encode(errors="surrogateescape"))
+        return lines
 
 
 def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> FailedRank | None:
@@ -109,13 +117,13 @@ def setup_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list
 
 
 def _stack_lines(stack: Path) -> list[bytes]:
-    """A rank's stacks, and where those of the others are."""
+    """A rank's stacks."""
     with stack.open("rb") as file:
         lines = [_narrow(line) for line in file.read(_LOOK_BACK).splitlines()]
     left = len(lines) - _STACK
     if left > 0:
         lines = [*lines[:_STACK], _note(f"{left}", str(stack))]
-    return [*lines, f"all ranks' stacks: {stack.parent}".encode(errors="surrogateescape")]
+    return lines
 
 
 def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:

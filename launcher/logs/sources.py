@@ -123,6 +123,21 @@ class ScriptLog(Log):
         known = [number for of, number, _ in run.attempts() if of == member] or [0]
         following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ))
         self._enter(int(following[1]) - 1 if following else known[-1 if start else 0])
+        if start and not self._merged:
+            self._look_before(start)
+
+    def _look_before(self, start: int) -> None:
+        """Find what is repeated at the place to begin at: it is announced above."""
+        above = tail_start(self.path, (self._selection.tail or 0) + _REPEATED + 1)
+        block = Tail(self.path, above).read(max(0, start - above))
+        *_, (_, lines) = [(0, b""), *by_attempt(block, self._attempt)]
+        for line in lines.split(b"\n")[:-1]:
+            self._expect_repeats(line)
+
+    def _expect_repeats(self, line: bytes) -> None:
+        """Count the lines of the log that the script repeats behind this one, if it says so."""
+        if repeats := _REPEATS.search(line):
+            list(self._repeated(os.fsdecode(repeats[1]), _REPEATED).rest(0.0))
 
     def finish(self) -> bytes:
         """See `Log`."""
@@ -166,8 +181,7 @@ class ScriptLog(Log):
                 self._copies[line] = count - 1
             if not count:
                 own.append(line + b"\n")
-            if repeats := _REPEATS.search(line):
-                list(self._repeated(os.fsdecode(repeats[1]), _REPEATED).rest(0.0))
+            self._expect_repeats(line)
         return b"".join(own)
 
     def _repeated(self, name: str, tail: int | None) -> Log:

@@ -177,6 +177,17 @@ class TestFailure:
             "[3] epoch 1",
         ]
 
+    def test_where_the_one_that_hung_wrote_no_stack_those_of_the_others_are_named(
+        self, made: MadeRun, follow: Follow
+    ) -> None:
+        logs = made.begin()
+        (logs / "stacks").mkdir()
+        append(logs / "stacks" / "rank-00000.txt", "Thread 1\n  at all_reduce\n")
+        made.fail(3, log="rank-00003.log", reason="hang")
+        made.end(ending="failed", code=1)
+        stacks = f"all ranks' stacks: {logs}/stacks"
+        assert follow(made).lines == ["--- rank 3 on x1 hung ---", stacks, "--- all ranks ---"]
+
     def test_of_an_attempt_long_past_only_its_lines(self, made: MadeRun, follow: Follow) -> None:
         append(rank(made.begin(), 0), self.TRACEBACK)
         made.fail(0)

@@ -192,8 +192,9 @@ class TestOwnLines:
         (made.log_folder / "0.0" / "rank-00003.log").write_bytes(failed)
         word = b"castoff: rank 3 on x1 was the first to fail, with code 1; see /r/logs/0.0/rank-00003.log\n"
         script.write_bytes(b"one\n" + word + b"".join(failed.splitlines(keepends=True)[-40:]))
-        log = self.log(made)
-        assert drained(log) + log.finish() == word
+        for tail, own in ((None, word), (10, b""), (40, b""), (41, word)):
+            log = self.log(made, tail=tail)
+            assert drained(log) + log.finish() == own
 
 
 def test_which_logs_an_attempt_has(made: MadeRun) -> None:
