@@ -125,7 +125,8 @@ class Follower:
         elif not now.over and not any(member.attempts for member in self._members):
             self._report_once(f"{now.id} has not begun{_because(now, self.run)}; waiting for it")
         elif now.state == "pending" and now.reason:
-            self._report_once(f"{now.id}: its next attempt has not begun: {now.reason}; waiting for it")
+            begins = "" if now.reason.startswith("its next attempt") else "its next attempt has not begun: "
+            self._report_once(f"{now.id}: {begins}{now.reason}; waiting for it")
         elif now.over and not all(map(self._member_over, self._members)):
             self._report_once(f"{now.id}: stopped early; waiting for its next attempt")
 

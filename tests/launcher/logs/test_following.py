@@ -408,16 +408,25 @@ def test_a_script_that_runs_and_has_written_nothing(
     assert followed.said[0] == "run is running, and its script has written nothing yet; waiting for it"
 
 
-def test_why_the_next_attempt_waits(made: MadeRun, time: Time, follow: Follow) -> None:
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("it is held", "its next attempt has not begun: it is held"),
+        ("its next attempt is about to begin", "its next attempt is about to begin"),
+    ],
+)
+def test_why_the_next_attempt_waits(
+    reason: str, words: str, made: MadeRun, time: Time, follow: Follow
+) -> None:
     """After a resubmission of a job that is held, for one."""
     made.begin()
     made.end(ending="cancelled", code=143)
     over = watch.status(made, Poller())
-    held = msgspec.structs.replace(over, state="pending", ending=None, reason="it is held")
+    held = msgspec.structs.replace(over, state="pending", ending=None, reason=reason)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("launcher.logs.following.status", lambda *_: over if time.now > 1005 else held)
         said = follow(made).said
-    assert said[0] == "run: its next attempt has not begun: it is held; waiting for it"
+    assert said[0] == f"run: {words}; waiting for it"
 
 
 def as_running(now: RunStatus) -> RunStatus:
