@@ -78,6 +78,7 @@ class Text(Show):
         self._is_plain = labels and not (several or terminal or colours)
         """Whether lines are shown as castoff's launcher merges them."""
         self._seen: defaultdict[int, SeenErrors] = defaultdict(SeenErrors)  # by member
+        self._failed: dict[int, int] = {}  # by member, the attempt whose failure was shown last
 
     def lines(self, source: Source, block: bytes) -> bytes:
         """See `Show`."""
@@ -102,6 +103,9 @@ class Text(Show):
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""
         where = f"{source.member}.{source.attempt}: " if self._several else ""
+        if self._failed.setdefault(source.member, source.attempt) != source.attempt:
+            self._seen[source.member].forget()  # a restart that fails alike is read by itself
+        self._failed[source.member] = source.attempt
         words = "; ".join(why(failed.failure, failed.reason))
         header = f"--- {where}{words} ---".encode(errors="surrogateescape")
         block = self._seen[source.member].shown_above(excerpt)

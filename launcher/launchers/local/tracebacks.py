@@ -33,6 +33,10 @@ class SeenErrors:
             del self._where[next(iter(self._where))]
         return self._where.setdefault(traceback, where)
 
+    def forget(self) -> None:
+        """Take nothing for shown any more."""
+        self._where.clear()
+
     def shown_above(self, lines: Iterable[bytes]) -> bytes:
         """Lines to show above all ranks' lines; a traceback that was shown among these is shortened."""
         shown = ErrorLines(b"", seen=self, where=b"shown above")
