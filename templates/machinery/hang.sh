@@ -124,14 +124,21 @@ castoff_started='' castoff_beside_it='' castoff_node='' # what not every launche
 #include launcher
 #endif
 castoff_ranks() { # the process of each rank here, and its number: the topmost that knows it
+#if torchrun
+  castoff_knows=TORCHELASTIC_RUN_ID # torchrun itself may have got a RANK
+#else
+  castoff_knows=RANK
+#endif
   grep -lsF -- "CASTOFF_ATTEMPT_DIR=$CASTOFF_ATTEMPT_DIR" /proc/[0-9]*/environ | while read -r castoff_file; do
     castoff_pid=${castoff_file#/proc/} castoff_pid=${castoff_pid%/*}
-    castoff_rank=$({ tr "\000" "\n" <"$castoff_file"; } 2>/dev/null | awk -v "node=$castoff_process" '
+    castoff_rank=$({ tr "\000" "\n" <"$castoff_file"; } 2>/dev/null | awk -v "node=$castoff_process" \
+      -v "knows=$castoff_knows" '
       BEGIN { FS = "=" }
-      $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 } END { if (!other) print rank }')
+      $1 == knows { known = 1 } $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 }
+      END { if (known && !other) print rank }')
     castoff_parent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$castoff_pid/stat" 2>/dev/null)
     [ -z "$castoff_rank" ] || [ -z "$castoff_parent" ] || tr '\000' '\n' <"/proc/$castoff_parent/environ" 2>/dev/null |
-      grep -q '^RANK=' || echo "$castoff_pid $castoff_rank"
+      grep -q "^$castoff_knows=" || echo "$castoff_pid $castoff_rank"
   done
 }
 castoff_state() { sed 's/.*) \(.\) .*/\1/' "/proc/$1/stat" 2>/dev/null; }

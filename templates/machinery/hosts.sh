@@ -207,7 +207,12 @@ castoff_say() { # WHY it is not fit; nothing where it is
 castoff_old() { # the processes of earlier attempts: their ranks, and what stands round these
   { # grep says nothing of processes of others, whose environment it cannot read
     grep -lsF -- "$castoff_attempts" /proc/[0-9]*/cmdline | xargs -r grep -lsF -- rank.sh
-    grep -lsF -- "CASTOFF_ATTEMPT_DIR=$castoff_attempts" /proc/[0-9]*/environ | xargs -r grep -lsF -- CASTOFF_RANK=
+    grep -lsF -- "CASTOFF_ATTEMPT_DIR=$castoff_attempts" /proc/[0-9]*/environ |
+#if torchrun
+      xargs -r grep -lsF -- TORCHELASTIC_RUN_ID=
+#else
+      xargs -r grep -lsF -- CASTOFF_RANK=
+#endif
   } | sed 's#/proc/\([0-9]*\)/.*#\1#' | sort -u | grep -vx "$$"
 }
 castoff_tries=0

@@ -188,6 +188,31 @@ class TestRequeue:
         assert ended.record("next", "0.1")["job"] == "8.head"
 
 
+TORCHRUN = """#!/bin/sh
+until [ "$1" = --no-python ]; do shift; done
+shift
+export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 TORCHELASTIC_RUN_ID=none
+[ "$CASTOFF_ATTEMPT" = 0 ] || exec "$@"
+"$@" &
+until [ -s "$PROBE_FOLDER/rank" ]; do sleep 0.02; done
+exit 7
+"""
+"""A python that knows torchrun alone, which ends before its rank does."""
+
+
+def test_what_torchrun_leaves_is_ended_before_the_next_attempt(bench: Benches) -> None:
+    here = bench("srun")
+    here.stub("python", TORCHRUN)
+    program = here.folder / "program.sh"  # torchrun would read its words as templates
+    program.write_text(
+        "rank=$PROBE_FOLDER/rank\n"
+        '[ "$CASTOFF_ATTEMPT" != 0 ] || { echo "$$" >"$rank"; exec sleep 1000; }\n'
+        '! grep -qs sleep "/proc/$(cat "$rank")/cmdline"\n'  # that of a zombie is empty
+    )
+    ended = here.run(command=["sh", str(program)], launcher={"torchrun": True}, restart={"max": 1})
+    assert endings(ended) == ["failed", "done"], ended.output
+
+
 STUCK = """
 import faulthandler, os, signal, sys, time
 rank = int(os.environ["RANK"])
@@ -250,6 +275,30 @@ def test_behind_a_wrapper_the_program_is_asked(bench: Benches, tmp_path: Path) -
     for name in ("rank-00001.txt", "rank-00002.txt"):
         written = (ended.run_dir / "logs" / "0.0" / "stacks" / name).read_text()
         assert written.count("Current thread") == 1, written
+
+
+TWO_RANKS = """#!/bin/sh
+until [ "$1" = --no-python ]; do shift; done
+shift
+for RANK in 0 1; do
+  RANK=$RANK LOCAL_RANK=$RANK TORCHELASTIC_RUN_ID=none "$@" &
+done
+wait
+"""
+"""A python that knows torchrun alone."""
+
+
+def test_torchrun_itself_is_none_of_its_ranks(bench: Benches, tmp_path: Path) -> None:
+    """It has a RANK of its own where castoff starts it on this machine."""
+    stuck = tmp_path / "stuck.py"
+    stuck.write_text(STUCK)
+    here = bench("local")
+    here.stub("python", TWO_RANKS)
+    fields: dict[str, Any] = {"ranks_per_node": 2, "launcher": {"torchrun": True}}
+    ended = here.run(command=[sys.executable, str(stuck)], restart={"max": 1, "hang": "1s"}, **fields)
+    assert endings(ended) == ["failed", "done"], ended.output
+    place = "is at read_data (stuck.py:7), and 1 of 2 are at wait_for_the_others (stuck.py:6)"
+    assert place in reason(ended, 0), ended.output
 
 
 def test_of_two_ranks_that_differ_both_places_are_named(bench: Benches, tmp_path: Path) -> None:
