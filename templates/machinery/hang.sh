@@ -194,7 +194,7 @@ castoff_stack() { # PID RANK: its stacks into a file
     done
     sleep 0.1 # it may be at the middle of a line
   fi
-  [ -s "$castoff_file" ] || ! command -v py-spy >/dev/null || timeout 20 py-spy dump --pid "$1" >"$castoff_file" 2>&1
+  [ -s "$castoff_file" ] || ! command -v py-spy >/dev/null || timeout 10 py-spy dump --pid "$1" >"$castoff_file" 2>&1
   [ -s "$castoff_file" ] || printf '%s\n' "No stack: py-spy is not on this job's PATH, and the program has no" \
     "faulthandler.register(signal.SIGQUIT). In the kernel it is at $(cat "/proc/$1/wchan" 2>/dev/null)." \
     >"$castoff_file"
