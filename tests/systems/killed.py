@@ -14,20 +14,17 @@ from pathlib import Path
 from trainers.program.importing import without_collections
 
 with without_collections():
-    from tests.trainers.toys import Toy, config, digest
+    from tests.trainers.toys import Toy, config
     from trainers.program.training import train
 
 SAVED_EVERY = 5
 """Steps."""
 
 
-def learned(path: str, steps: int) -> str | None:
-    """What the weights came to, on rank 0."""
+def learn(path: str, steps: int) -> None:
+    """Train it in a folder."""
     fields = config(path, num_epochs=None, num_steps=steps, checkpoint_every_steps=SAVED_EVERY, num_workers=1)
-    trained = train(fields, Toy(pause=0.02))
-    if trained.measures is None:
-        return None
-    return f"{digest(trained.trainer.model)} after {trained.trainer.step} steps"
+    train(fields, Toy(pause=0.02))
 
 
 def show_that_it_lives(attempt: int, rank: int) -> int:
@@ -52,6 +49,4 @@ def show_that_it_lives(attempt: int, rank: int) -> int:
 
 if __name__ == "__main__":
     alive = show_that_it_lives(int(os.environ["CASTOFF_ATTEMPT"]), int(os.environ["RANK"]))
-    weights = learned("trained", int(sys.argv[1]))
-    if weights is not None:
-        print("weights", weights)
+    learn("trained", int(sys.argv[1]))
