@@ -185,6 +185,7 @@ castoff_program() { # PID: the one whose stacks count, as what is started first 
 }
 castoff_stack() { # PID RANK: its stacks into a file
   castoff_file=$CASTOFF_STACK_DIR/rank-$(printf %05d "$2").txt
+  castoff_why="the program has no faulthandler.register(signal.SIGQUIT)"
   if castoff_answers_quit "$1"; then
     kill -s QUIT "$1"
     castoff_tries=0
@@ -193,11 +194,11 @@ castoff_stack() { # PID RANK: its stacks into a file
       sleep 0.1
     done
     sleep 0.1 # it may be at the middle of a line
+    castoff_why="the program was asked for one (SIGQUIT) and wrote none"
   fi
   [ -s "$castoff_file" ] || ! command -v py-spy >/dev/null || timeout 10 py-spy dump --pid "$1" >"$castoff_file" 2>&1
-  [ -s "$castoff_file" ] || printf '%s\n' "No stack: py-spy is not on this job's PATH, and the program has no" \
-    "faulthandler.register(signal.SIGQUIT). In the kernel it is at $(cat "/proc/$1/wchan" 2>/dev/null)." \
-    >"$castoff_file"
+  [ -s "$castoff_file" ] || printf '%s\n' "No stack: py-spy is not on this job's PATH, and $castoff_why." \
+    "In the kernel it is at $(cat "/proc/$1/wchan" 2>/dev/null)." >"$castoff_file"
 }
 castoff_place() { # FILE: where the main thread is, as in function (file:line)
   awk '

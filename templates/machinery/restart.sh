@@ -8,6 +8,10 @@ castoff_restart() { # after an attempt: whether the next begins in this job
 #endif
   if ! castoff_attempt_failed; then return 1; fi
   castoff_launcher= # from here on a signal ends this job
+#if spares
+  : >"$CASTOFF_ATTEMPT_DIR/over" || true
+  castoff_over_since=$SECONDS castoff_suspect=''
+#endif
   castoff_judge_progress
   if castoff_forbids_restart; then
     echo "castoff: not started again: $castoff_reason" >&2
@@ -24,11 +28,26 @@ castoff_restart() { # after an attempt: whether the next begins in this job
     return 1
   fi
 #endif
+#if spares
+  castoff_await_fence
+#endif
 #if !here
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
 #endif
   castoff_next_attempt
 }
+#if spares
+castoff_await_fence() { # ranks that nobody reaches look every 10 s whether their attempt is over (program.sh)
+  local castoff_lost_hosts castoff_left=$((castoff_over_since + 11 - SECONDS))
+  castoff_lost_hosts=$(castoff_missing "$CASTOFF_ATTEMPT_DIR/hosts" | grep -vxF -e "$castoff_suspect" || true)
+#if hang
+  # Where the stacks were collected, the ranks could be ended, too.
+  castoff_lost_hosts=$(grep -vxF -f <(sed -n 's/^answered //p' "$CASTOFF_ATTEMPT_DIR/stacks" 2>/dev/null || true) \
+    <<<"$castoff_lost_hosts" || true)
+#endif
+  if [[ -n $castoff_lost_hosts ]] && ((castoff_left > 0)); then read -r -t "$castoff_left" -u 9 _ 9<> <(:) || true; fi
+}
+#endif
 castoff_attempt_failed() { # whether it failed, with castoff_code, and not because it was to end
   local castoff_outcome
   castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
@@ -130,6 +149,7 @@ castoff_suspect_host() { # one that was twice the first to fail by a signal, if 
   castoff_host=$(awk -v name="$castoff_host" '{ short = $0; sub(/\..*/, "", short); other = name; sub(/\..*/, "", other)
     if ($0 == name || short == other) { print; exit } }' <<<"$castoff_hosts")
   if [[ -n $castoff_host ]]; then
+    castoff_suspect=$castoff_host # its launcher has ended what ran there
     castoff_set_aside "$castoff_host" "ranks there were the first to fail, by a signal, twice"
   fi
 }
