@@ -107,7 +107,9 @@ def a_host_that_is_cut_off_is_replaced(cluster: Cluster, folder: Path, host: str
     assert host not in hosts(job, 1) and host in set_aside(job)
     assert job.record("failure")["reason"] == "hang" and job.record("failure")["host"] == host
     over = (job.run_dir / "attempts" / "0.0" / "over").stat().st_mtime
-    assert job.record("start", "0.1")["time"] >= int(over) + 10, "its ranks may not have seen that they are over"
+    assert job.record("start", "0.1")["time"] >= int(over) + 10, (
+        "its ranks may not have seen that they are over"
+    )
 
 
 def a_host_whose_daemon_is_gone_is_replaced(
