@@ -78,7 +78,14 @@ castoff_attempt_failed() { # whether it failed, with castoff_code, and not becau
 castoff_forbids_restart() { # why there is none, behind what castoff_reason says already
   local castoff_why='' castoff_left
   castoff_left=$((${CASTOFF_DEADLINE:-0} - $(date +%s)))
+#if here
+  if [[ -s $CASTOFF_ATTEMPT_DIR/left ]]; then
+    castoff_why="KILL does not end what it left on this host: process $(cat "$CASTOFF_ATTEMPT_DIR/left")"
+    castoff_lost=1
+  elif [[ " $castoff_never " == *" $castoff_code "* ]]; then
+#else
   if [[ " $castoff_never " == *" $castoff_code "* ]]; then
+#endif
     castoff_why="exit code $castoff_code is among restart.never"
   elif [[ -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_why="castoff stop was called"

@@ -376,6 +376,9 @@ class Supervision:
             return False
         left = ", ".join(str(process.pid) for process in targets)
         self.report(f"gave up on processes that KILL does not end: {left}")
+        if self._report.failure_file is not None:  # a script starts no further attempt beside them
+            with contextlib.suppress(OSError):
+                self._report.failure_file.with_name("left").write_text(f"{left}\n")
         return True
 
     def _timeout(self) -> float | None:

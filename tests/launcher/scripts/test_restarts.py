@@ -7,12 +7,14 @@ import re
 import signal
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cases import others_long
+from tests.patience import until
 
 from .conftest import Benches
 from .harness import Bench, Ended
@@ -350,6 +352,34 @@ def test_fit_hosts_get_ranks(kind: str, bench: Benches) -> None:
     here = bench(kind)
     assert endings(here.run(ranks_per_node=2, preflight=True)) == ["done"]
     assert len(here.ranks()) == 2
+
+
+@pytest.mark.long
+def test_nothing_starts_beside_a_process_that_does_not_die(bench: Benches, tmp_path: Path) -> None:
+    group = Path("/sys/fs/cgroup/freezer", f"castoff-{uuid.uuid4().hex}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no processes can be frozen here: {error}")
+    pid = tmp_path / "pid"
+    lines = (
+        f"if [ $RANK -eq 1 ]; then echo $$ >{pid}; exec sleep 1000; fi; "
+        f"until [ -s {pid} ]; do sleep 0.1; done; "
+        f"cat {pid} >{group}/cgroup.procs; echo FROZEN >{group}/freezer.state; exit 7"
+    )
+    here = bench("local")
+    started = here.start(ranks_per_node=2, command=program(lines), restart={"max": 3, "progress": "none"})
+    try:
+        until(lambda: list(tmp_path.rglob("ending.json")), "an ending")
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        until(lambda: not (group / "cgroup.procs").read_text(), "the end of what was frozen")
+        group.rmdir()
+    ended = started.end()
+    assert endings(ended) == ["node-failure"], ended.output
+    assert (
+        reason(ended, 0) == f"KILL does not end what it left on this host: process {pid.read_text().strip()}"
+    )
 
 
 def three_hosts(bench: Benches) -> Bench:
