@@ -30,7 +30,7 @@ from launcher.runs.index import Index
 from launcher.runs.records import Submission
 from launcher.runs.removal import remove, size, sweep
 from launcher.runs.run import RunDirectory
-from launcher.runs.states import ENDINGS, RunSummary, summary
+from launcher.runs.states import ENDINGS, RunSummary, failed_because, summary
 from launcher.status.overview import Overview
 from launcher.status.watch import status
 
@@ -158,7 +158,8 @@ def _examine(run: RunDirectory, needed: dict[str, str], *, named: bool) -> _Cand
         raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
     likely = run.submission() is not None or (named and now.ending != "resume")
     if now.state != "ended" or not (now.final or likely):
-        why = now.reason or "castoff did not submit it, so its scheduler may still requeue it"
+        known = now.reason if now.reason != failed_because(now.members, now.ending) else None
+        why = known or "castoff did not submit it, so its scheduler may still requeue it"
         fix = f"if you know that it is not active, remove {run.path} yourself"
         raise CastoffError(f"{run.id}: {why}; {fix}")
     return _Candidate(run, summary(now), size(run))

@@ -25,6 +25,7 @@ from launcher.runs.states import (
     MemberStatus,
     RunStatus,
     attempt_words,
+    failed_because,
     members_words,
     why,
 )
@@ -98,7 +99,8 @@ def _print_run(one: RunStatus, now: float) -> None:
     code = f" (code {one.code})" if one.code else ""
     stop = ", asked to stop" if one.stop_requested and not one.over else ""
     _line("state", f"{one.state}{ending}{code}{stop}")
-    _line("", one.reason)
+    if one.reason != failed_because(one.members, one.ending):  # else the attempt's lines say it
+        _line("", one.reason)
     for number, host in enumerate(one.set_aside):
         when = f", {brief(now - host.time)} ago" if host.time else ""
         _line("" if number else "set aside", f"{host.host}: {host.reason} (attempt {host.attempt}{when})")

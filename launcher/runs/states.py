@@ -81,7 +81,7 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     code: Code | None = None
     """The first code that is not 0, else 0; None while it is active or unknown."""
     reason: str | None = None
-    """Why it waits, why it is unknown, why it was never submitted, or how it can be resumed."""
+    """Why it waits, failed, is unknown or was never submitted, or how it can be resumed."""
     stop_requested: bool = False
     """Whether somebody asked it to stop early."""
     submitted: Seconds | None = None
@@ -127,7 +127,7 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
 
 
 class RunSummary(_Summary, frozen=True, omit_defaults=True, kw_only=True):
-    """A run in one line of a list, whose reason is also why it failed."""
+    """A run in one line of a list."""
 
     members: Number = 0
     counts: dict[str, Number] = {}
@@ -145,7 +145,6 @@ def summary(now: RunStatus) -> RunSummary:
     ended = [attempt.ended for attempt in attempts if attempt.ended]
     alike = {name: getattr(now, name) for name in _Summary.__struct_fields__}
     alike["stop_requested"] = now.stop_requested and not now.over
-    alike["reason"] = now.reason or (_failed_because(now) if now.ending in FAILED else None)
     return RunSummary(
         **alike,
         members=len(now.members),
@@ -156,9 +155,11 @@ def summary(now: RunStatus) -> RunSummary:
     )
 
 
-def _failed_because(now: RunStatus) -> str | None:
-    """Why the first member failed that did."""
-    last = (one.attempts[-1] for one in now.members if one.ending == now.ending and one.attempts)
+def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str | None:
+    """Why the first member failed that did; None where that is on no record, or none failed."""
+    if ending not in FAILED:
+        return None
+    last = (one.attempts[-1] for one in members if one.ending == ending and one.attempts)
     return next(("; ".join(found) for one in last if (found := why(one.failure, one.reason))), None)
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import time
 
-from launcher.runs.states import MemberStatus, RunStatus, aggregate_ending, aggregate_state, code_of
+from launcher.runs.states import (
+    MemberStatus,
+    RunStatus,
+    aggregate_ending,
+    aggregate_state,
+    code_of,
+    failed_because,
+)
 from launcher.schedulers.local.control import is_abandoned
 from launcher.schedulers.registry import is_own
 from launcher.status import scheduler_view
@@ -62,14 +69,15 @@ def _reason(
     elsewhere: str | None,
     view: scheduler_view.SchedulerView | None,
 ) -> str | None:
-    """Why it was never submitted, why it waits, why its ending is unknown, or how it can be resumed."""
+    """Why it was never submitted, why it waits, failed or is unknown, or how it can be resumed."""
     run, submission, state = records.run, records.submission, aggregate_state(members)
     refused = [send.error for send in records.sends if send.error]
     if submission and (submission.error is not None or refused):
         return f"it could not be submitted: {submission.error or refused[0]}"
     if state == "ended":
-        if aggregate_ending(member.ending for member in members) != "resume":
-            return None
+        ending = aggregate_ending(member.ending for member in members)
+        if ending != "resume":
+            return failed_because(members, ending)
         return _CAN_RESUME.format(run.id) if submission else _BY_HAND.format(records.job)
     if view is not None:
         if (

@@ -68,6 +68,12 @@ class TestLocal:
             ["failed", "done"],
         )
 
+    def test_the_run_says_why_it_failed(self, tmp_path: Path) -> None:
+        made = Made(tmp_path)
+        failed(made, 0, "x")
+        failed(made, 1, "x", restarts=False)
+        assert status(made.run).reason == f"rank 1 on n1 failed first: killed by SIGKILL; {KILLED}"
+
     def test_a_stop_reaches_the_attempt_that_is_to_follow(self, tmp_path: Path) -> None:
         made = Made(tmp_path)
         failed(made, 0, "x")
