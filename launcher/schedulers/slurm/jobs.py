@@ -213,16 +213,25 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
 
 
 def parse_history(text: str) -> list[JobInfo]:
-    """The starts of jobs in sacct's answer, in its order; incomplete lines are skipped."""
+    """The starts of jobs in sacct's answer, in its order; incomplete lines are skipped.
+
+    Each attempt of a job that restarts has steps: the last of those that failed tells how the job ended.
+    """
     found: list[JobInfo] = []
+    failed: JobInfo | None = None  # what the last one was before a step was found to be out of memory
     for job, state, code, *times, script in _lines(text, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
         word, _, by = state.partition(" by ")
         word = word.rstrip("+").strip()
         if is_step:
-            if word == "OUT_OF_MEMORY" and found and found[-1].word == "FAILED" and base == _name(found[-1]):
-                found[-1] = _is(found[-1], word)
+            if not found or base != _name(found[-1]):
+                continue
+            if word == "OUT_OF_MEMORY" and found[-1].word == "FAILED":
+                failed, found[-1] = found[-1], _is(found[-1], word)
+            elif word in ("FAILED", "CANCELLED") and failed is not None:
+                failed, found[-1] = None, failed
             continue
+        failed = None
         number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
         if not number.isdecimal() or not word:
             continue

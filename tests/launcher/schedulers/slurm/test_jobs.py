@@ -102,6 +102,19 @@ class TestHistory:
         assert (info[6].ending, info[6].exit_code) == ("out-of-memory", 137)
         assert info[1].exit_code == 0
 
+    @pytest.mark.parametrize(
+        ("words", "word"),
+        [
+            (["OUT_OF_MEMORY", "COMPLETED", "FAILED"], "FAILED"),
+            (["FAILED", "COMPLETED", "OUT_OF_MEMORY"], "OUT_OF_MEMORY"),
+            (["OUT_OF_MEMORY", "CANCELLED by 0", "OUT_OF_MEMORY", "COMPLETED"], "OUT_OF_MEMORY"),
+        ],
+    )
+    def test_of_several_attempts_the_last_step_that_failed_tells(self, words: list[str], word: str) -> None:
+        steps = [f"4.{step}|{state}|0:0|1|2|3|\n" for step, state in enumerate(words)]
+        (info,) = parse_history(f"4|FAILED|9:0|1|2|3|sbatch /r/j/job.sh\n{''.join(steps)}")
+        assert info.word == word
+
     @given(st.text(), st.integers(0, 900))
     def test_whatever_is_printed(self, text: str, cut: int) -> None:
         whole = {(one.job, one.task, one.word) for one in parse_history(HISTORY)} | {("4", None, "FAILED")}
