@@ -25,7 +25,7 @@ castoff_fence=$!
 castoff_code=127 castoff_interrupted=1
 while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
   castoff_interrupted=
-  wait "$castoff_program"
+  wait "$castoff_program" 2>/dev/null # sh would say Killed, and nothing else
   castoff_last=$?
   # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
   # to a signal; then what the signal left counts, as it is most often what the program died of.

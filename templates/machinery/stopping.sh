@@ -85,6 +85,6 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
   castoff_signalled=1
   while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
     castoff_signalled='' castoff_code=0
-    builtin wait "$castoff_launcher" || castoff_code=$?
+    builtin wait "$castoff_launcher" 2>/dev/null || castoff_code=$? # which bash would report as Killed, Terminated
   done
 }

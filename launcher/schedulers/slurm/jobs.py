@@ -229,7 +229,8 @@ def parse_history(text: str) -> list[JobInfo]:
             if word == "OUT_OF_MEMORY" and found[-1].word == "FAILED":
                 failed, found[-1] = found[-1], _is(found[-1], word)
             elif word in ("FAILED", "CANCELLED") and failed is not None:
-                failed, found[-1] = None, failed
+                found[-1] = failed
+                failed = None
             continue
         failed = None
         number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
