@@ -80,8 +80,8 @@ def command(
     )
     found = _printed(found, as_json)
     found += _printed(login.findings(subject), as_json)
-    unreached = any(one.about == "scheduler" and one.status == "problem" for one in found)
-    if count is not None and not unreached:
+    lost = any(one.about in ("scheduler", "account", "queue") and one.status == "problem" for one in found)
+    if count is not None and not lost:
         found += _printed(_nodes(subject, count, flags["walltime"], quiet=as_json), as_json)
     _sum_up(found, as_json)
     return int(has_problem(found))
@@ -120,6 +120,9 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
     from launcher.diagnosis.finding import Finding
 
     try:
+        if refused := [*node_job.refusals(subject, nodes, walltime)]:
+            yield from refused
+            return
         run = node_job.start(subject, nodes, walltime)
     except CastoffError as error:
         fix = "give the job what it lacks, as in --account NAME or --set, or mend the problems above"
@@ -128,7 +131,7 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
     report(f"run {run.id} tries {several(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
     try:
         now = node_job.watch(run, report if not quiet and is_terminal(sys.stderr) else lambda words: None)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         report(f"run {run.id} was cancelled")
         raise
     yield from node_results.findings(run, now, subject)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +19,13 @@ from launcher.config.job import JobSpec
 from launcher.config.job_fields import LauncherOptions, Requeue, Restart
 from launcher.config.quantities import seconds, units
 from launcher.config.site import Site
+from launcher.diagnosis import scheduling
+from launcher.diagnosis.finding import Findings
 from launcher.diagnosis.subject import Subject
 from launcher.planning.render import template_folder
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
-from launcher.schedulers.registry import scheduler_of
+from launcher.schedulers.registry import queued, scheduler_of
 from launcher.status.watch import poll
 from launcher.submission.cancel import end
 from launcher.submission.named_files import is_python
@@ -79,6 +82,28 @@ def node_job(given: JobSpec, site: Site, nodes: int, walltime: str | None) -> Jo
     )
 
 
+def refusals(subject: Subject, nodes: int, walltime: str | None) -> Findings:
+    """Why the scheduler would never start it, as far as it says so beforehand.
+
+    Raises:
+        InvalidInput: the site does not take such a job.
+    """
+    scheduler = queued(subject.site.scheduler)
+    if scheduler is not None:
+        job = node_job(subject.given, subject.site, nodes, walltime)
+        tried = Subject.of(
+            subject.site,
+            job,
+            source=None,
+            directory=subject.directory,
+            runs=subject.runs,
+            environ=subject.environ,
+        )
+        for one in scheduling.trial(scheduler, tried):
+            if one.status == "problem":
+                yield one._replace(about="nodes")
+
+
 def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
     """Submit it.
 
@@ -97,8 +122,8 @@ def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
 def watch(run: RunDirectory, say: Callable[[str], None]) -> RunStatus:
     """Its status when it is over; `say` is called with how far it is, whenever that changes.
 
-    One that is not over long after its walltime, or that can never begin, is cancelled; so is one of which an
-    interrupt comes.
+    One that is not over long after its walltime, or that can never begin, is cancelled; so is one where
+    Ctrl-C, TERM or HUP ends this process.
 
     Raises:
         CastoffError: something in its directory cannot be read.
@@ -119,11 +144,18 @@ def watch(run: RunDirectory, say: Callable[[str], None]) -> RunStatus:
 
 @contextlib.contextmanager
 def _cancelled_on_interrupt(run: RunDirectory) -> Iterator[None]:
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         end([run])
         raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _progress(run: RunDirectory, now: RunStatus) -> str:

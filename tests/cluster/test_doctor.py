@@ -116,14 +116,23 @@ def test_a_python_without_torch(doctor: Doctor, tmp_path: Path) -> None:
     assert "importing torch: ModuleNotFoundError: No module named 'torch'" in one["fact"]
 
 
-def test_ctrl_c_cancels_it(desk: Desk) -> None:
+def test_more_nodes_than_there_are(doctor: Doctor, desk: Desk) -> None:
+    """Slurm would take the job, and never start it."""
+    found = doctor("--nodes", "9", *PYTHON, code=1)
+    (one,) = found["nodes"]
+    assert one["status"] == "problem" and "`sbatch --test-only` says: " in one["fact"]
+    assert desk.run("squeue", "--noheader").output == ""
+
+
+@pytest.mark.parametrize("number", [2, 15])
+def test_ctrl_c_or_term_cancels_it(desk: Desk, number: int) -> None:
     words = ("--nodes", "2", "--set", "directives={hold: true}", *PYTHON)
     process = desk.start("castoff", "doctor", *words)
     assert process.stderr is not None
     for line in process.stderr:
         if "Ctrl-C cancels it" in line:
             break
-    desk.cluster.hosts.inside(process).send_signal(2)
+    desk.cluster.hosts.inside(process).send_signal(number)
     ended = desk.end(process)
-    assert ended.code == 130 and "was cancelled" in ended.errors, ended.errors
+    assert ended.code == 128 + number and "was cancelled" in ended.errors, ended.errors
     assert desk.run("squeue", "--noheader").output == ""

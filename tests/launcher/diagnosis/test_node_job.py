@@ -81,14 +81,16 @@ Watch = Callable[..., list[str]]
 def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Watch:
     (tmp_path / "plan.json").write_text('{"ranks": 2}')
 
-    def watch(*states: str, interrupted: bool = False, never_begins: bool = False) -> list[str]:
+    def watch(
+        *states: str, interrupted: type[BaseException] | None = None, never_begins: bool = False
+    ) -> list[str]:
         said: list[str] = []
 
         def poll(runs: Any) -> Iterator[list[Any]]:
             for state in states:
                 yield [SimpleNamespace(state=state, reason=None, walltime=60, never_begins=never_begins)]
             if interrupted:
-                raise KeyboardInterrupt
+                raise interrupted
 
         def end(runs: Any) -> list[Any]:
             said.append("cancelled")
@@ -96,7 +98,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Watch:
 
         monkeypatch.setattr(node_job, "poll", poll)
         monkeypatch.setattr(node_job, "end", end)
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt, SystemExit):
             node_job.watch(RunDirectory(tmp_path), said.append)
         return said
 
@@ -111,6 +113,7 @@ def test_progress_is_said_when_it_changes(watched: Watch) -> None:
 def test_what_is_cancelled(watched: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """What can never begin, what is interrupted, and what outlives its walltime."""
     assert watched("pending", never_begins=True) == ["pending", "cancelled"]
-    assert watched("pending", interrupted=True) == ["pending", "cancelled"]
+    for how in (KeyboardInterrupt, SystemExit):  # the second by TERM
+        assert watched("pending", interrupted=how) == ["pending", "cancelled"]
     monkeypatch.setattr(node_job, "_OVERDUE", -61.0)
     assert watched("running", "running")[-1] == "cancelled"
