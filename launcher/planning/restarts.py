@@ -7,8 +7,8 @@ from launcher.config.quantities import seconds, size
 from launcher.config.site import Site
 from launcher.runs.plan import PreflightPlan, RestartPlan
 
-_BAD_USAGE = 2
-"""Exit code of a program that was called wrongly: it would be again."""
+_NOT_RESTARTED = [2, 126, 127]
+"""Exit codes of a program that was called wrongly, or that there is not: so it would be again."""
 
 
 def restarts(spec: JobSpec) -> RestartPlan | None:
@@ -17,7 +17,7 @@ def restarts(spec: JobSpec) -> RestartPlan | None:
     hang = seconds(asked.hang) if asked.hang else None
     if not asked.max and hang is None:
         return None
-    never = [_BAD_USAGE] if asked.never is None else asked.never
+    never = _NOT_RESTARTED if asked.never is None else asked.never
     return RestartPlan(asked.max or 0, asked.spare_nodes or 0, hang, never, asked.progress)
 
 

@@ -67,6 +67,8 @@ def given(fields: msgspec.Struct) -> Iterator[Given]:
         value = getattr(fields, field.name)
         if value == field.default or (not value and field.default_factory is not msgspec.NODEFAULT):
             continue
+        if value in (False, 0) and field.default is None:  # `spare_nodes: 0` asks for nothing anywhere
+            continue
         below = [
             Given(f"{name}.{one.name}", f"{name}{key}.{one.place}")
             for key, inner in _within(value)

@@ -66,9 +66,9 @@ castoff_end() { # the first failure and the program's own word decide; a launche
   exit "$castoff_code"
 }
 #if restart | hang
-castoff_failure_words() { # as in: rank 3 on n2 failed with code 137
-  local castoff_first
-  castoff_first=$(castoff_field rank)
+castoff_failure_words() { # as in: rank 3 on n2 was killed by SIGKILL
+  local castoff_first castoff_how
+  castoff_first=$(castoff_field rank) castoff_how=$(castoff_field signal)
 #if hang
   if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then
     cat "$CASTOFF_ATTEMPT_DIR/hang"
@@ -76,7 +76,11 @@ castoff_failure_words() { # as in: rank 3 on n2 failed with code 137
   fi
 #endif
   if [[ $castoff_first == null ]]; then castoff_first=; fi
-  echo "${castoff_first:+rank $castoff_first on }$(castoff_field host) failed with code $(castoff_field code)"
+  case $castoff_how in
+    SIG*) castoff_how="was killed by $castoff_how" ;;
+    *) castoff_how="failed with code $(castoff_field code)" ;;
+  esac
+  echo "${castoff_first:+rank $castoff_first on }$(castoff_field host) $castoff_how"
 }
 #endif
 castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }

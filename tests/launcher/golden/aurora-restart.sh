@@ -23,7 +23,7 @@
 castoff_nodes=2 castoff_ranks=24 castoff_ranks_per_node=12 castoff_full_nodes=2 castoff_start_timeout=600
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_step=1
-castoff_restart_max=2 castoff_never="2" # exit codes after which nothing starts again
+castoff_restart_max=2 castoff_never="2 126 127" # exit codes after which nothing starts again
 castoff_progress=ckpt
 castoff_each_host=(mpiexec --ppn 1 --line-buffer --pmi=pmix) # one process a host
 castoff_host_devices=12 castoff_host_memory=0 # in KiB; what each host has to have

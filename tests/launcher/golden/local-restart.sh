@@ -8,7 +8,7 @@
   set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
 
 castoff_nodes=1 castoff_ranks=2 castoff_ranks_per_node=2 castoff_full_nodes=1
-castoff_restart_max=2 castoff_never="2" # exit codes after which nothing starts again
+castoff_restart_max=2 castoff_never="2 126 127" # exit codes after which nothing starts again
 castoff_hang=600 # seconds without output or progress
 castoff_progress=none
 export CASTOFF_ARRAY_COUNT=1

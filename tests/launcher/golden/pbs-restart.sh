@@ -21,7 +21,7 @@
 castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_start_timeout=600
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_requeue_max=2
-castoff_restart_max=3 castoff_never="2" # exit codes after which nothing starts again
+castoff_restart_max=3 castoff_never="2 126 127" # exit codes after which nothing starts again
 castoff_spare_nodes=1
 castoff_each_host=(mpiexec) # one process a host
 castoff_host_devices=0 castoff_host_memory=0 # in KiB; what each host has to have

@@ -254,6 +254,12 @@ class _Site(Site, frozen=True, forbid_unknown_fields=True, kw_only=True):
     colour: Word | None = None
 
 
+@pytest.mark.parametrize("fields", [{"preflight": False}, {"restart": {"max": 1, "spare_nodes": 0}}])
+def test_a_field_that_is_off_asks_for_nothing(fields: dict[str, Any]) -> None:
+    """One file for a cluster and a laptop, where `--set restart.spare_nodes=0` turns that off."""
+    assert planner.plan(JobSpec.of({"command": ["x"], **fields}), Site.load("local")).preflight is None
+
+
 def test_a_new_field_of_a_profile_that_nobody_lists_is_refused() -> None:
     for name in NAMES:
         held = {field: getattr(Site.load(name), field) for field in Site.__struct_fields__}

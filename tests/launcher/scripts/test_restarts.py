@@ -107,7 +107,7 @@ class TestProgress:
 
 
 class TestNever:
-    @pytest.mark.parametrize(("never", "code"), [(None, 2), ([3, 77], 77)])
+    @pytest.mark.parametrize(("never", "code"), [(None, 2), (None, 127), ([3, 77], 77)])
     def test_after_such_a_code(self, never: list[int] | None, code: int, bench: Benches) -> None:
         ended = run(bench("local"), f"fails {code}", {"max": 3, "never": never})
         assert (ended.code, endings(ended)) == (code, ["failed"])
@@ -449,3 +449,4 @@ def test_what_imports_serves_all_attempts(kind: str, bench: Benches, tmp_path: P
     logs = [ended.run_dir / "logs" / attempt / "rank-00000.log" for attempt in ("0.0", "0.1")]
     first, second = (log.read_text() for log in logs)
     assert first == second and "copy of" in first
+    assert "rank 1 on" in ended.output and "was killed by SIGKILL; attempt 1 begins" in ended.output
