@@ -57,8 +57,14 @@ castoff_find_hosts() { # leaves in castoff_fit those that are fit; nothing of ea
 castoff_without_set_aside() { # of the hosts on standard input, those that this job has not set aside
   local castoff_host
   while read -r castoff_host; do
-    grep -qsF "\"job\": \"$castoff_job\"" "$CASTOFF_RUN_DIR/set-aside/$castoff_host.json" || echo "$castoff_host"
+    castoff_is_set_aside "$CASTOFF_RUN_DIR/set-aside/$castoff_host.json" || echo "$castoff_host"
   done
+}
+castoff_is_set_aside() { # RECORD: whether it is of this job, and of this start of it: Slurm may requeue it days later
+  local castoff_in
+  if ! grep -qsF "\"job\": \"$castoff_job\"" "$1"; then return 1; fi
+  castoff_in=$(sed -n 's/.*"attempt": \([0-9]*\).*/\1/p' "$1")
+  ((${castoff_in:-0} >= CASTOFF_ATTEMPT - ${castoff_restarts_done:-0}))
 }
 castoff_look_at_hosts() {
   local castoff_host castoff_why castoff_hosts=$CASTOFF_ATTEMPT_DIR/candidates
@@ -151,10 +157,10 @@ castoff_enough_hosts() { # else why this job has to end, in castoff_reason
   castoff_lost=1
   return 1
 }
-castoff_set_aside_words() { # as in : n2 does not answer; n3 …, of those of this job
+castoff_set_aside_words() { # as in : n2 does not answer; n3 …, of those that this job has
   local castoff_file castoff_words=
   for castoff_file in "$CASTOFF_RUN_DIR"/set-aside/*.json; do
-    if grep -qsF "\"job\": \"$castoff_job\"" "$castoff_file"; then
+    if castoff_is_set_aside "$castoff_file"; then
       castoff_words+="; $(sed -n 's/^{"host": "\([^"]*\)", "reason": "\([^"]*\)".*/\1: \2/p' "$castoff_file")"
     fi
   done

@@ -405,6 +405,18 @@ def test_a_spare_host_takes_the_place_of_one_that_is_not_fit(bench: Benches) -> 
     assert record["reason"].endswith("failed with code 5: its disk is full")
 
 
+def test_a_requeued_job_looks_anew_at_hosts_that_were_set_aside(bench: Benches, tmp_path: Path) -> None:
+    here = three_hosts(bench)
+    check = f'[ -e {tmp_path}/well ] || [ "$(hostname)" = x0 ]'
+    fields: dict[str, Any] = {"nodes": 2, "ranks_per_node": 1, "preflight": [check], "restart": SPARE}
+    ended = here.run(**fields, requeue={"max": 1})
+    assert endings(ended) == ["resume"], ended.output
+    (tmp_path / "well").touch()
+    again = {"SLURM_RESTART_COUNT": "1", "CASTOFF_RUN_DIR": str(here.run_dir())}
+    ended = here.run(**fields, requeue={"max": 1}, env=again)
+    assert endings(ended) == ["resume", "done"], ended.output
+
+
 def test_a_host_with_a_stopped_rank_is_replaced(bench: Benches) -> None:
     here = three_hosts(bench)
     lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || { [ "$RANK" -ne 1 ] || kill -s STOP $$; exec sleep 1000; }'
