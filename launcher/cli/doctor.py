@@ -135,6 +135,8 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
         report(f"run {run.id} was cancelled")
         raise
     yield from node_results.findings(run, now, subject)
+    if others := node_results.without_unfit(run, now, subject):
+        yield from _nodes(*others, walltime, quiet=quiet)
 
 
 def _printed(found: Iterable[Finding], as_json: bool) -> list[Finding]:

@@ -63,6 +63,20 @@ def findings(run: RunDirectory, now: RunStatus, subject: Subject) -> Findings:
     yield from _speed(ranks, subject)
 
 
+def without_unfit(run: RunDirectory, now: RunStatus, subject: Subject) -> tuple[Subject, int] | None:
+    """What to try after a job that measured nothing because of unfit hosts: as many hosts as were fit.
+
+    None: there were none, or the scheduler cannot keep a job off hosts.
+    """
+    fit, unfit = read_preflight(run)
+    handled = "exclude" in scheduler_of(subject.site.scheduler).handles
+    if now.ending != "node-failure" or not fit or not unfit or not handled:
+        return None
+    exclude = ",".join(filter(None, [subject.spec.exclude, *unfit]))
+    given, spec = subject.given.changed(exclude=exclude), subject.spec.changed(exclude=exclude)
+    return subject._replace(given=given, spec=spec), len(fit)
+
+
 def _preflight(run: RunDirectory, subject: Subject) -> Findings:
     """What the script found of each host before it started ranks."""
     fit, unfit = read_preflight(run)

@@ -102,6 +102,7 @@ def test_a_wrong_name(doctor: Doctor) -> None:
     (one,) = [one for one in found["preflight"] if one["status"] == "problem"]
     assert one["fact"].startswith("n2 is not fit: it takes n1 for 10.99.99.99")
     assert one["remedy"].startswith("--exclude n2")
+    assert found["nodes"][-1]["fact"].startswith("1 rank ran on n1"), "the others are measured all the same"
 
 
 def test_a_python_without_torch(doctor: Doctor, tmp_path: Path) -> None:
