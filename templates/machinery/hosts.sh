@@ -126,7 +126,8 @@ castoff_judge_answers() { # each candidate, and behind | why it is not fit
         short = host
         sub(/\..*/, "", short)
         if (!(host in why))
-          why[host] = short in blind ? "it does not see the run directory" : "it does not answer" launchers_words(host, short)
+          why[host] = short in blind ? "it does not see the run directory" : \
+            "it does not answer" launchers_words(host, short)
         if (why[host] ~ /^it does not reach /) cut++
       }
       # Where none of the others reach the first host, it is that one.

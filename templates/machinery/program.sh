@@ -16,7 +16,8 @@ castoff_program=$!
     sleep 10 &
     castoff_sleep=$!
     wait "$castoff_sleep"
-    [ ! -e "$CASTOFF_ATTEMPT_DIR/over" ] && [ ! -e "$CASTOFF_ATTEMPT_DIR/ending.json" ] || kill -s KILL "$castoff_program"
+    [ ! -e "$CASTOFF_ATTEMPT_DIR/over" ] && [ ! -e "$CASTOFF_ATTEMPT_DIR/ending.json" ] ||
+      kill -s KILL "$castoff_program"
   done
 ) </dev/null >/dev/null 2>&1 3>&- &
 castoff_fence=$!
