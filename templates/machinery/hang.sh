@@ -53,6 +53,9 @@ castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
   fi
 #endif
   castoff_words="hang: no output and no progress for $castoff_hang s; ${castoff_words:-no rank was found}"
+  if [[ -z $(find "$CASTOFF_LOG_DIR" -maxdepth 1 -type f -size +0 -print -quit) && ! -s $CASTOFF_PROGRESS_FILE ]]; then
+    castoff_words+="; no rank has written anything: restart.hang has to be longer than the start of the program"
+  fi
   echo "$castoff_words" >"$CASTOFF_ATTEMPT_DIR/hang"
   (set -C && printf '{"rank": %s, "host": "%s", "code": 1, "signal": null, "log": "%s", "time": %s, %s}\n' \
     "${castoff_rank:-null}" "${castoff_host:-$(hostname)}" "$(castoff_hang_log "$castoff_rank")" \
@@ -85,7 +88,12 @@ castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE
 }
 castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a rank where none does
   awk -v "ranks=$castoff_ranks" -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" '
-    BEGIN { FS = "\t" }
+    BEGIN {
+      FS = "\t"
+      means["T"] = means["t"] = "stopped"
+      means["D"] = "waiting in the kernel"
+      means["Z"] = "dead"
+    }
     FILENAME ~ /hosts$/ { hosts[FNR - 1] = $0; next }
     NF >= 4 { seen[$1]; host[$1] = $2; state[$1] = $3; place[$1] = $4; count[$4]++ }
     END {
@@ -97,7 +105,10 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
         exit
       }
       for (rank = 0; rank < ranks; rank++)
-        if (state[rank] ~ /^[TtDZ]/) { print rank "|" host[rank] "|is in state " state[rank] " at " place[rank]; exit }
+        if (state[rank] in means) {
+          print rank "|" host[rank] "|is in state " state[rank] " (" means[state[rank]] "): " place[rank]
+          exit
+        }
       for (rank = 0; rank < ranks; rank++)
         if (rank in seen && count[place[rank]] > many) { many = count[place[rank]]; usual = place[rank] }
       least = ranks + 1
@@ -107,8 +118,8 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
           odd = rank
         }
       if (least <= ranks)
-        print odd "|" host[odd] "|is at " place[odd] ", and " many " of " ranks " are at " usual
-      else if (many) print "||all ranks are at " usual
+        print odd "|" host[odd] "|is at " place[odd] ", and " many " of " ranks (many > 1 ? " are" : " is") " at " usual
+      else if (many) print "||" (ranks > 1 ? "all ranks are at " : "it is at ") usual
     }
 #if here
   ' "$CASTOFF_ATTEMPT_DIR/stacks"

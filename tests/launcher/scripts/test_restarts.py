@@ -300,7 +300,7 @@ def test_torchrun_itself_is_none_of_its_ranks(bench: Benches, tmp_path: Path) ->
     fields: dict[str, Any] = {"ranks_per_node": 2, "launcher": {"torchrun": True}}
     ended = here.run(command=[sys.executable, str(stuck)], restart={"max": 1, "hang": "1s"}, **fields)
     assert endings(ended) == ["failed", "done"], ended.output
-    place = "is at read_data (stuck.py:7), and 1 of 2 are at wait_for_the_others (stuck.py:6)"
+    place = "is at read_data (stuck.py:7), and 1 of 2 is at wait_for_the_others (stuck.py:6)"
     assert place in reason(ended, 0), ended.output
 
 
@@ -309,7 +309,7 @@ def test_of_two_ranks_that_differ_both_places_are_named(bench: Benches, tmp_path
     stuck.write_text(STUCK)
     command = [sys.executable, str(stuck)]
     ended = bench("local").run(ranks_per_node=2, command=command, restart={"max": 1, "hang": "1s"})
-    place = "is at read_data (stuck.py:7), and 1 of 2 are at wait_for_the_others (stuck.py:6)"
+    place = "is at read_data (stuck.py:7), and 1 of 2 is at wait_for_the_others (stuck.py:6)"
     assert place in reason(ended, 0), ended.output
 
 
@@ -458,7 +458,7 @@ def test_what_imports_serves_all_attempts(kind: str, bench: Benches, tmp_path: P
         launcher={"preload": ["json"]},
     )
     assert endings(ended) == ["failed", "done"], ended.output
-    logs = [ended.run_dir / "logs" / attempt / "rank-00000.log" for attempt in ("0.0", "0.1")]
+    logs = [ended.run_dir / "logs" / attempt / "rank-00001.log" for attempt in ("0.0", "0.1")]
     first, second = (log.read_text() for log in logs)
     assert first == second and "copy of" in first
     assert "rank 1 on" in ended.output and "was killed by SIGKILL; attempt 1 begins" in ended.output
