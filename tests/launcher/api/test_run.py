@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def test_from_submission_to_logs(local: Callable[..., Run], capfd: pytest.Captur
     assert run.wait(patience.SECONDS).ending == "failed"
     reported = run.status()
     assert (reported.state, reported.code, reported.over) == ("ended", 1, True)
-    words = f"id='{run.id}', state='ended', ending='failed', code=1, counts={{'failed': 1}}"
+    why = f"reason='rank 1 on {socket.gethostname()} failed first: exit code 1'"
+    words = f"id='{run.id}', state='ended', ending='failed', code=1, {why}, counts={{'failed': 1}}"
     assert (repr(run), repr(reported)) == (f"Run('{run.path}')", f"RunStatus({words})")
     shown = run.logs()
     assert shown.startswith("--- rank 1 on ") and "[0] rank 0\n" in shown and "[1] rank 1\n" in shown

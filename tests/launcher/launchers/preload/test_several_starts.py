@@ -11,6 +11,7 @@ from functools import partial
 import psutil
 import pytest
 
+from launcher.launchers.local import agent as local_agent
 from tests.launcher.launchers.local.conftest import Outcome, Run, Spawn, finish, gone, python
 from tests.launcher.launchers.local.test_endings import TestFailure, TestNobodyIsLeft
 from tests.patience import until
@@ -33,6 +34,8 @@ def owner() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "infinity"]) as process:
         yield process
         process.kill()
+    while local_agent._OF_OWNERS:
+        local_agent._OF_OWNERS.pop().wait()
 
 
 @pytest.fixture
