@@ -215,10 +215,12 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
 def parse_history(text: str) -> list[JobInfo]:
     """The starts of jobs in sacct's answer, in its order; incomplete lines are skipped.
 
-    Each attempt of a job that restarts has steps: the last of those that failed tells how the job ended.
+    A step that was out of memory tells how its job ended, unless one that began later failed, too: each
+    attempt of a job that restarts has steps of its own.
     """
     found: list[JobInfo] = []
-    failed: JobInfo | None = None  # what the last one was before a step was found to be out of memory
+    before: JobInfo | None = None  # the last job without its step that was out of memory
+    full = 0.0  # when that step ended
     for job, state, code, *times, script in _lines(text, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
         word, _, by = state.partition(" by ")
@@ -226,13 +228,14 @@ def parse_history(text: str) -> list[JobInfo]:
         if is_step:
             if not found or base != _name(found[-1]):
                 continue
-            if word == "OUT_OF_MEMORY" and found[-1].word == "FAILED":
-                failed, found[-1] = found[-1], _is(found[-1], word)
-            elif word in ("FAILED", "CANCELLED") and failed is not None:
-                found[-1] = failed
-                failed = None
+            step = _job(base, word, times, script)
+            if word == "OUT_OF_MEMORY" and (before or found[-1].word == "FAILED"):
+                before, full = before or found[-1], step.end or 0.0
+                found[-1] = _is(before, word)
+            elif word in ("FAILED", "CANCELLED") and before is not None and (step.start or 0.0) > full:
+                found[-1] = before
             continue
-        failed = None
+        before = None
         number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
         if not number.isdecimal() or not word:
             continue

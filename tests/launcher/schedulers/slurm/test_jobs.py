@@ -103,15 +103,18 @@ class TestHistory:
         assert info[1].exit_code == 0
 
     @pytest.mark.parametrize(
-        ("words", "word"),
+        ("states", "word"),
         [
-            (["OUT_OF_MEMORY", "COMPLETED", "FAILED"], "FAILED"),
-            (["FAILED", "COMPLETED", "OUT_OF_MEMORY"], "OUT_OF_MEMORY"),
-            (["OUT_OF_MEMORY", "CANCELLED by 0", "OUT_OF_MEMORY", "COMPLETED"], "OUT_OF_MEMORY"),
+            (["OUT_OF_MEMORY|2|3", "COMPLETED|4|4", "FAILED|5|6"], "FAILED"),
+            (["FAILED|2|3", "COMPLETED|4|4", "OUT_OF_MEMORY|5|6"], "OUT_OF_MEMORY"),
+            (["OUT_OF_MEMORY|2|3", "CANCELLED by 0|4|5", "OUT_OF_MEMORY|6|7"], "OUT_OF_MEMORY"),
+            # With preload the programs are in the first of these steps, and their stand-ins in the second.
+            (["OUT_OF_MEMORY|2|4", "FAILED|3|4"], "OUT_OF_MEMORY"),
         ],
     )
-    def test_of_several_attempts_the_last_step_that_failed_tells(self, words: list[str], word: str) -> None:
-        steps = [f"4.{step}|{state}|0:0|1|2|3|\n" for step, state in enumerate(words)]
+    def test_of_several_attempts_the_last_step_that_failed_tells(self, states: list[str], word: str) -> None:
+        lines = (state.replace("|", "|0:0|1|", 1) for state in states)
+        steps = [f"4.{step}|{line}|\n" for step, line in enumerate(lines)]
         (info,) = parse_history(f"4|FAILED|9:0|1|2|3|sbatch /r/j/job.sh\n{''.join(steps)}")
         assert info.word == word
 
