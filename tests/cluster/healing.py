@@ -99,7 +99,7 @@ def too_few_hosts_end_the_job(cluster: Cluster, folder: Path, host: str) -> None
 def a_host_that_is_cut_off_is_replaced(cluster: Cluster, folder: Path, host: str) -> None:
     """Its ranks wait for ever, as do those that wait for them."""
     lines = '[ "$CASTOFF_ATTEMPT" -ge 1 ] || exec sleep 1000'
-    job = submitted(cluster, folder, lines, hang="3s")
+    job = submitted(cluster, folder, lines, hang="9s")  # longer than an mpiexec takes to end
     job.wait_for("ready-0", 4)
     assert host in hosts(job, 0)
     cluster.down(host)
