@@ -247,9 +247,7 @@ class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
     """The stacks of all ranks are collected first. Longer than the program's longest silence."""
     never: Annotated[
         list[ExitCode] | None,
-        meaning(
-            "Exit codes of the first rank to fail after which there is no restart; default [2, 126, 127]."
-        ),
+        meaning("Exit codes of the first rank to fail that no restart follows; default [2, 126, 127]."),
     ] = None
     progress: Annotated[
         Word | None,

@@ -8,7 +8,7 @@ from launcher.config.site import Site
 from launcher.runs.plan import PreflightPlan, RestartPlan
 
 _NOT_RESTARTED = [2, 126, 127]
-"""Exit codes of a program that was called wrongly, or that there is not: so it would be again."""
+"""Exit codes of a program that was called wrongly, or that does not exist: it would be so again."""
 
 
 def restarts(spec: JobSpec) -> RestartPlan | None:

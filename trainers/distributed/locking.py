@@ -26,7 +26,7 @@ SILENCE = 300.0
 """Seconds without any after which a holder is taken for lost. On NFS others see one up to a minute later."""
 
 REPORTED_EVERY = 300.0
-"""Seconds from one message of a wait to the next. A job that waits is no hang, which shows by its output."""
+"""Seconds from one message of a wait to the next. A job that waits is not hanging; its output shows that."""
 
 _LOOKS = (0.05, 2.0)
 """Seconds between the first two looks, and between any two at most."""

@@ -118,7 +118,7 @@ class ProcessTree:
     def reap(self) -> bool:
         """Reap the dead among adopted children; whether any child of the ranks' still lives.
 
-        An agent's count, which are the ranks themselves, too, as long as there are any.
+        The children of an agent count, too: what ranks have left behind, once the ranks themselves are gone.
         """
         alive = bool(self.agent and children(self.agent))
         for pid in children() - self.foreign - self.ranks - {self.agent}:

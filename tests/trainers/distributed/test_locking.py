@@ -102,7 +102,7 @@ def test_one_that_gives_no_sign_of_life_is_replaced(
 def test_one_that_lives_is_waited_for(
     folder: Path, lock: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For longer than one without a sign of life; a line now and then shows that this is no hang."""
+    """For longer than one without a sign of life; a line now and then shows that it is not hanging."""
     with held(lock) as other:
 
         def touch() -> None:
