@@ -8,6 +8,9 @@ castoff_restart() { # after an attempt: whether the next begins in this job
 #endif
   if ! castoff_attempt_failed; then return 1; fi
   castoff_launcher= # from here on a signal ends this job
+#if !here
+  if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
+#endif
 #if spares
   : >"$CASTOFF_ATTEMPT_DIR/over" || true
   castoff_over_since=$SECONDS castoff_suspect=''
@@ -30,9 +33,6 @@ castoff_restart() { # after an attempt: whether the next begins in this job
 #endif
 #if spares
   castoff_await_fence
-#endif
-#if !here
-  if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
 #endif
   castoff_next_attempt
 }
@@ -185,9 +185,6 @@ castoff_next_attempt() {
 #endif
 }
 castoff_end_of_restarts() { # a failed attempt that no other follows in this job
-#if !here
-  if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
-#endif
 #if requeue | copy | chain
   if [[ -n $castoff_requeue_due && ! -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_ending=resume

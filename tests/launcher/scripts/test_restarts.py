@@ -462,3 +462,10 @@ def test_what_imports_serves_all_attempts(kind: str, bench: Benches, tmp_path: P
     first, second = (log.read_text() for log in logs)
     assert first == second and "copy of" in first
     assert "rank 1 on" in ended.output and "was killed by SIGKILL; attempt 1 begins" in ended.output
+
+
+def test_the_failure_is_shown_before_what_follows_from_it(bench: Benches) -> None:
+    ended = run(bench("srun"), "fails 7", {"max": 1, "never": [7]})
+    shown = ended.output
+    assert -1 < shown.find("was the first to fail") < shown.find("not started again"), shown
+    assert shown.count("was the first to fail") == 1
