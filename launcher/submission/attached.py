@@ -31,18 +31,20 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> Ended:
     Raises:
         CastoffError: it cannot be started.
     """
-    process = started(argv, environ)
-    interrupted = False
+    process: subprocess.Popen[bytes] | None = None
+    received: list[int] = []
 
     def handle(number: int) -> None:
-        nonlocal interrupted
-        interrupted = True
-        if number in (signal.SIGTERM, signal.SIGHUP):
+        received.append(number)
+        if process is not None and number in (signal.SIGTERM, signal.SIGHUP):
             process.send_signal(number)
 
-    with signals(handle):
+    with signals(handle):  # from its first moment: who sees it wait may end this process at once
+        process = started(argv, environ)
+        for number in (*received,):
+            process.send_signal(number)
         code = process.wait()
-    return Ended(code if code >= 0 else 128 - code, interrupted)
+    return Ended(code if code >= 0 else 128 - code, bool(received))
 
 
 def started(
