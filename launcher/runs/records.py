@@ -41,7 +41,8 @@ class Failure(msgspec.Struct, frozen=True):
     log: str | None = None
     """The log that shows more, in the folder of the attempt's logs."""
     reason: str | None = None
-    """`hang`: nothing failed, and nothing showed any sign of life; the rank is the one that differs."""
+    """`hang`: nothing failed, and nothing showed any sign of life; the rank is the one that differs.
+    `out-of-memory`: the kernel killed for want of memory where this rank ran."""
 
 
 class Start(msgspec.Struct):

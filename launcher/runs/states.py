@@ -183,6 +183,8 @@ def failure_words(failure: Failure) -> str:
     if failure.log == "stage.log":
         who = "staging"
     how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
+    if failure.reason == "out-of-memory":
+        how += ", out of memory"
     return f"{who} on {failure.host} failed first: {how}"
 
 

@@ -77,11 +77,12 @@ castoff_failure_words() { # as in: rank 3 on n2 was killed by SIGKILL
 #endif
   if [[ $castoff_first == null ]]; then castoff_first=; fi
   case $castoff_how in
-    SIG*) castoff_how="was killed by $castoff_how" ;;
+    SIG*) castoff_how="was killed by $castoff_how$(castoff_memory_words)" ;;
     *) castoff_how="failed with code $(castoff_field code)" ;;
   esac
   echo "${castoff_first:+rank $castoff_first on }$(castoff_field host) $castoff_how"
 }
+castoff_memory_words() { if [[ $(castoff_field reason) == out-of-memory ]]; then echo ", out of memory"; fi; }
 #endif
 castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
 #if requeue | copy

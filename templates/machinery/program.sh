@@ -6,6 +6,24 @@ castoff_pass_on() {
 trap 'castoff_ended=1; castoff_pass_on TERM' TERM INT HUP
 trap castoff_on_usr1 USR1
 trap 'castoff_pass_on USR2' USR2
+#if restart | hang
+castoff_count_oom_kills() { # of this rank's control group (cgroups(7)), or nothing where nobody counts
+  castoff_oom_kills=
+  while IFS=: read -r castoff_kills castoff_kind castoff_group; do
+    case $castoff_kind in
+      '') castoff_group=/sys/fs/cgroup$castoff_group/memory.events ;;
+      memory) castoff_group=/sys/fs/cgroup/memory$castoff_group/memory.oom_control ;;
+      *) continue ;;
+    esac
+    [ -r "$castoff_group" ] || continue
+    while read -r castoff_kind castoff_kills; do
+      [ "$castoff_kind" != oom_kill ] || castoff_oom_kills=$castoff_kills
+    done <"$castoff_group"
+  done </proc/self/cgroup
+} 2>/dev/null
+castoff_count_oom_kills
+castoff_oom_kills_before=$castoff_oom_kills
+#endif
 (castoff_exec "$@") &
 castoff_program=$!
 #if spares
@@ -40,6 +58,11 @@ castoff_record_failure() { # RANK; the first to write wins (noclobber)
   castoff_signal=null
   [ "$castoff_code" -le 128 ] || ! castoff_name=$(kill -l "$castoff_code" 2>/dev/null) ||
     castoff_signal="\"SIG$castoff_name\""
+#if restart | hang
+  castoff_count_oom_kills
+  [ "$castoff_code" -ne 137 ] || [ "${castoff_oom_kills:-0}" -le "${castoff_oom_kills_before:-0}" ] ||
+    castoff_signal="$castoff_signal, \"reason\": \"out-of-memory\""
+#endif
   (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
     "$1" "${castoff_host:-$(hostname)}" "$castoff_code" "$castoff_signal" "$castoff_log" "$(date +%s)" \
     >"$CASTOFF_FAILURE_FILE") 2>/dev/null

@@ -146,12 +146,14 @@ class TestEnded:
         if not slurm.limits_memory:
             pytest.skip("only root can make the control groups that limit memory")
         program = "bytearray(400_000_000).count(1)"
-        words = ["--site", "slurm", "--set", "memory=100M", "--name", "greedy"]
+        again = ["--set", "restart={max: 1, progress: none}"]
+        words = ["--site", "slurm", "--set", "memory=100M", *again, "--name", "greedy"]
         assert desk.castoff("submit", *words, "--", sys.executable, "-c", program).code == 0
         answer = desk.castoff("wait", "greedy")
         shown = desk.castoff("status", "greedy").output
         assert (answer.code, answer.output.split()[1]) == (137, "out-of-memory"), shown
         assert "it used more memory than it had" in shown
+        assert shown.count("killed by SIGKILL, out of memory") == 2, shown
 
     def test_the_first_rank_to_fail(self, desk: Watched) -> None:
         """It is over at once, and told of first."""

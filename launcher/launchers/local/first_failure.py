@@ -34,6 +34,8 @@ def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
 def described(failure: Failure) -> str:
     """Which rank failed first, where and how."""
     killed = f"killed by {failure['signal']} ({failure['code']})"
+    if failure.get("reason") == "out-of-memory":
+        killed += ", out of memory"
     how = killed if failure["signal"] else f"exit code {failure['code']}"
     return f"rank {failure['rank']} on host {failure['host']} failed first: {how}"
 

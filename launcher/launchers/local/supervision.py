@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import printable
+from launcher.launchers.local.out_of_memory import oom_kills
 from launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
 from launcher.launchers.local.streams import RankLines, RankLog, Sink
 
@@ -114,6 +115,7 @@ class Supervision:
         self._paused = False
         self._output_lost = False
         self._result = 0
+        self._oom_kills = oom_kills()
         self._stop: signal.Signals | None = None
         self._stop_time = 0.0
         self._stopped = False  # a rank died of the signal that was passed on
@@ -310,6 +312,8 @@ class Supervision:
         from launcher.launchers.local import first_failure  # late: most jobs do well
 
         record = {"rank": rank.number, "host": self._report.host, "code": code, "signal": killer}
+        if killer == "SIGKILL" and oom_kills() > self._oom_kills:
+            record["reason"] = "out-of-memory"
         first, trouble = first_failure.recorded(self._report.failure_file, {**record, "time": time.time()})
         self.report(trouble)
         log = f"; its log: {rank.log.path}" if rank.log is not None else ""

@@ -325,6 +325,10 @@ def test_what_else_lies_there(made: Made) -> None:
             {"rank": 0, "host": "n1", "code": 137, "signal": "SIGKILL"},
             "rank 0 on n1 failed first: killed by SIGKILL",
         ),
+        (
+            {"rank": 0, "host": "n1", "code": 137, "signal": "SIGKILL", "reason": "out-of-memory"},
+            "rank 0 on n1 failed first: killed by SIGKILL, out of memory",
+        ),
         ({"rank": None, "host": "n1", "code": 1}, "a rank on n1 failed first: exit code 1"),
     ],
 )

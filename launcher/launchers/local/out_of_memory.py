@@ -1,0 +1,22 @@
+"""Whether the kernel has killed for want of memory: what a SIGKILL alone does not say."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+
+def oom_kills(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """How many processes of this one's control group the kernel has killed because memory ran out.
+
+    By its count in memory.events (version 2 of cgroups(7)) or memory.oom_control (version 1); 0 where nobody
+    counts.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in own.read_text().splitlines():
+            _, kind, name = line.split(":", 2)
+            counts = {"": f".{name}/memory.events", "memory": f"memory{name}/memory.oom_control"}.get(kind)
+            if counts is not None and (root / counts).exists():
+                found = dict(pair.split() for pair in (root / counts).read_text().splitlines())
+                return int(found.get("oom_kill", 0))
+    return 0
