@@ -103,7 +103,8 @@ class _Converter:
 
     def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
         if not isinstance(value, Mapping):
-            self._report(path, f"is {_show(value)}, but holds fields: {_names(kind)}")
+            meant = _in_the_first(value, kind, path)
+            self._report(path, f"is {_show(value)}, but holds fields: {_names(kind)}{meant}")
             return None
         fields = fields_of(kind)
         for key in value:
@@ -274,6 +275,29 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
         return f"; use {setting(dotted((*path, name)), yaml_word(held))}"
     lists = [option for option in options if get_origin(bare(option)) is list and dict not in kinds]
     return near or (_as_list(given, value, lists[0], path) if lists else "")
+
+
+def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> str:
+    """How to give a value to a struct's first field, if that takes it: `restart: 3` means its `max`."""
+    from launcher.typed.suggestion import setting  # late: only a mistake needs it
+
+    name, first = next(iter(fields_of(kind).items()), ("", None))
+    if first is None or type(value) not in (int, str) or not _is_leaf(first.type):
+        return ""
+    try:
+        msgspec.convert(value, first.type)
+    except msgspec.ValidationError:
+        return ""
+    return (
+        f"; use {setting(dotted((*path, name)), yaml_word(value) if isinstance(value, str) else str(value))}"
+    )
+
+
+def _is_leaf(kind: Any) -> bool:
+    return not any(
+        is_struct(option) or get_origin(option) in (dict, list, tuple)
+        for option in map(bare, members(bare(kind)))
+    )
 
 
 def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
