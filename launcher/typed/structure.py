@@ -261,9 +261,12 @@ _AS_BOOL = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     """What somebody may have meant by a text that a field does not take."""
+    from launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
+
+    if value is None and any(_takes(option, "") for option in options):
+        return "; use " + setting(dotted(path), '""')
     if not isinstance(value, str):
         return ""
-    from launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
 
     choices = [choice for option in options for choice in get_args(bare(option))]
     near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
@@ -282,22 +285,22 @@ def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> st
     from launcher.typed.suggestion import setting  # late: only a mistake needs it
 
     name, first = next(iter(fields_of(kind).items()), ("", None))
-    if first is None or type(value) not in (int, str) or not _is_leaf(first.type):
+    if first is None or type(value) not in (int, str) or not _takes(first.type, value):
         return ""
+    words = yaml_word(value) if isinstance(value, str) else str(value)
+    return f"; use {setting(dotted((*path, name)), words)}"
+
+
+def _takes(kind: Any, value: int | str) -> bool:
+    """Whether a field takes a single value; of nothing but those, since msgspec 0.22 may crash on others."""
+    options = list(map(bare, members(bare(kind))))
+    if any(is_struct(option) or get_origin(option) in (dict, list, tuple) for option in options):
+        return False
     try:
-        msgspec.convert(value, first.type)
+        msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        return ""
-    return (
-        f"; use {setting(dotted((*path, name)), yaml_word(value) if isinstance(value, str) else str(value))}"
-    )
-
-
-def _is_leaf(kind: Any) -> bool:
-    return not any(
-        is_struct(option) or get_origin(option) in (dict, list, tuple)
-        for option in map(bare, members(bare(kind)))
-    )
+        return False
+    return True
 
 
 def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:

@@ -35,6 +35,7 @@ class Outer(msgspec.Struct, frozen=True):
     names: list[Name] = []
     inner: Inner | None = None
     inners: dict[Name, Inner] = {}
+    texts: dict[Name, str] = {}
     perhaps: bool | Inner | None = None
     colours: list[Literal["red", "green"]] = []
     pair: tuple[Share, Share] = (0.0, 1.0)
@@ -115,6 +116,7 @@ def test_converts(text: str, expected: Outer) -> None:
         ("inner: {neded: 1}", "inner.neded: there is no such field; did you mean needed?"),
         ("inner: {needed: }", "inner.needed: is empty, but takes a whole number of at least 1"),
         ("inner: 4", "inner: is 4, but holds fields: needed, choice; use `inner: {needed: 4}`"),
+        ("texts: {a: }", 'texts.a: is empty, but takes text; use `texts: {a: ""}`'),
         ("inner: 0", "inner: is 0, but holds fields: needed, choice"),
         ("inner: true", "inner: is true, but holds fields: needed, choice"),
         ("inners: {a: }", "inners.a: is empty, but holds fields"),
