@@ -109,6 +109,8 @@ class ProcessTree:
         """Children that this process waits for by itself."""
         self.agent: int | None = None
         """The process of which the ranks are copies, if there is one: each has a client among `ranks`."""
+        self.copies: set[int] = set()
+        """Those copies whose clients `members` has seen."""
         self._was_subreaper = become_subreaper()
 
     def close(self) -> None:
@@ -120,11 +122,14 @@ class ProcessTree:
 
         The children of an agent count, too: what ranks have left behind, once the ranks themselves are gone.
         """
-        alive = bool(self.agent and children(self.agent))
-        for pid in children() - self.foreign - self.ranks - {self.agent}:
-            with contextlib.suppress(ChildProcessError):
-                alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
-        return alive
+        while True:
+            alive, reaped = bool(self.agent and children(self.agent)), False
+            for pid in children() - self.foreign - self.ranks - {self.agent}:
+                with contextlib.suppress(ChildProcessError):
+                    ended = os.waitpid(pid, os.WNOHANG)[0] == pid
+                    alive, reaped = alive or not ended, reaped or ended
+            if not reaped:  # else one that has ended may have left a child since they were listed
+                return alive
 
     def members(self) -> list[psutil.Process]:
         """Every living process that belongs to the ranks, the ranks included.
@@ -139,10 +144,18 @@ class ProcessTree:
             for process in [found[pid], *descendants(found[pid])]:
                 found.pop(process.pid, None)
         if self.agent and (agent := process_of(self.agent)):
+            self.copies.update(filter(None, map(_program_of, self.ranks & found.keys())))
             found |= {process.pid: process for process in descendants(agent)}
             copies = children(agent.pid) if self.ranks & found.keys() else set()
             found = {pid: process for pid, process in found.items() if pid not in {agent.pid, *copies}}
         return [process for process in found.values() if _lives(process)]
+
+
+def _program_of(client: int) -> int | None:
+    """The process that runs a client's program, which the client has named itself after."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path(f"/proc/{client}/comm").read_text().partition("castoff:")[2])
+    return None
 
 
 def send(processes: Iterable[psutil.Process], number: int) -> None:

@@ -374,7 +374,7 @@ class Supervision:
         if self._kill_time is None or now < self._kill_time:
             return False
         targets = self._tree.members()
-        self._killed.update(process.pid for process in targets)
+        self._killed |= {process.pid for process in targets} - self._tree.copies  # else a rank would be two
         send(targets, signal.SIGKILL)
         if now < self._kill_time + _GIVE_UP:
             return False

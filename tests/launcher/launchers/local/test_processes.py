@@ -1,12 +1,18 @@
-"""How much of this machine there is to use."""
+"""How much of this machine there is to use, and which processes belong to the ranks."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from launcher.launchers.local import processes
+from tests.patience import until
+
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 
 
 @pytest.fixture
@@ -59,3 +65,49 @@ class TestQuota:
     def test_none(self, tmp_path: Path) -> None:
         assert self.quota(tmp_path, "0::/\n") > 10**6
         assert processes._quota(tmp_path, tmp_path / "missing") > 10**6
+
+
+def test_the_copies_that_clients_stand_for() -> None:
+    """So that a rank that has to be killed counts once, and not with its client."""
+    tree = processes.ProcessTree()
+    try:
+        with (
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE) as agent,
+            subprocess.Popen(
+                ["sh", "-c", "printf castoff:4711 >/proc/$$/comm; echo; read -r _"], **PIPES
+            ) as client,
+            subprocess.Popen(["sh", "-c", "echo; read -r _"], **PIPES) as begins,
+        ):
+            for one in (client, begins):
+                assert one.stdout is not None and one.stdout.readline() == b"\n"
+            tree.agent = agent.pid
+            tree.ranks |= {client.pid, begins.pid}
+            assert {one.pid for one in tree.members()} == tree.ranks
+            assert tree.copies == {4711}
+    finally:
+        tree.close()
+
+
+def test_what_one_leaves_as_it_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may start another and end between the moment when the children are listed and its own turn."""
+    tree, listed = processes.ProcessTree(), processes.children
+    leaves = subprocess.Popen(["sh", "-c", "read -r _; sleep 1000 & exit"], stdin=subprocess.PIPE)
+
+    def with_a_late_one(parent: int | None = None) -> set[int]:
+        found = listed(parent)
+        if leaves.stdin is not None and not leaves.stdin.closed:
+            leaves.stdin.close()
+            until(lambda: psutil.Process(leaves.pid).status() == psutil.STATUS_ZOMBIE)
+        return found
+
+    monkeypatch.setattr(processes, "children", with_a_late_one)
+    try:
+        assert tree.reap()
+        (left,) = tree.members()
+        left.kill()
+        until(lambda: not tree.reap())
+    finally:
+        for one in tree.members():
+            one.kill()
+        leaves.wait()
+        tree.close()
