@@ -128,9 +128,11 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
         fix = "give the job what it lacks, as in --account NAME or --set, or mend the problems above"
         yield Finding("nodes", "problem", "; ".join(["no job was submitted", *str(error).splitlines()]), fix)
         return
-    report(f"run {run.id} tries {several(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
+    say = report if not quiet and is_terminal(sys.stderr) else lambda words: None
     try:
-        now = node_job.watch(run, report if not quiet and is_terminal(sys.stderr) else lambda words: None)
+        with node_job.cancelled_on_interrupt(run):
+            report(f"run {run.id} tries {several(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
+            now = node_job.watch(run, say)
     except (KeyboardInterrupt, SystemExit):
         report(f"run {run.id} was cancelled")
         raise

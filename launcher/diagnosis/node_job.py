@@ -122,28 +122,28 @@ def start(subject: Subject, nodes: int, walltime: str | None) -> RunDirectory:
 def watch(run: RunDirectory, say: Callable[[str], None]) -> RunStatus:
     """Its status when it is over; `say` is called with how far it is, whenever that changes.
 
-    One that is not over long after its walltime, or that can never begin, is cancelled; so is one where
-    Ctrl-C, TERM or HUP ends this process.
+    One that is not over long after its walltime, or that can never begin, is cancelled.
 
     Raises:
         CastoffError: something in its directory cannot be read.
     """
     last, began = "", 0.0
-    with _cancelled_on_interrupt(run):
-        for (now,) in poll([run]):
-            if (words := _progress(run, now)) != last:
-                last = words
-                say(words)
-            began = began or (time.monotonic() if now.state == "running" else 0.0)
-            late = began and time.monotonic() - began > (now.walltime or _WALLTIME) + _OVERDUE
-            if late or now.never_begins:
-                (request,) = end([run])
-                return request.after or now
+    for (now,) in poll([run]):
+        if (words := _progress(run, now)) != last:
+            last = words
+            say(words)
+        began = began or (time.monotonic() if now.state == "running" else 0.0)
+        late = began and time.monotonic() - began > (now.walltime or _WALLTIME) + _OVERDUE
+        if late or now.never_begins:
+            (request,) = end([run])
+            return request.after or now
     return now
 
 
 @contextlib.contextmanager
-def _cancelled_on_interrupt(run: RunDirectory) -> Iterator[None]:
+def cancelled_on_interrupt(run: RunDirectory) -> Iterator[None]:
+    """Meanwhile Ctrl-C, TERM or HUP, which end this process, cancel the job before."""
+
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 

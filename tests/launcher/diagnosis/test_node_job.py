@@ -98,8 +98,9 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Watch:
 
         monkeypatch.setattr(node_job, "poll", poll)
         monkeypatch.setattr(node_job, "end", end)
-        with contextlib.suppress(KeyboardInterrupt, SystemExit):
-            node_job.watch(RunDirectory(tmp_path), said.append)
+        run = RunDirectory(tmp_path)
+        with contextlib.suppress(KeyboardInterrupt, SystemExit), node_job.cancelled_on_interrupt(run):
+            node_job.watch(run, said.append)
         return said
 
     return watch
