@@ -263,7 +263,7 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     """What somebody may have meant by a text that a field does not take."""
     from launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
 
-    if value is None and any(_takes(option, "") for option in options):
+    if value is None and any(_is_scalar(option) and converts("", option) for option in options):
         return "; use " + setting(dotted(path), '""')
     if not isinstance(value, str):
         return ""
@@ -281,23 +281,29 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
 
 
 def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> str:
-    """How to give a value to a struct's first field, if that takes it: `restart: 3` means its `max`."""
+    """How to give a value to a section's first field, if no other is needed: `restart: 3` means its `max`."""
     from launcher.typed.suggestion import setting  # late: only a mistake needs it
 
-    name, first = next(iter(fields_of(kind).items()), ("", None))
-    if first is None or type(value) not in (int, str) or not _takes(first.type, value):
+    fields = list(fields_of(kind).items())
+    if not path or not fields or any(other.required for _, other in fields[1:]):
+        return ""
+    name, first = fields[0]
+    if type(value) not in (int, str) or not _is_scalar(first.type) or not converts(value, first.type):
         return ""
     words = yaml_word(value) if isinstance(value, str) else str(value)
     return f"; use {setting(dotted((*path, name)), words)}"
 
 
-def _takes(kind: Any, value: int | str) -> bool:
-    """Whether a field takes a single value; of nothing but those, since msgspec 0.22 may crash on others."""
-    options = list(map(bare, members(bare(kind))))
-    if any(is_struct(option) or get_origin(option) in (dict, list, tuple) for option in options):
-        return False
+def _is_scalar(kind: Any) -> bool:
+    """Whether a field takes single values alone; msgspec 0.22 may crash as it converts to other types."""
+    options = map(bare, members(bare(kind)))
+    return not any(is_struct(option) or get_origin(option) in (dict, list, tuple) for option in options)
+
+
+def converts(value: Any, kind: Any, *, strict: bool = True) -> bool:
+    """Whether msgspec makes a value one of that type; `strict`: without reading a text as a number."""
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError:
         return False
     return True
@@ -312,9 +318,7 @@ def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
         with contextlib.suppress(ValueError):  # a quote that does not end
             words = shlex.split(text)
     is_text = given is text
-    try:
-        msgspec.convert(words, kind, strict=is_text)
-    except msgspec.ValidationError:  # it is no such item either
+    if not converts(words, kind, strict=is_text):  # it is no such item either
         return "; a list is written [a, b]"
     items = ", ".join(map(yaml_word, words) if is_text else words)
     return f"; use {setting(dotted(path), f'[{items}]')}"

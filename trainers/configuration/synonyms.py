@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_origin
 
-import msgspec
-
 from launcher.typed.document import Document, FieldPath, dotted
-from launcher.typed.structure import Hint, bare, fields_of, is_struct, members
+from launcher.typed.structure import Hint, bare, converts, fields_of, is_struct, members
 
 _FIELDS = {
     "name": "run_name experiment_name exp_name project_name",
@@ -133,11 +131,7 @@ def _takes(kind: Any, value: Any) -> bool:
         return True
     if bare(kind) is Any:  # a Python object by its import path
         return False
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
+    return converts(value, kind)
 
 
 def _written(place: FieldPath, value: str | None) -> str:
