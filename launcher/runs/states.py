@@ -30,6 +30,9 @@ FAILED = ("failed", "out-of-memory", "node-failure")
 HANG = "hang"
 """The reason of a failure where no rank failed."""
 
+OUT_OF_MEMORY = "out-of-memory"
+"""The reason of a rank's failure where memory ran out."""
+
 
 class AttemptStatus(msgspec.Struct, frozen=True):
     """One start of a member."""
@@ -183,7 +186,7 @@ def failure_words(failure: Failure) -> str:
     if failure.log == "stage.log":
         who = "staging"
     how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
-    if failure.reason == "out-of-memory":
+    if failure.reason == OUT_OF_MEMORY:
         how += ", out of memory"
     return f"{who} on {failure.host} failed first: {how}"
 

@@ -9,6 +9,8 @@ import contextlib
 import json
 from pathlib import Path
 
+from launcher.launchers.local.out_of_memory import OUT_OF_MEMORY
+
 Failure = dict[str, object]
 """rank, host, code, signal, time."""
 
@@ -34,7 +36,7 @@ def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
 def described(failure: Failure) -> str:
     """Which rank failed first, where and how."""
     killed = f"killed by {failure['signal']} ({failure['code']})"
-    if failure.get("reason") == "out-of-memory":
+    if failure.get("reason") == OUT_OF_MEMORY:
         killed += ", out of memory"
     how = killed if failure["signal"] else f"exit code {failure['code']}"
     return f"rank {failure['rank']} on host {failure['host']} failed first: {how}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import printable
-from launcher.launchers.local.out_of_memory import oom_kills
+from launcher.launchers.local.out_of_memory import OUT_OF_MEMORY, oom_kills
 from launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
 from launcher.launchers.local.streams import RankLines, RankLog, Sink
 
@@ -313,7 +313,7 @@ class Supervision:
 
         record = {"rank": rank.number, "host": self._report.host, "code": code, "signal": killer}
         if killer == "SIGKILL" and oom_kills() > self._oom_kills:
-            record["reason"] = "out-of-memory"
+            record["reason"] = OUT_OF_MEMORY
         first, trouble = first_failure.recorded(self._report.failure_file, {**record, "time": time.time()})
         self.report(trouble)
         log = f"; its log: {rank.log.path}" if rank.log is not None else ""

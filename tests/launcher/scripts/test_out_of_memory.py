@@ -1,4 +1,4 @@
-"""A rank that the kernel kills because memory has run out: in a real control group, under every launcher."""
+"""A rank that is killed because memory has run out: in a real control group, by two launchers."""
 
 from __future__ import annotations
 
