@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from launcher.cli import doctor
 from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from launcher.diagnosis import node_job
@@ -118,3 +121,29 @@ def test_what_is_cancelled(watched: Watch, monkeypatch: pytest.MonkeyPatch) -> N
         assert watched("pending", interrupted=how) == ["pending", "cancelled"]
     monkeypatch.setattr(node_job, "_OVERDUE", -61.0)
     assert watched("running", "running")[-1] == "cancelled"
+
+
+def test_term_right_behind_its_announcement_cancels_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else doctor would end alone, and leave its job in the queue."""
+    cancelled: list[Any] = []
+
+    def report(text: str) -> None:
+        print(text)
+        if "Ctrl-C cancels it" in text:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(doctor, "report", report)
+    monkeypatch.setattr(node_job, "refusals", lambda *_: iter(()))
+    monkeypatch.setattr(node_job, "start", lambda *_: SimpleNamespace(id="it", job="7", path=tmp_path))
+    monkeypatch.setattr(node_job, "end", cancelled.extend)
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("nobody waits for it"))
+    try:
+        with pytest.raises(SystemExit) as left:
+            list(doctor._nodes(cast("Any", None), 2, None, quiet=True))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert left.value.code == 128 + signal.SIGTERM
+    assert [one.id for one in cancelled] == ["it"]
+    assert capsys.readouterr().out.endswith("run it was cancelled\n")
