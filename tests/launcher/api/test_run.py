@@ -29,7 +29,8 @@ def local(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run
 
 
 def test_from_submission_to_logs(local: Callable[..., Run], capfd: pytest.CaptureFixture[str]) -> None:
-    run = local("echo rank $RANK; exit $RANK", name="pair", ranks_per_node=2)
+    both_wrote = "touch wrote-$RANK; until [ -e wrote-0 ]; do sleep 0.01; done"
+    run = local(f"echo rank $RANK; {both_wrote}; exit $RANK", name="pair", ranks_per_node=2)
     assert run.wait(patience.SECONDS).ending == "failed"
     reported = run.status()
     assert (reported.state, reported.code, reported.over) == ("ended", 1, True)

@@ -17,7 +17,9 @@ from ..conftest import Castoff, LocalJobs
 
 def test_a_job_is_followed_to_its_end(castoff: Castoff, jobs: LocalJobs) -> None:
     words = ("submit", "-f", "--site", "local", "--ranks-per-node", "2", "--name", "mine", "--")
-    answer = castoff(*words, "sh", "-c", "echo rank $RANK; exit $((RANK * 3))", cwd=jobs.folder)
+    both_wrote = "touch wrote-$RANK; until [ -e wrote-0 ]; do sleep 0.01; done"
+    program = f"echo rank $RANK; {both_wrote}; exit $((RANK * 3))"
+    answer = castoff(*words, "sh", "-c", program, cwd=jobs.folder)
     (run,) = jobs.runs()
     lines = answer.stdout.splitlines()
     assert answer.returncode == 3

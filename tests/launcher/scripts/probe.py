@@ -57,7 +57,7 @@ def main() -> None:
         "cwd": str(Path.cwd()),
         "cpus": sorted(os.sched_getaffinity(0)),
     }
-    temporary = SEEN / f".rank-{me.rank}.json"
+    temporary = SEEN / f".rank-{me.rank}-{os.getpid()}.json"  # two jobs may run at once
     temporary.write_text(json.dumps(record))
     temporary.rename(SEEN / f"rank-{me.rank}.json")
     verb, *words = os.environ.get("PROBE", "nothing").split()

@@ -196,7 +196,8 @@ def test_what_was_staged_is_still_there(
     here.site = msgspec.structs.replace(here.site, local_storage=str(storage))
     here.env["STUB_LOCAL_STORAGE"] = ""
     (here.folder / "words").write_text("text\n")
-    result = f'echo made by $RANK >"$CASTOFF_STAGE_DIR/result-$RANK"; {program}'
+    both_wrote = 'until [ -s "$1/result-0" ] && [ -s "$1/result-1" ]; do sleep 0.01; done'
+    result = f'set "$CASTOFF_STAGE_DIR"; echo made by $RANK >"$1/result-$RANK"; {both_wrote}; {program}'
     ended = here.run(
         ranks_per_node=2,
         stage=[{"from": "words"}],
