@@ -28,11 +28,12 @@ class TestTeardown:
     @pytest.mark.parametrize("code", [0, 3])
     def test_wait_returns_after_it(self, desk: Desk, code: int) -> None:
         (desk.folder / "words").write_text("text\n")
+        both_wrote = 'until [ -s "$1/result-0" ] && [ -s "$1/result-1" ]; do sleep 0.01; done'
         copy = 'cp "$CASTOFF_STAGE_DIR"/result-* .'
         teardown = f"teardown=['{copy}', sleep 0.5, cpp_x]"
         run = desk.submit(
             *("--ranks-per-node", "2", "--set", "stage=[{from: words}]", "--set", teardown),
-            sh=f'echo $RANK >"$CASTOFF_STAGE_DIR/result-$RANK"; exit {code}',
+            sh=f'set "$CASTOFF_STAGE_DIR"; echo $RANK >"$1/result-$RANK"; {both_wrote}; exit {code}',
         )
         assert desk.castoff("wait", run.id).code == code
         assert (desk.folder / "result-0").read_text() == "0\n"
