@@ -102,7 +102,7 @@ check: $(READY) $(INTEL_MPI_READY) system-packages
 	codespell $(PROSE)
 	codespell --dictionary docs/unwanted-words.txt $(PROSE)
 	.venv/bin/python -m pytest --collect-only --quiet >/dev/null & # compiles all tests, once, beside mypy
-	mypy --num-workers auto || { (( $$? == 2 )) && mypy; } # on a busy machine its workers may not start in its 3 s
+	mypy --num-workers auto || { (( $$? == 2 )) && mypy; } || exit # on a busy machine its workers may not start in its 3 s
 	wait
 
 bench: $(READY)
