@@ -151,13 +151,15 @@ class Watchdog:
                 continue
             quiet += 1
             if quiet * tick >= self._limit:
-                self._end(self._call, [f"nothing has happened for {self._limit:g} s; {self._field()}"])
+                self._end(self._call, [f"nothing has happened for {self._limit:g} s; {self._field()}"], tick)
             elif quiet % every == 0 and (self._call.is_open() or _is_ended()):
-                self._end(self._call, [])
+                self._end(self._call, [], tick)
 
-    def _end(self, call: RankHealthCheck, more: list[str]) -> None:
-        """As the loop cannot: it is stuck."""
+    def _end(self, call: RankHealthCheck, more: list[str], tick: float) -> None:
+        """As the loop cannot: it is stuck. One that an error has just left says more by itself."""
         frames = _frames(self._watched)
+        if self._over.wait(tick):
+            return
         waits = self._context.waits_for is not None or _is_waiting(frames)
         doing = self._context.waits_for or " ".join(filter(None, (self._doing, place_in(frames))))
         verdict = call.hold("waits" if waits else "busy", doing)

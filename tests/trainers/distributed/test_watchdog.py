@@ -24,6 +24,7 @@ from tests.patience import until
 from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.configuration.config import Parallel
 from trainers.ddp import TrainerDDP
+from trainers.distributed import watchdog
 from trainers.distributed.errors import RanksLost
 from trainers.distributed.failures import end
 from trainers.distributed.health_check import Answer, RankHealthCheck, Verdict, judge
@@ -167,6 +168,31 @@ def test_a_store_that_does_not_answer_is_reported() -> None:
         "rank 0, which keeps the ranks' store, is gone or does not answer; "
         "rank 0 (node0) waits for others before the end of the first step: in backward"
     )
+
+
+def test_a_loop_that_an_error_leaves_meanwhile_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both come at the same time: the watch's limit is the one that collectives have."""
+    made = calls(2, 2)
+    made[0].window = 1.0
+    made[1]._answer(made[1]._mine("waits", "in backward"))  # for it to be in time
+    place = Mock(rank=0, waits_for=None, health_check=lambda: made[0])
+    looked, ended = threading.Event(), Mock()
+
+    def look(thread: int) -> list[Any]:
+        looked.set()
+        return []
+
+    monkeypatch.setattr(watchdog, "_frames", look)
+    monkeypatch.setattr(watchdog, "end", ended)
+    with pytest.raises(RanksLost) as lost, Watchdog(place, Parallel(start_timeout=0.1, timeout=2.0)):
+        lose_a_peer_once(looked)
+    assert not ended.mock_calls
+    assert "is busy" not in str(lost.value)
+
+
+def lose_a_peer_once(looked: threading.Event) -> NoReturn:
+    assert looked.wait(patience.SECONDS)
+    raise RuntimeError("gloo: Connection closed by peer")
 
 
 def test_a_store_that_is_gone_is_not_asked_again() -> None:
