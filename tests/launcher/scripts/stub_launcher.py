@@ -116,6 +116,9 @@ def main() -> int:
     with Path(os.environ["STUB_CALLS"]).open("a") as calls:
         calls.write(json.dumps([launcher, *sys.argv[1:]]) + "\n")
     places = placement(options, launcher)
+    asked: list[int] = []  # a rank may end its job at once
+    for number in (signal.SIGUSR1, signal.SIGTERM) if launcher == "srun" else (signal.SIGTERM,):
+        signal.signal(number, lambda number, _: asked.append(number))
     ranks = [
         subprocess.Popen(
             on_node(where[0], program),
@@ -130,15 +133,17 @@ def main() -> int:
             if rank.poll() is None:
                 os.killpg(rank.pid, number)
 
-    def end(*_: object) -> None:
+    def end() -> None:
         if not Path(os.environ["CASTOFF_ATTEMPT_DIR"], "hang").exists():  # then the job goes on
             ended.touch()
         send(signal.SIGKILL if launcher == "srun" else signal.SIGTERM)
 
-    if launcher == "srun":
-        signal.signal(signal.SIGUSR1, lambda *_: send(signal.SIGUSR1))
-    signal.signal(signal.SIGTERM, end)
     while None in (codes := [rank.poll() for rank in ranks]):
+        while asked:
+            if asked.pop(0) == signal.SIGTERM:
+                end()
+            else:
+                send(signal.SIGUSR1)
         if launcher == "srun" and any(codes):
             send(signal.SIGKILL)
             return 143
