@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import psutil
 import pytest
 import torch
 from hypothesis import given
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from tests.cases import others_long
+from tests.trainers import warm
 from trainers.configuration.config import Evaluation, Training
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
@@ -219,18 +221,23 @@ def test_workers_ignore_signals(context: str) -> None:
 
     What samples draw is the same in any kind of worker.
     """
-    import psutil
-
     settings = training(num_workers=2, multiprocessing_context=context)
     loader = training_loader(Slow(40), settings, RankContext(0, 1, CPU), list)
-    others = set(psutil.Process().children(recursive=True))
+    others = own_processes()
     seen = []
     for group in loader.groups(0, 0):
-        for child in set(psutil.Process().children(recursive=True)) - others:
+        for child in own_processes() - others:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
                 os.kill(child.pid, number)
         seen += group.micros[0].data
     assert seen == samples(loaded(length=40).groups(0, 0))
+
+
+def own_processes() -> set[psutil.Process]:
+    """Those below this one, but not the ranks of other tests: whoever began their server is its parent."""
+    living = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    children = [child for child in living if warm.__name__ not in child.cmdline()]
+    return {one for child in children for one in (child, *child.children(recursive=True))}
 
 
 class Fate(Numbers):
