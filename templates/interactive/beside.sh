@@ -61,8 +61,9 @@ castoff_shares() { # NAMESPACE
 castoff_functions=()
 castoff_clear() {
   local castoff_name
-  while read -r castoff_name; do unset -v "$castoff_name" 2>/dev/null; done < <(compgen -e)
-  while read -r _ _ castoff_name; do unset -f "$castoff_name" 2>/dev/null; done < <(declare -Fx)
+  # Not < <(…): what ends after the exec below sends the program a CHLD, of which ps dies.
+  while read -r castoff_name; do unset -v "$castoff_name" 2>/dev/null; done <<<"$(compgen -e)"
+  while read -r _ _ castoff_name; do unset -f "$castoff_name" 2>/dev/null; done <<<"$(declare -Fx)"
 }
 castoff_take() { # [PATTERN of names]: of castoff_entries, which never stand on a command line or in a file
   local castoff_entry castoff_name

@@ -67,6 +67,16 @@ def test_nothing_of_the_environment_is_written_or_shown(
     ] == []
 
 
+@pytest.mark.usefixtures("running")
+def test_the_command_begins_without_children(castoff_command: Castoff) -> None:
+    """One that ends would send it CHLD, of which ps dies."""
+    slow = {"BASH_FUNC_compgen%%": '() {  builtin compgen "$@"; exec >&-; sleep 0.3\n}'}
+    answer = castoff_command(
+        "shell", "waits", "--", "sh", "-c", "exec cat /proc/$$/task/$$/children", env=slow
+    )
+    assert (answer.returncode, answer.stdout) == (0, "")
+
+
 def test_code_and_standard_input_are_the_commands(castoff_command: Castoff, running: RunDirectory) -> None:
     answer = castoff_command("shell", running.path, "--", "sh", "-c", "cat; exit 7", input="given\n")
     assert (answer.returncode, answer.stdout) == (7, "given\n")
