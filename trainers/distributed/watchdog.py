@@ -24,7 +24,7 @@ from trainers.distributed.explanations import brief, missing_ranks, module_of, p
 from trainers.distributed.failures import end
 from trainers.distributed.health_check import WINDOW, RankHealthCheck
 from trainers.distributed.process_group import RankContext
-from trainers.distributed.termination import has_come
+from trainers.distributed.termination import LAST_WORDS, has_come
 
 Item = TypeVar("Item")
 
@@ -33,6 +33,9 @@ _TICK = 1.0
 
 _LATE = 2
 """Looks without anything new, from which on it is asked whether another rank waits in vain."""
+
+_LEAVING = LAST_WORDS / 5
+"""Seconds that an error has from where it is raised to the end of the loop."""
 
 _ASKED = 500
 """Such questions a second, of all ranks together."""
@@ -151,14 +154,14 @@ class Watchdog:
                 continue
             quiet += 1
             if quiet * tick >= self._limit:
-                self._end(self._call, [f"nothing has happened for {self._limit:g} s; {self._field()}"], tick)
+                self._end(self._call, [f"nothing has happened for {self._limit:g} s; {self._field()}"])
             elif quiet % every == 0 and (self._call.is_open() or _is_ended()):
-                self._end(self._call, [], tick)
+                self._end(self._call, [])
 
-    def _end(self, call: RankHealthCheck, more: list[str], tick: float) -> None:
-        """As the loop cannot: it is stuck. One that an error has just left says more by itself."""
+    def _end(self, call: RankHealthCheck, more: list[str]) -> None:
+        """As the loop cannot: it is stuck. One that an error is just leaving says more by itself."""
         frames = _frames(self._watched)
-        if self._over.wait(tick):
+        if self._over.wait(_LEAVING):
             return
         waits = self._context.waits_for is not None or _is_waiting(frames)
         doing = self._context.waits_for or " ".join(filter(None, (self._doing, place_in(frames))))

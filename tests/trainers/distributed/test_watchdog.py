@@ -173,18 +173,19 @@ def test_a_store_that_does_not_answer_is_reported() -> None:
 def test_a_loop_that_an_error_leaves_meanwhile_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both come at the same time: the watch's limit is the one that collectives have."""
     made = calls(2, 2)
-    made[0].window = 1.0
     made[1]._answer(made[1]._mine("waits", "in backward"))  # for it to be in time
-    place = Mock(rank=0, waits_for=None, health_check=lambda: made[0])
+    place: Any = Mock(rank=0, waits_for=None, health_check=lambda: made[0])
+    watch = Watchdog(place, Parallel(start_timeout=0.1, timeout=2.0))
     looked, ended = threading.Event(), Mock()
 
     def look(thread: int) -> list[Any]:
         looked.set()
+        assert watch._over.wait(patience.SECONDS)
         return []
 
     monkeypatch.setattr(watchdog, "_frames", look)
     monkeypatch.setattr(watchdog, "end", ended)
-    with pytest.raises(RanksLost) as lost, Watchdog(place, Parallel(start_timeout=0.1, timeout=2.0)):
+    with pytest.raises(RanksLost) as lost, watch:
         lose_a_peer_once(looked)
     assert not ended.mock_calls
     assert "is busy" not in str(lost.value)
