@@ -59,11 +59,12 @@ castoff_shares() { # NAMESPACE
   [[ $castoff_theirs == "$(readlink "/proc/self/ns/$1")" ]]
 }
 castoff_functions=()
-castoff_clear() {
+castoff_clear() { # not by <(…): what ends after the exec below sends the program a CHLD, of which ps dies
   local castoff_name
-  # Not < <(…): what ends after the exec below sends the program a CHLD, of which ps dies.
-  while read -r castoff_name; do unset -v "$castoff_name" 2>/dev/null; done <<<"$(compgen -e)"
-  while read -r _ _ castoff_name; do unset -f "$castoff_name" 2>/dev/null; done <<<"$(declare -Fx)"
+  set -f
+  for castoff_name in $(compgen -e); do unset -v "$castoff_name" 2>/dev/null; done
+  for castoff_name in $(declare -Fx); do unset -f -- "$castoff_name" 2>/dev/null; done
+  set +f
 }
 castoff_take() { # [PATTERN of names]: of castoff_entries, which never stand on a command line or in a file
   local castoff_entry castoff_name
