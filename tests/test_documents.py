@@ -20,6 +20,7 @@ import msgspec
 import pytest
 import yaml
 
+from docs.generate.pages import END
 from launcher import plan, render
 from launcher.cli.help import VERBS
 from launcher.config.job import JobSpec
@@ -36,9 +37,16 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     [
         *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
-        *(CHECKOUT / "docs").glob("*.md"),
+        *(CHECKOUT / "docs").rglob("*.md"),
     ]
 )
+
+
+def name_of(document: Path) -> str:
+    """As `how-to/logs.md`."""
+    return str(document.relative_to(CHECKOUT / "docs" if "docs" in document.parts else CHECKOUT))
+
+
 SCHEDULER_COMMANDS = {"sbatch", "squeue", "sacct", "scancel", "srun", "scontrol", "qsub", "qstat", "qdel"}
 
 RUN_ELSEWHERE = re.compile(r"(make|git clone|python3? -m (pip|venv)|pip install)\b")
@@ -162,7 +170,7 @@ def run_on(cluster: str | None) -> list[Any]:
         if cluster_of(one) == cluster:
             text = one.read_text("utf-8")
             marks = [mark for words, mark in costs.items() if f"\n<!-- These commands {words}. -->\n" in text]
-            found.append(pytest.param(one, marks=marks, id=one.name))
+            found.append(pytest.param(one, marks=marks, id=name_of(one)))
     return found
 
 
@@ -397,7 +405,22 @@ def test_json_is_a_list_of_pairs(block: Block, tmp_path: Path) -> None:
 
 def test_known_languages_only() -> None:
     known = {"console", "python", "yaml", "json", "bash", "sh", "text", "jinja"}
-    assert [f"{block}: {block.language!r}" for block in ALL if block.language not in known] == []
+    shown = [block for block in ALL if not block.language.startswith("{")]  # a directive of MyST
+    assert [f"{block}: {block.language!r}" for block in shown if block.language not in known] == []
+
+
+def prose(document: Path) -> int:
+    """The words that somebody wrote for people to read: without code, and what `make docs` writes."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(rf"<!-- .*?{re.escape(END)}", "", text, flags=re.DOTALL)
+    return len(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
+
+
+def test_the_documents_are_short() -> None:
+    """All of them are an evening's reading, at 200 words a minute two and a half hours."""
+    words = {name_of(document): prose(document) for document in DOCUMENTS if document.name != "CHANGELOG.md"}
+    assert sum(words.values()) <= 30_000, words
+    assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def test_make_targets_exist() -> None:
@@ -439,7 +462,7 @@ def described(document: str) -> set[str]:
 def test_every_computed_feature_is_named() -> None:
     from trainers.gnn.causets.features import NODE, SCALARS
 
-    text = (CHECKOUT / "docs" / "gnn-data.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs" / "how-to" / "gnn-data.md").read_text(encoding="utf-8")
     (reported,) = re.findall(r"^Computed features.*?\n\n", text, re.MULTILINE | re.DOTALL)
     assert re.findall(r"`([^`]+)`", " ".join(reported.split())) == [*NODE, *SCALARS]
 
@@ -447,7 +470,7 @@ def test_every_computed_feature_is_named() -> None:
 def test_everything_that_a_task_may_have_is_described() -> None:
     from trainers import Task
 
-    text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs" / "reference" / "trainer.md").read_text(encoding="utf-8")
     _, _, section = text.partition("\n## A task\n")
     reported = set(re.findall(r"^\| `(\w+)\(", section.partition("\n## ")[0], re.MULTILINE))
     assert reported == {name for name, each in vars(Task).items() if callable(each) and name[0] != "_"}
@@ -456,13 +479,13 @@ def test_everything_that_a_task_may_have_is_described() -> None:
 def test_every_measure_of_how_fast_it_goes_is_described() -> None:
     from trainers.reporting.throughput import TIMED
 
-    assert {f"train/{name}" for name in TIMED} - described("trainer.md") == set()
+    assert {f"train/{name}" for name in TIMED} - described("reference/trainer.md") == set()
 
 
 def test_every_further_name_of_a_measure_is_described() -> None:
     from trainers.reporting.sinks import FURTHER_NAMES
 
-    text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs" / "reference" / "trainer.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|$", text, re.MULTILINE)
     reported = [tuple(re.findall(r"`([^`]+)`", cell) for cell in row) for row in rows]
     found = {own: names for (own, *others), names in reported if not others}
@@ -480,14 +503,14 @@ def test_every_verb_is_in_the_readme() -> None:
     assert [verb for verb in VERBS if f"castoff {verb}" not in readme] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_inline_verbs_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     verbs = re.findall(r"`castoff ([a-z]+)\b", text)
     assert [verb for verb in verbs if verb not in VERBS] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_programs_of_a_page_that_works_beside_its_checkout_are_there(document: Path) -> None:
     """Who follows it installs ./castoff, and has examples/ where commands run only by copying it."""
     text = document.read_text(encoding="utf-8")
@@ -496,7 +519,7 @@ def test_programs_of_a_page_that_works_beside_its_checkout_are_there(document: P
         assert "\ncp -r castoff/examples ." in text[: runs.start()], runs[0]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(document: Path) -> None:
     prose = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):

@@ -138,7 +138,7 @@ def test_wheel_is_all_that_submitit_needs_for_pbs(installed: Path, tmp_path: Pat
 @pytest.mark.long
 def test_the_extras_that_documents_install(wheel: Path, tmp_path: Path) -> None:
     """With all that they ask for there already, as with a site's own torch: castoff alone is installed."""
-    pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]
+    pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")]
     shown = {name for page in pages for name in re.findall(r"pip install '\.\[([^\]]+)\]'", page.read_text())}
     assert shown >= {"torch", "gnn"}
     for extra in sorted(shown):

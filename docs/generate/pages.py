@@ -14,7 +14,7 @@ from docs.generate.flags import flags
 from docs.generate.modules import rooms
 from docs.generate.tables import defaults, names
 
-PAGES = sorted(Path(__file__).resolve().parents[1].glob("*.md"))
+PAGES = sorted(Path(__file__).resolve().parents[1].rglob("*.md"))
 
 END = "<!-- end of what `make docs` writes -->"
 

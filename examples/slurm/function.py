@@ -3,7 +3,7 @@
 python examples/slurm/function.py            two nodes, two ranks on each
 python examples/slurm/function.py local      two ranks on this machine
 
-docs/submitit.md says what else the executor can do.
+docs/how-to/submitit.md says what else the executor can do.
 """
 
 import sys

@@ -22,11 +22,15 @@ from launcher.errors import CastoffError, printable
     epilog=examples(
         "castoff render job.yaml --site aurora --head",
         "castoff render -N 2 -t 30m --site slurm -- python train.py --lr 0.1",
+        "castoff render job.yaml --site perlmutter --picture node.svg",
     ),
 )
 @job_options
 @click.option("--head", is_flag=True, help="Only what is the job: all above castoff's own functions.")
 @click.option("-o", "--output", type=click.Path(), help="Write the script to a file.")
+@click.option(
+    "--picture", type=click.Path(), help="Draw a node's ranks, cores and devices, as SVG, to a file."
+)
 @json_option
 def command(
     job: str | None,
@@ -34,6 +38,7 @@ def command(
     overrides: tuple[str, ...],
     head: bool,
     output: str | None,
+    picture: str | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -46,12 +51,12 @@ def command(
 
     from launcher.planning.planner import decide
     from launcher.planning.render import rendered
-    from launcher.runs.records import write_file
     from launcher.runs.script import head_of
     from launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
-    decided, scheduler = decide(spec, load_site(site_name, spec))
+    site = load_site(site_name, spec)
+    decided, scheduler = decide(spec, site)
     whole = rendered(decided, scheduler)
     check_syntax(decided, whole)
     script = whole.text
@@ -59,16 +64,27 @@ def command(
         script = head_of(script)
     if as_json:
         print_json({"plan": msgspec.to_builtins(decided), "script": script})
-    elif output is None:
+    elif output is None and picture is None:
         if not head and is_terminal(sys.stdout):
             report("--head shows the job's part alone, without castoff's own functions")
         print_script(script)
     if output is not None:
-        path = Path(output)
-        try:
-            if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe
-                path.write_text(script, encoding="utf-8", errors="surrogateescape")
-            else:
-                write_file(Path(os.path.realpath(path)), script, 0o755)  # a link stays one
-        except OSError as error:
-            raise CastoffError(f"{printable(output)}: cannot be written: {error.strerror}") from error
+        _write(output, script, 0o755)
+    if picture is not None:
+        from launcher.planning.picture import picture as drawn
+
+        _write(picture, drawn(decided, site.node), 0o644)
+
+
+def _write(name: str, text: str, mode: int) -> None:
+    """Write a file whole or not at all, or write to a device or a pipe."""
+    from launcher.runs.records import write_file
+
+    path = Path(name)
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        else:
+            write_file(Path(os.path.realpath(path)), text, mode)  # a link stays one
+    except OSError as error:
+        raise CastoffError(f"{printable(name)}: cannot be written: {error.strerror}") from error

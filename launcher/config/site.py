@@ -48,7 +48,7 @@ from launcher.typed.suggestion import did_you_mean
 class Site(Checked, frozen=True, kw_only=True):
     """What a machine is: the fields of a profile. A wrong one raises InvalidInput when it is built.
 
-    docs/sites.md says more of each field.
+    docs/reference/sites.md says more of each field.
     """
 
     name: Word

@@ -1,7 +1,7 @@
 """executor(spec, site, folder): Python functions as jobs, in submitit's words.
 
 Every submission, an array too, is a run directory made by `launcher.submission.submit`, and its script is
-castoff's own. docs/submitit.md tells a user of submitit what differs. `PbsExecutor` is the same for programs
+castoff's own. docs/how-to/submitit.md says what differs from submitit. `PbsExecutor` is the same for programs
 that have an AutoExecutor: submitit takes one executor from each distribution, and has none for PBS.
 
 submitit loads this module in every rank, to know of the class: what it needs to submit is imported late.

@@ -37,5 +37,5 @@ def _container(result: Imported) -> None:
         del result.fields[name]
     what = f"{bad[0]} is no absolute path" if bad else "its image is not known before the job runs"
     for one in result.account.of("launch")[:1]:
-        why = f"the container: {what}; `container` takes plain paths (docs/containers.md)"
+        why = f"the container: {what}; `container` takes plain paths (docs/how-to/containers.md)"
         result.account.add(one.first, one.last, "not expressed", one.text, why)

@@ -42,7 +42,10 @@ def job_file(result: Imported, source: str, site: str) -> str:
             lines += _comment(text)
         lines += _field(name, fields[name], _remark(name, fields))
     if result.profile:
-        lines += ["", "# For the site's profile (docs/sites.md), as it is the machine's and not the job's:"]
+        lines += [
+            "",
+            "# For the site's profile (docs/reference/sites.md), as it is the machine's and not the job's:",
+        ]
         lines += [f"#   {text}".ljust(36) + f"# {why}" for text, why in sorted(result.profile.items())]
     return "\n".join(lines) + "\n"
 

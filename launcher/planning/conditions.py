@@ -97,7 +97,7 @@ def _holds(condition: str, conditions: Conditions) -> bool:
     for words in alternatives:
         for word, _ in words:
             if word not in conditions.known:
-                raise ValueError(f"there is no feature {word!r}; docs/templates.md has all of them")
+                raise ValueError(f"there is no feature {word!r}; docs/reference/templates.md has all of them")
     if not all(alternatives):
         raise ValueError("it names no feature")
     features = conditions.features

@@ -2,7 +2,7 @@
 
 A script's bytes follow from the Plan alone: the head from `<scheduler>.sh.j2`, and below it the machinery,
 whose parts are shell. A user's template folder wins file by file: `blocks/NAME.sh` there replaces that part
-of the machinery, and a head may extend castoff's own. docs/templates.md is the contract.
+of the machinery, and a head may extend castoff's own. docs/reference/templates.md is the contract.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _own_parts(plan: Plan) -> dict[str, str]:
     known = {name for name, _ in _parts_in(template_folder() / "machinery")}
     for name, path in _parts_in(Path(plan.templates) / "blocks"):
         if name not in known:
-            blocks, fix = printable(f"{plan.templates}/blocks"), "docs/templates.md has all of them"
+            blocks, fix = printable(f"{plan.templates}/blocks"), "docs/reference/templates.md has all of them"
             raise CastoffError(f"{blocks}: castoff's scripts have no part {name}; {fix}")
         check(path)
         found[name] = _part(path)
@@ -153,7 +153,7 @@ def template_folder() -> Path:
 
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
-    """What templates are given; docs/templates.md explains each."""
+    """What templates are given; docs/reference/templates.md explains each."""
     facts = {
         "plan": plan,
         "features": below.features,
@@ -254,7 +254,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "layout_words": _layout_words,
     "share_words": share_words,
 }
-"""What templates may put values through; docs/templates.md explains each."""
+"""What templates may put values through; docs/reference/templates.md explains each."""
 
 
 def filters_for(*schedulers: Scheduler) -> dict[str, Callable[..., Any]]:

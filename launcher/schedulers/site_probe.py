@@ -296,7 +296,7 @@ def _starting(text: str, site: Site, facts: NodeFacts, remote_setup: Sequence[st
         left.append(
             f"ssh from {facts.host} does not reach {', '.join(facts.reached)}: mpiexec needs lines in "
             "`setup`, "
-            "which the profile has already (docs/pbs.md, When mpiexec does not reach a host)"
+            "which the profile has already (docs/how-to/pbs.md, When mpiexec does not reach a host)"
         )
     else:
         lines = [line.replace("REMOTE_SHELL", str(facts.remote_shell)) for line in remote_setup]

@@ -184,7 +184,7 @@ def test_mpiexec(training: Training, expected: Learnt, system_program: SystemPro
     check(training, expected, "hydra", "PMI_RANK", by_castoff=False)
 
 
-@pytest.mark.long  # docs/slurm.md shows a training by a job file, on two hosts
+@pytest.mark.long  # docs/tutorials/slurm.md shows a training by a job file, on two hosts
 def test_slurm_job_file(training: Training, expected: Learnt, slurm: SlurmCluster) -> None:
     training.submit(Desk(slurm, training.folder))
     check(training, expected, "srun", "SLURM_JOB_ID", by_castoff=True)

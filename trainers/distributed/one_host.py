@@ -1,7 +1,7 @@
 """Ranks of one host meet on its loopback interface: nothing that they listen on is seen from other hosts.
 
 torch's store has no password, and its server listens on every interface: whoever reaches the port may set
-keys. docs/ranks.md says what listens where.
+keys. docs/reference/ranks.md says what listens where.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def found(value: Any, field: str, kind: str) -> Any:
     return thing
 
 
-_WRITE = "write !pyobject and its import path, or one of the names in docs/gnn-models.md"
+_WRITE = "write !pyobject and its import path, or one of the names in docs/reference/gnn-models.md"
 
 
 def arguments(value: Any, field: str, problems: list[str]) -> Any:

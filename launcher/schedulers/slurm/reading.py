@@ -224,7 +224,7 @@ def _requeue(_text: str, asked: Asked, _: str | None) -> None:
     asked.fields["requeue.max"] = 1
     asked.note(
         "--requeue: castoff starts a run again at most requeue.max times, when its program stopped early and "
-        "said so by the outcome `resume` (docs/stopping.md)"
+        "said so by the outcome `resume` (docs/how-to/resume.md)"
     )
 
 

@@ -36,7 +36,7 @@ castoff_launcher_advise() {
   fi
   echo "castoff: mpiexec reaches other hosts by ssh, and waits for ever for one that does not answer." \
     "Where ssh is closed between nodes, name a wrapper round pbs_tmrsh in the job's env:" \
-    "I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=WRAPPER (docs/pbs.md has one)" >&2
+    "I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=WRAPPER (docs/how-to/pbs.md has one)" >&2
 }
 #endif
 #endif

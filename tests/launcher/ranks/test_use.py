@@ -242,7 +242,7 @@ def test_import_and_detect_load_nothing_slow() -> None:
 
 
 def test_commands_and_code_of_the_documentation_run() -> None:
-    blocks = (ROOT / "docs/ranks.md").read_text().split("```")[1::2]
+    blocks = (ROOT / "docs/reference/ranks.md").read_text().split("```")[1::2]
     kinds = [block.partition("\n")[0] for block in blocks]
     assert kinds == ["python", "sh", "console", "python", "sh"]
     for block in blocks:
@@ -257,7 +257,7 @@ def test_commands_and_code_of_the_documentation_run() -> None:
 def test_documentation_lists_which_launchers_were_seen_running() -> None:
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in (ROOT / "docs/ranks.md").read_text().splitlines()
+        for line in (ROOT / "docs/reference/ranks.md").read_text().splitlines()
         if line.count("|") == 7 and not line.startswith("|---")
     ]
     reported = {row[0].split()[0]: row[5] for row in rows[1:]}

@@ -77,14 +77,14 @@ def shellcheck(shell: str, exclude: str, paths: list[Path]) -> str:
 class TestParts:
     @pytest.mark.parametrize("kind", REQUIRED)
     def test_each_defines_what_others_call(self, kind: str) -> None:
-        """The interface: functions of fixed names, as docs/templates.md has them."""
+        """The interface: functions of fixed names, as docs/reference/templates.md has them."""
         allowed = REQUIRED[kind] | QUEUED.get(kind, set()) | OPTIONAL[kind]
         for path in sorted((FOLDER / kind).iterdir()):
             text = path.read_text()
             found = set(re.findall(rf"^castoff_{kind.removesuffix('s')}_(\w+)\(\)", text, re.MULTILINE))
             required = REQUIRED[kind] | (set() if path.stem == "local" else QUEUED.get(kind, set()))
             assert required <= found <= allowed, path
-        document = (Path(__file__).parents[3] / "docs" / "templates.md").read_text()
+        document = (Path(__file__).parents[3] / "docs" / "reference" / "templates.md").read_text()
         assert all(f"`castoff_{kind.removesuffix('s')}_{name}`" in document for name in allowed)
 
     def test_shared_ones_name_no_scheduler_or_launcher(self) -> None:

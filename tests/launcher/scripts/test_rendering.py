@@ -204,7 +204,7 @@ def test_render_prints_what_submit_writes(castoff: Castoff, tmp_path: Path) -> N
 
 
 def test_the_script_that_a_page_reads_line_by_line() -> None:
-    page = (CHECKOUT / "docs" / "script.md").read_text()
+    page = (CHECKOUT / "docs" / "explanation" / "script.md").read_text()
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (job,) = (yaml.safe_load(text) for language, text in blocks if language == "yaml")
     shown = "".join(text for language, text in blocks if language == "bash")

@@ -21,7 +21,7 @@ from .machine import known_parts, part
 
 FILTERS = filters_for(*map(scheduler_of, NAMES))
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "templates.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "templates.md"
 
 
 def planned(folder: Path | None, site: str = "slurm", **fields: Any) -> Plan:
@@ -89,7 +89,10 @@ def test_what_a_part_defines_is_called(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("#if torchrn\n", "2: #if torchrn: there is no feature 'torchrn'; docs/templates.md has all of them"),
+        (
+            "#if torchrn\n",
+            "2: #if torchrn: there is no feature 'torchrn'; docs/reference/templates.md has all of them",
+        ),
         ("#if\n#endif\n", "2: #if: it names no feature"),
         ("#if node\n", "2: this #if has no #endif"),
         ("#endif\n", "2: #endif: there is no #if above"),
@@ -114,8 +117,14 @@ def test_parts_may_lie_behind_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("blocks/setup.j2", "castoff's scripts have no part setup.j2; docs/templates.md has all of them"),
-        ("blocks/nope.sh", "castoff's scripts have no part nope; docs/templates.md has all of them"),
+        (
+            "blocks/setup.j2",
+            "castoff's scripts have no part setup.j2; docs/reference/templates.md has all of them",
+        ),
+        (
+            "blocks/nope.sh",
+            "castoff's scripts have no part nope; docs/reference/templates.md has all of them",
+        ),
         ("blocks/schedulers/srun.sh", "have no part schedulers/srun"),
     ],
 )

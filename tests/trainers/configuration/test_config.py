@@ -111,7 +111,7 @@ def test_a_pyobject_is_a_path_and_no_call(text: str) -> None:
 
 
 def test_a_configuration_is_code_once_it_is_used(tmp_path: Path) -> None:
-    """As docs/trainer-configuration.md warns: any function of any module, with any argument."""
+    """As docs/reference/trainer-configuration.md warns: any function of any module, with any argument."""
     model = yaml.load(f"{{type: !pyobject os.system, command: 'touch {tmp_path}/ran'}}", get_loader())
     stated = {**toy_config(tmp_path), "model": model, "data": {"dataset": print}, "criterion": print}
     config = Config.of(stated)

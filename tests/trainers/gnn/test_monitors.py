@@ -158,7 +158,7 @@ def test_wrong_arguments_are_reported_with_their_place() -> None:
 
 
 def test_the_guide_names_each() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "gnn.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "gnn.md").read_text(encoding="utf-8")
     there = {
         name
         for name, each in vars(monitors).items()

@@ -1,0 +1,47 @@
+"""How Sphinx builds the site; `make site` runs it, `.ci/run` without a warning."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import tomllib
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT))  # docs.site, the extension below
+
+_PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+project = "castoff"
+author = "The castoff authors"
+copyright = author
+release = _PROJECT["version"]
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx_click",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "docs.site",
+]
+exclude_patterns = ["generate", "site", "**/__pycache__"]
+
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
+myst_heading_anchors = 4
+default_role = "code"  # docstrings mark code by single backquotes
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+copybutton_prompt_text = r"\$ |> "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
+html_theme = "furo"
+html_title = f"castoff {release}"
+html_theme_options = {
+    "source_repository": _PROJECT["urls"]["Source"],
+    "source_branch": "main",
+    "source_directory": "docs/",
+}

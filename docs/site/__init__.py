@@ -1,0 +1,21 @@
+"""What the site has beyond Sphinx's own: console blocks, links to the glossary, docstrings of attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from docs.site.console import ConsoleLexer
+from docs.site.docstrings import read_sections
+from docs.site.first_use import FirstUse
+from docs.site.outside import link_to_the_forge
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Called by Sphinx."""
+    app.add_lexer("console", ConsoleLexer)
+    app.add_post_transform(FirstUse)
+    app.connect("autodoc-process-docstring", read_sections)
+    app.connect("source-read", link_to_the_forge)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,16 @@
+"""Docstrings in Google's style; in those of attributes a colon is a colon, where Sphinx's own sees a type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
+_CONFIG = Config(napoleon_use_rtype=False)
+
+
+def read_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Rewrite a docstring's sections, such as `Args:` and `Raises:`, as Sphinx's fields."""
+    if what not in ("attribute", "property"):
+        lines[:] = str(GoogleDocstring(lines, _CONFIG, app, what, name, obj, options)).splitlines()
