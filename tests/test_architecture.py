@@ -211,7 +211,7 @@ FLOORS = {
         ("runs", "launchers"),
         ("config", "ranks"),
         ("trust", "typed"),
-        ("locks", "quoting"),
+        ("locks", "quoting", "svg"),
         ("errors",),
     ),
     "trainers": (

@@ -1,0 +1,78 @@
+"""The few elements of SVG that castoff's pictures are made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.sax.saxutils import escape, quoteattr
+
+_STYLE = """
+  .page { fill: #ffffff; stroke: #d0d7de }
+  .box { fill: #f6f8fa; stroke: #8c959f }
+  .none { fill: #eaeef2 }
+  .dark { fill: #afb8c1 }
+  .line { stroke: #59636e; stroke-width: 1.5; fill: none }
+  .head { fill: #59636e }
+  text { font-family: system-ui, sans-serif; font-size: 13px; fill: #1f2328 }
+  .title { font-size: 16px; font-weight: 600 }
+  .small { font-size: 11px }
+  .code { font-family: ui-monospace, monospace; font-size: 12px; white-space: pre }
+  .ink { fill: #0d1117 }
+  @media (prefers-color-scheme: dark) {
+    .page { fill: #15191f; stroke: #3d444d }
+    .box { fill: #212830; stroke: #656c76 }
+    .none { fill: #2a313c }
+    .dark { fill: #59636e }
+    .line { stroke: #9198a1 }
+    .head { fill: #9198a1 }
+    text { fill: #e6edf3 }
+  }
+"""
+"""`ink` is for text on a colour of its own, in light and dark alike."""
+
+
+def document(width: int, height: int, description: str, parts: Iterable[str]) -> str:
+    """A whole picture on a page of its own colour; `description` is what those hear who do not see it."""
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+            f"<title>{escape(description)}</title>",
+            f"<style>{_STYLE}</style>",
+            rect(0.5, 0.5, width - 1, height - 1, kind="page", round_by=8),
+            *parts,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    """One line; (x, y) is where its base line starts, or has its middle with the anchor `middle`."""
+    place = f'x="{x:g}" y="{y:g}" text-anchor={quoteattr(anchor)}'
+    return f"<text{_kind(kind)} {place}>{escape(words)}</text>"
+
+
+def rect(
+    x: float, y: float, width: float, height: float, *, kind: str = "", fill: str = "", round_by: float = 3
+) -> str:
+    """A box in the style of its kind, or in a colour."""
+    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{round_by:g}"'
+    return f"<rect{_kind(kind)} {place}{f' fill={quoteattr(fill)}' if fill else ''}/>"
+
+
+def group(title: str, parts: Iterable[str]) -> str:
+    """Parts that show a text where the pointer rests on them."""
+    return f"<g><title>{escape(title)}</title>{''.join(parts)}</g>"
+
+
+def arrow(*points: tuple[float, float]) -> str:
+    """A line through some points, with a head at its end."""
+    (x0, y0), (x, y) = points[-2:]
+    length = max(((x - x0) ** 2 + (y - y0) ** 2) ** 0.5, 1e-9)
+    dx, dy = (x - x0) / length * 8, (y - y0) / length * 8
+    head = f"{x:g},{y:g} {x - dx + dy / 2:g},{y - dy - dx / 2:g} {x - dx - dy / 2:g},{y - dy + dx / 2:g}"
+    path = " ".join(f"{px:g},{py:g}" for px, py in (*points[:-1], (x - dx, y - dy)))
+    return f'<polyline class="line" points="{path}"/><polygon class="head" points="{head}"/>'
+
+
+def _kind(kind: str) -> str:
+    return f" class={quoteattr(kind)}" if kind else ""
