@@ -34,7 +34,8 @@ def document(width: int, height: int, description: str, parts: Iterable[str]) ->
     """A whole picture on a page of its own colour; `description` is what those hear who do not see it."""
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" role="img">',
             f"<title>{escape(description)}</title>",
             f"<style>{_STYLE}</style>",
             rect(0.5, 0.5, width - 1, height - 1, kind="page", round_by=8),

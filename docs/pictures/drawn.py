@@ -1,0 +1,22 @@
+"""The pictures that follow from the code and from what was recorded of real runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs.pictures.life import life
+from docs.pictures.loop import loop
+from docs.pictures.nodes import SITES, node
+from docs.pictures.overview import overview
+from docs.pictures.recorded import session
+from docs.pictures.terminal import terminal
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def drawn() -> dict[str, str]:
+    """Each picture's file and text."""
+    nodes = {f"node-{site}.svg": node(site) for site in SITES}
+    job, _, ranks, status = shown = session()
+    recorded = {"overview.svg": overview(shown), "session.svg": terminal([job, ranks, status])}
+    return {"life.svg": life(), "loop.svg": loop(), **nodes, **recorded}
