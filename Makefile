@@ -8,6 +8,8 @@
 # make bench-structures  what inverse folding learns of real ones, and preferences change: as long; mmseqs2
 # make bench-causets  what the network learns of causal sets, beside a forest and estimators, with several seeds
 # make docs        write the references in docs/ anew: tables of fields and modules, from the code
+# make pictures    draw the pictures of the documents anew; `python -m docs.pictures.record` runs their commands first
+# make site        build the documents' site into site/; open site/index.html
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #
@@ -61,7 +63,7 @@ LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]' \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests again
 
-.PHONY: demo test test-fast test-costly test-long bench bench-proteins bench-structures bench-causets docs lock clean check system-packages
+.PHONY: demo test test-fast test-costly test-long bench bench-proteins bench-structures bench-causets docs pictures site lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state" PAGER=cat
@@ -120,12 +122,19 @@ bench-causets: $(READY)
 docs: $(READY)
 	@.venv/bin/python -m docs.generate
 
+pictures: $(READY)
+	@.venv/bin/python -m docs.pictures
+
+site: $(READY)
+	@.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going --jobs auto -b html docs site
+	echo "The site is in site/index.html"
+
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
 $(READY): pyproject.toml constraints.txt $(TORCH_READY)
 	@echo "Installing the other packages into .venv, which takes some minutes: about 1 GB on disk"
 	.venv/bin/python -m pip install -r constraints.txt
 	echo "Installing castoff itself, in place"
-	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,dpo,gnn,sedd]'
+	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,docs,dpo,gnn,sedd]'
 	touch $@
 
 # By itself, with pip's progress: on Linux, pip's default build is for NVIDIA devices and several times the size.
@@ -193,7 +202,7 @@ lock:
 	@folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
-	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,dpo,gnn,sedd]'
+	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,docs,dpo,gnn,sedd]'
 	{
 	  echo "# Every package of .venv, pinned. Made by: make lock"
 	  "$$folder/venv/bin/python" -m pip freeze --exclude castoff | sed 's/+[a-z0-9.]*$$//'
@@ -201,4 +210,4 @@ lock:
 	cp "$$folder/constraints.txt" constraints.txt
 
 clean:
-	@rm -rf .venv $(DEMO) trained build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv $(DEMO) trained site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ from pathlib import Path
 import tomllib
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(CHECKOUT))  # docs.site, the extension below
+sys.path.insert(0, str(CHECKOUT))  # docs.extension, the extension below
 
 _PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -23,9 +23,9 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
-    "docs.site",
+    "docs.extension",
 ]
-exclude_patterns = ["generate", "site", "**/__pycache__"]
+exclude_patterns = ["extension", "generate", "pictures", "**/__pycache__"]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 4

@@ -6,10 +6,10 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from docs.site.console import ConsoleLexer
-from docs.site.docstrings import read_sections
-from docs.site.first_use import FirstUse
-from docs.site.outside import link_to_the_forge
+from docs.extension.console import ConsoleLexer
+from docs.extension.docstrings import read_sections
+from docs.extension.first_use import FirstUse
+from docs.extension.outside import link_to_the_forge
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
