@@ -498,11 +498,6 @@ def test_every_further_name_of_a_measure_is_described() -> None:
     assert found == {own: list(names) for own, names in FURTHER_NAMES.items()}
 
 
-def test_every_verb_is_in_the_readme() -> None:
-    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    assert [verb for verb in VERBS if f"castoff {verb}" not in readme] == []
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_inline_verbs_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
