@@ -129,9 +129,8 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
         list[ModuleName] | None,
         meaning("Modules that one process of each node imports for all its ranks, as in [torch]."),
     ] = None
-    """The ranks begin as copies of that process, in a fraction of a second, and are else what they would be.
-    On one machine the default is [torch], if there are several ranks and the command is a script that imports
-    it; elsewhere it is []. [More](launch.md#ranks-that-start-at-once)."""
+    """The ranks start as copies of that process, in a fraction of a second. On one machine the default is
+    [torch] if several ranks run a script that imports it; elsewhere it is []."""
 
 
 class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
