@@ -41,10 +41,10 @@ class Run(RunDirectory):
         return cls(Index.of(os.environ).find(reference).path)
 
     def status(self) -> RunStatus:
-        """What became of it so far.
+        """The state of the run.
 
-        Its scheduler is asked only where its records leave a doubt, and the less often the longer nothing
-        has changed: a loop that calls this every second does no harm.
+        castoff asks the scheduler only if the run's records do not settle it, and less often the longer
+        nothing changes: a loop may call this every second.
 
         Raises:
             CastoffError: something in its directory cannot be read.
@@ -52,9 +52,10 @@ class Run(RunDirectory):
         return watch.status(self, self._poller)
 
     def wait(self, timeout: float | None = None) -> RunStatus:
-        """Wait until it is over, and return how it ended: `.ending` and `.code`, whatever they are.
+        """Wait until the run is over, and return how it ended: `.ending` and `.code`, whatever they are.
 
-        Also when it can never begin, since what it waits for can never happen (`.never_begins`).
+        It also returns if the run can never begin, because what it waits for can never happen
+        (`.never_begins`).
 
         Raises:
             StillRunning: it is not over after `timeout` seconds; it is a TimeoutError.
@@ -65,9 +66,9 @@ class Run(RunDirectory):
         return now
 
     def stop(self) -> RunStatus:
-        """Ask it to save its state and end; `wait` waits for that, `resubmit` resumes it.
+        """Ask the program to save its state and end; `wait` waits for that, `resubmit` resumes the run.
 
-        What waits in a queue ends when it is started. Of a run that is over nothing changes.
+        A job that waits in a queue ends when it starts. A run that is over does not change.
 
         Raises:
             CastoffError: its directory cannot be read or written.
@@ -76,7 +77,7 @@ class Run(RunDirectory):
         return self._anew()
 
     def cancel(self) -> RunStatus:
-        """End it, and return when all its processes are gone. Of a run that is over nothing changes.
+        """End the run, and return when all its processes are gone. A run that is over does not change.
 
         Raises:
             CastoffError: it cannot be ended from here, its scheduler refuses, or something of it is left.
@@ -89,11 +90,11 @@ class Run(RunDirectory):
     def resubmit(
         self, *, members: Collection[int] = (), include_done: bool = False, all_hosts: bool = False
     ) -> dict[int, int]:
-        """Start its members that are not done again, in its directory.
+        """Start the members again that are not done, in the run's directory.
 
-        `members`: these alone. `include_done`: also those that are done. `all_hosts`: also on hosts that it
-        has set aside, which Slurm keeps it out of otherwise. It returns the attempt of each that begins, as
-        `{0: 1}`.
+        `members`: only these. `include_done`: also those that are done. `all_hosts`: also on hosts that the
+        run has set aside, which Slurm avoids otherwise. It returns the attempt of each member that starts,
+        as `{0: 1}`.
 
         Raises:
             CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
@@ -110,10 +111,10 @@ class Run(RunDirectory):
         rank: int | None = None,
         tail: int | None = None,
     ) -> str:
-        """Its logs as `castoff logs` prints them: the first rank that failed, then the lines of all ranks.
+        """The logs as `castoff logs` prints them: the first rank that failed, then the lines of all ranks.
 
-        Of an array all members, unless `member` is given; the newest attempt, unless `attempt` is; the last
-        lines of each log, with `tail`. The files themselves are in `log_folder`.
+        The default is all members and the newest attempt. `tail`: only so many last lines of each log. The
+        files are in `log_folder`.
 
         Raises:
             CastoffError: it has not begun, or there is no such member, attempt, rank or log.
