@@ -498,6 +498,19 @@ def test_every_further_name_of_a_measure_is_described() -> None:
     assert found == {own: list(names) for own, names in FURTHER_NAMES.items()}
 
 
+def test_error_messages_are_those_of_the_code() -> None:
+    page = (CHECKOUT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    rooms = (CHECKOUT / name for name in ("launcher", "trainers", "templates"))
+    files = [path for room in rooms for path in room.rglob("*") if path.suffix in (".py", ".sh", ".yaml")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    code = re.sub(r'"\s+f?"', "", code)  # one string in several pieces
+    cells = re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE)
+    shown = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
+    pieces = {piece.strip() for message in shown for piece in message.split("…")} - {""}
+    assert len(shown) > 25
+    assert [piece for piece in pieces if piece not in code] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_inline_verbs_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
