@@ -52,67 +52,67 @@ class Site(Checked, frozen=True, kw_only=True):
     """
 
     name: Word
-    """It follows from the file's name."""
+    """The file's name without `.yaml`; a profile does not set it."""
     description: Text
     """The machine in one line."""
     scheduler: Word
     """`slurm`, `pbs`, `flux` or `local`."""
     launcher: LauncherName
-    """What starts processes inside a job; `flux` is flux run."""
+    """What starts the ranks inside a job; `flux` is flux run."""
     extends: Word | None = None
-    """The profile that this one changes."""
+    """The profile that this one extends."""
     shell: Word = "/bin/bash"
     """The interpreter in the script's first line: bash 4.4 or newer."""
     mpiexec: Program = "mpiexec"
-    """The mpiexec program, where the launcher is one."""
+    """The mpiexec to run, if the launcher is one."""
     launcher_args: list[Word] = []
-    """Further flags of the launcher, for every job."""
+    """More flags for the launcher, in every job."""
     master_suffix: HostSuffix = ""
-    """What follows the short name of rank 0's host in MASTER_ADDR, such as the domain of the fast
-    network. A host that does not resolve that name tries others."""
+    """What is appended to the short name of rank 0's host in MASTER_ADDR, such as the domain of the fast
+    network. A host that cannot resolve the result tries other names."""
     node: Node | None = None
     """The topology of one node."""
     other_nodes: list[OtherNodes] | None = None
-    """The other kinds of nodes, for `castoff sites check`. Without it nobody says whether there are some."""
+    """The other kinds of nodes, for `castoff sites check`. If left out, whether there are any is unknown."""
     queues: dict[Word, Queue] = {}
     """The queues or partitions, by name, with their limits."""
     other_queues: bool = True
-    """Whether there may be queues that are not listed."""
+    """Whether jobs may use queues that are not listed."""
     default_queue: Word | None = None
     """The queue of jobs that name none; its limits apply to them."""
     qos: dict[Word, Queue] = {}
     """Slurm's qualities of service, by name, described like queues. A job must fit its queue and its QOS."""
     other_qos: bool = True
-    """Whether there may be QOS that are not listed."""
+    """Whether jobs may use QOS that are not listed."""
     default_qos: Word | None = None
     """The QOS of jobs that name none."""
     required: list[Required] = []
-    """Fields without which the scheduler refuses a job, or misunderstands it."""
+    """Fields that every job must set: otherwise the scheduler refuses it, or uses a wrong default."""
     array: ArrayLimit | None = None
     """The largest array."""
     request_form: RequestForm = "select"
     """How PBS is asked for nodes: `select` in chunks, `nodes` as `-l nodes=2:ppn=8`, `ncpus` as `-l ncpus=8`
-    for one node, `totals` likewise with those of all nodes together."""
+    for one node, `totals` with the totals of all nodes."""
     requested_resources: list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]] = []
-    """Which of these PBS is asked for; what its chunks ask for beside them is `select` under `defaults`."""
+    """Which of these a chunk of a PBS job requests; `select` under `defaults` adds others."""
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None
-    """How Slurm is asked for devices."""
+    """How Slurm or Flux is asked for devices."""
     gpu_type: GpuType | None = None
-    """The type of GPU that Slurm is asked for, where a cluster has several: with `a100`, `gres` becomes
-    `--gres=gpu:a100:2` for two devices, and the others `a100:2`."""
+    """The type of GPU to request from Slurm, if the cluster has several. With `a100`, two devices become
+    `--gres=gpu:a100:2`, or `a100:2` in the other forms."""
     gpu_bind: Word | None = None
-    """srun's `--gpu-bind`, for ranks that have devices: `closest`, `none` and others."""
+    """srun's `--gpu-bind` for ranks that have devices, such as `closest` or `none`."""
     submit_timeout: Duration = "5m"
-    """How long sbatch, qsub or flux batch may take to answer a submission. Then castoff ends it, and asks
-    the queue what became of the job."""
+    """How long sbatch, qsub or flux batch may take. Then castoff ends it and looks for the job in the
+    queue."""
     local_storage: Word | None = None
-    """A folder on each node's own disk, in which `stage` makes its own; where a user may not write to it,
-    a folder in it of the user's name. Default: TMPDIR, else `/tmp`."""
+    """A folder on each node's local disk, in which `stage` makes a folder; if users cannot write to it, one
+    in it that has the user's name. Default: TMPDIR, else `/tmp`."""
     directives: Directives = {}
-    """Directives of every job, as in a job file, and refused as there where a field says the same: that
-    belongs under `defaults`."""
+    """Directives of every job, as in a job file. One that a field covers is refused: set that field under
+    `defaults`."""
     directive_values: dict[DirectiveName, Values] = {}
-    """The values that a directive may have, by its name; others are passed on unchecked."""
+    """The values that a directive may have, by its name; directives not listed are not checked."""
     env: dict[EnvName, Text] = {}
     """Variables of every job."""
     setup: list[ShellLine] = []
@@ -120,13 +120,13 @@ class Site(Checked, frozen=True, kw_only=True):
     setup_last: list[ShellLine] = []
     """Shell lines after those of the job."""
     teardown: list[ShellLine] = []
-    """Shell lines after the ranks have ended; their exit code is not the job's."""
+    """Shell lines after the ranks have ended; they do not change the job's exit code."""
     options: dict[Word, Option] = {}
-    """What some jobs want of the site, and ask for by its name."""
+    """Settings that only some jobs need, by the name under which a job requests them."""
     example_setup: list[ShellLine] = []
     """Shell lines that `castoff init` proposes as a job's setup, such as the modules to load."""
     defaults: JobSpec = JobSpec()
-    """Fields of a job file, for jobs that leave them out."""
+    """Fields of a job file, for jobs that do not set them."""
 
     def requested_gpus(self, count: int) -> str:
         """So many devices as Slurm is asked for them: of the site's type, if it has one."""

@@ -50,9 +50,9 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Something that somebody else decides: it names its source and the date it was read."""
 
     source: Text
-    """Where this is written."""
+    """Where the fact was found."""
     date: Date
-    """When it was read there."""
+    """When it was found there."""
 
     @property
     def cited(self) -> str:
@@ -64,23 +64,23 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The topology of one node."""
 
     sockets: list[CpuList] = []
-    """The physical cores of each socket. Without them the scheduler binds ranks to cores, or nobody does."""
+    """The physical cores of each socket. Without them, castoff leaves ranks' cores to the launcher."""
     reserved_cores: CpuList | None = None
-    """Cores that no rank may use: they are kept for the system."""
+    """Cores that no rank may use, since they are reserved for the system."""
     devices: list[CountOrNone] = []
-    """How many devices belong to each socket."""
+    """The number of devices of each socket."""
     device_variable: EnvName | None = None
-    """The variable that limits a process to some devices, such as CUDA_VISIBLE_DEVICES."""
+    """The variable by which a process sees only some devices, such as CUDA_VISIBLE_DEVICES."""
     device_cores: list[CpuList] = []
-    """The physical cores nearest to each device, by the device's number. Without it all cores of a socket
-    are alike to its devices."""
+    """The physical cores nearest to each device, by the device's number. Without it, all cores of a socket
+    count as equally near."""
     ranks_per_device: Count = 1
     """How many ranks may share a device."""
     cpus_per_core: Count = 1
-    """Hardware threads of a physical core that jobs may use, and that Slurm counts in `--cpus-per-task`; all
-    first threads are numbered before the second ones. With 2, `binding` may name them, too."""
+    """Hardware threads of a physical core that jobs may use and that Slurm counts in `--cpus-per-task`. All
+    first threads have lower numbers than the second ones. `binding` may then name them."""
     exclusive: bool = False
-    """Whether a job always has its nodes whole, with all their devices."""
+    """Whether a job always gets whole nodes, with all their devices."""
     memory: Memory | None = None
     """Memory of a node."""
 
@@ -115,7 +115,7 @@ class OtherNodes(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "them."""
 
     cores: Count
-    """Physical cores of such a node; on PBS what it counts as `ncpus`."""
+    """Physical cores of such a node; on PBS, its `ncpus`."""
     devices: CountOrNone = 0
     """Devices of such a node."""
     device_type: Word | None = None
@@ -123,39 +123,37 @@ class OtherNodes(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     memory: Memory | None = None
     """Memory of such a node."""
     queues: list[Word] = []
-    """The queues whose jobs may get one; none: any queue's."""
+    """The queues whose jobs may get one; if empty, all."""
 
 
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Node counts and walltimes that a queue takes together."""
+    """A range of node counts and of walltimes that a queue accepts together."""
 
     min_nodes: Count = 1
     """The fewest nodes."""
     max_nodes: Count | None = None
-    """The most; left out: any number."""
+    """The most nodes; if left out, any number."""
     min_walltime: Duration | None = None
     """The shortest walltime."""
     max_walltime: Duration | None = None
-    """The longest."""
+    """The longest walltime."""
 
 
 class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A queue, a partition or a QOS, and its limits."""
 
     ranges: list[Range] = []
-    """Node counts and walltimes that are accepted together. A job must fit one of them; none means no
-    limit."""
+    """Ranges of node counts and walltimes. A job must fit one of them; if empty, there is no limit."""
     max_jobs: Count | None = None
-    """How many jobs of one user may be queued or running."""
+    """How many jobs a user may have queued or running."""
     array_max_concurrent: Count | None = None
-    """How many members of an array may run at a time; a job with a larger array must set
-    `array.max_concurrent`."""
+    """How many members of an array may run at a time. A larger array must set `array.max_concurrent`."""
     max_devices: Count | None = None
-    """How many devices of a node a job may have. Where this is set, jobs share nodes."""
+    """How many devices of a node a job may have. If set, jobs share nodes."""
     listed_as: Word | None = None
-    """The name under which the scheduler lists it, where users write another."""
+    """The name under which the scheduler lists it, if users write another."""
     submit_to: Word | None = None
-    """The queue to name instead, where this one accepts no jobs itself."""
+    """The queue to use instead, if this one accepts no jobs itself."""
 
 
 class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -164,18 +162,18 @@ class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     field: Word
     """The job file's field: `account`, `directives.filesystems`, …"""
     because: Text
-    """What the scheduler says, or why it is needed."""
+    """The scheduler's message, or why the field is needed."""
     example: Text
-    """A value to write there."""
+    """What to write in the job file."""
 
 
 class Values(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a directive may say."""
 
     among: list[Word]
-    """The values that there are."""
+    """The allowed values."""
     separator: Word | None = None
-    """What joins several of them, where one job may name several."""
+    """What separates several of them, if a job may name several."""
 
     def wrong(self, value: str) -> list[str]:
         """The parts of a value that there are not."""
@@ -187,7 +185,7 @@ class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The largest array."""
 
     max_count: Count
-    """How many members it may have."""
+    """The most members."""
 
 
 class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -204,10 +202,10 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     env: dict[EnvName, Text] = {}
     """Variables, where the job itself does not set them."""
     launcher_args: list[Word] = []
-    """Further flags of the launcher."""
+    """More flags for the launcher."""
     reserved_cores: CpuList | None = None
-    """Cores that no rank may use then."""
+    """Cores that no rank may use with this option."""
     gpu_type: GpuType | None = None
-    """The type of GPU that Slurm is asked for then."""
+    """The type of GPU to request from Slurm."""
     ranks_per_node: Count | None = None
-    """The number of ranks on a node that it is made for, and that jobs get which say nothing."""
+    """The number of ranks on a node that the option needs, and the default of jobs that use it."""
