@@ -87,7 +87,7 @@ class Site(Checked, frozen=True, kw_only=True):
     default_qos: Word | None = None
     """The QOS of jobs that name none."""
     required: list[Required] = []
-    """Fields that every job must set: otherwise the scheduler refuses it, or uses a wrong default."""
+    """Fields that every job must set: otherwise the scheduler refuses the job or uses a wrong default."""
     array: ArrayLimit | None = None
     """The largest array."""
     request_form: RequestForm = "select"
