@@ -8,8 +8,9 @@ from docs.pictures.life import life
 from docs.pictures.loop import loop
 from docs.pictures.nodes import SITES, node
 from docs.pictures.overview import overview
-from docs.pictures.recorded import session
+from docs.pictures.recorded import attempts, session
 from docs.pictures.terminal import terminal
+from docs.pictures.timeline import timeline
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -19,4 +20,5 @@ def drawn() -> dict[str, str]:
     nodes = {f"node-{site}.svg": node(site) for site in SITES}
     job, _, ranks, status = shown = session()
     recorded = {"overview.svg": overview(shown), "session.svg": terminal([job, ranks, status])}
+    recorded["attempts.svg"] = timeline(attempts())
     return {"life.svg": life(), "loop.svg": loop(), **nodes, **recorded}

@@ -20,7 +20,14 @@ def overview(shown: list[tuple[str, str]]) -> str:
             "Each rank gets its number, here on a laptop",
             [line for line in ranks if re.match(r"\[\d\] |castoff: .*done", line)],
         ),
-        ("castoff reports what became of it", [line for line in status if re.match(r"run|site|submitted|state|attempt", line)]),
+        (
+            "castoff reports what became of it",
+            [
+                line.partition(", began")[0]
+                for line in status
+                if re.match(r"run|site|submitted|state|attempt", line)
+            ],
+        ),
     ]
     rows = [max(len(lines) for _, lines in panels[at : at + 2]) for at in (0, 2)]
     parts: list[str] = []

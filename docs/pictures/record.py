@@ -11,8 +11,9 @@ import pty
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from docs.pictures.recorded import FOLDER, SESSION
+from docs.pictures.recorded import ATTEMPTS, FOLDER, SESSION
 
 COLUMNS, ROWS = 94, 60
 
@@ -42,6 +43,39 @@ COMMANDS = (
     "castoff submit -f job.yaml --site local --nodes 1 --set 'setup=[]'",
     "castoff status hello",
 )
+
+
+STEPS = """\
+name: steps
+command: [sh, steps.sh]
+walltime: 10m
+restart: {max: 1}
+"""
+PROGRAM = """\
+echo $CASTOFF_ATTEMPT >"$CASTOFF_PROGRESS_FILE"; sleep 2
+case $CASTOFF_ATTEMPT in
+  0) exit 1 ;;
+  1) until [ -e "$CASTOFF_STOP_FILE" ]; do sleep 0.1; done; echo resume >"$CASTOFF_OUTCOME_FILE" ;;
+esac
+"""
+"""Fails, is started again in the same job, is asked to stop, and resumes in a job of its own."""
+
+ENDS = (
+    "castoff submit job.yaml --site local >/dev/null",
+    "until [ -e castoff-runs/*/attempts/0.1/start.json ]; do sleep 0.1; done; sleep 3; castoff stop steps",
+    "castoff wait steps; castoff resubmit steps >/dev/null; castoff wait steps",
+)
+
+
+def attempts() -> dict[str, Any]:
+    """The status of a run with a restart, a stop and a resubmission."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "job.yaml").write_text(STEPS, encoding="utf-8")
+        Path(folder, "steps.sh").write_text(PROGRAM, encoding="utf-8")
+        for line in ENDS:
+            _on_a_terminal(f"{{ {line}; }} || true", folder)
+        status: dict[str, Any] = json.loads(_on_a_terminal("castoff status steps --json", folder))
+        return status
 
 
 def record() -> list[tuple[str, str]]:
@@ -74,4 +108,5 @@ def _on_a_terminal(command: str, folder: str) -> str:
 
 
 if __name__ == "__main__":
-    (FOLDER / SESSION).write_text(json.dumps(record(), indent=1) + "\n", encoding="utf-8")
+    for name, made in {SESSION: record(), ATTEMPTS: attempts()}.items():
+        (FOLDER / name).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-SESSION = "session.json"
+SESSION, ATTEMPTS = "session.json", "attempts.json"
 
 
 def session() -> list[tuple[str, str]]:
     """The commands of `docs.pictures.record`, each with what it printed."""
     return [tuple(each) for each in json.loads((FOLDER / SESSION).read_text(encoding="utf-8"))]
+
+
+def attempts() -> dict[str, Any]:
+    """What `castoff status --json` printed of the run of `docs.pictures.record`."""
+    status: dict[str, Any] = json.loads((FOLDER / ATTEMPTS).read_text(encoding="utf-8"))
+    return status

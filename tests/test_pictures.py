@@ -1,0 +1,68 @@
+"""The documents' pictures are what the code draws, and everybody can read them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from docs.pictures.drawn import FOLDER, drawn
+from docs.pictures.life import CONTINUES
+from docs.pictures.loop import STEPS
+from docs.pictures.record import COMMANDS, FILES
+from docs.pictures.recorded import attempts, session
+from docs.pictures.timeline import COLOURS
+from launcher import JobSpec
+from launcher.runs.states import ENDINGS
+from trainers import TrainerDDP
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+PAGES = [CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")]
+PICTURES = drawn()
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_as_its_data_are(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == PICTURES[name], "run `make pictures`"
+
+
+def test_no_other_pictures() -> None:
+    assert {path.name for path in FOLDER.glob("*.*g")} == {*PICTURES}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_it_needs_no_network_and_has_words(name: str) -> None:
+    root = ElementTree.fromstring(PICTURES[name])
+    assert root.get("role") == "img"
+    title = root.find("{http://www.w3.org/2000/svg}title")
+    assert title is not None and len((title.text or "").split()) > 4
+    without = PICTURES[name].replace("http://www.w3.org/2000/svg", "")
+    assert re.findall(r"https?:|href|<script|@import|url\((?!#)", without) == []
+
+
+def test_every_picture_is_shown_with_a_text_in_its_place() -> None:
+    shown = [each for page in PAGES for each in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8"))]
+    assert {Path(file).name for _, file in shown} == {*PICTURES}
+    assert [file for words, file in shown if len(words.split()) < 4] == []
+
+
+def test_the_life_of_a_job_has_every_ending() -> None:
+    assert {*CONTINUES} == {*ENDINGS}
+    assert {*COLOURS} <= {*ENDINGS}
+
+
+def test_the_loop_names_what_the_trainer_calls() -> None:
+    import inspect
+
+    code = inspect.getsource(TrainerDDP)
+    assert [name for _, name, _ in STEPS if f"{name}(" not in code] == []
+
+
+def test_what_was_recorded_is_of_these_commands(tmp_path: Path) -> None:
+    assert tuple(command for command, _ in session()) == COMMANDS
+    assert session()[0][1] == FILES["job.yaml"]
+    (tmp_path / "job.yaml").write_text(FILES["job.yaml"])
+    assert JobSpec.load(tmp_path / "job.yaml").nodes == 2
+    assert [one["ending"] for one in attempts()["members"][0]["attempts"]] == ["failed", "resume", "done"]
