@@ -213,11 +213,12 @@ class Choice(NamedTuple):
 
 
 def test_what_the_code_keeps_by_name() -> None:
-    assert tables.names({"a": "x | y", "b": "z"}, ["name", "means"]).splitlines() == [
+    assert tables.names({"a": "x | y", "b": "z", "c": ("d", "e")}, ["name", "means"]).splitlines() == [
         "| name | means |",
         "|---|---|",
         r"| `a` | x \| y |",
         "| `b` | z |",
+        "| `c` | `d`, `e` |",
     ]
     choices = {"one": Choice({"rate": 0.5, "data": {}}), "other": Choice({"name": "o"})}
     assert tables.defaults(choices).splitlines() == [

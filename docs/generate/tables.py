@@ -8,11 +8,13 @@ from typing import Any
 from docs.generate.fields import written
 
 
-def names(meanings: Mapping[str, str], heads: Collection[str]) -> str:
-    """The meaning of each name, below two headings."""
-    return "\n".join(
-        [_row(heads), "|---|---|", *(_row([f"`{one}`", said]) for one, said in meanings.items())]
+def names(meanings: Mapping[str, str | tuple[str, ...]], heads: Collection[str]) -> str:
+    """The meaning of each name, or other names for it, below two headings."""
+    rows = (
+        _row([f"`{one}`", said if isinstance(said, str) else ", ".join(f"`{other}`" for other in said)])
+        for one, said in meanings.items()
     )
+    return "\n".join([_row(heads), "|---|---|", *rows])
 
 
 def defaults(alternatives: Mapping[str, Any]) -> str:

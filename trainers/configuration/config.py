@@ -31,13 +31,13 @@ class Parallel(Ranks, frozen=True, kw_only=True):
     rank: NotNegative | None = None
     """No effect: the launcher sets it."""
     output_device: int | None = None
-    """The index of a device, as in DistributedDataParallel; no effect on a CPU."""
+    """Index of a device, as in DistributedDataParallel; no effect on a CPU."""
     find_unused_parameters: bool = False
-    """Look in each step for parameters that the loss does not depend on; it costs time."""
+    """Look in each step for parameters that the loss does not depend on. Costs time."""
     gradient_as_bucket_view: bool = True
-    """Gradients lie in the buckets that are sent, and not there as well."""
+    """Gradients are views into the buckets that are sent, which saves a copy of them."""
     static_graph: bool = False
-    """The same parameters are used in each step. Refused beside accumulation, which torch does not
+    """Every step uses the same parameters. Refused with gradient accumulation, which torch does not
     support with it."""
     sync_batchnorm: bool = False
     """BatchNorm over the samples of all ranks. Accelerators only; on a CPU it is an error."""
@@ -47,14 +47,14 @@ class Schedule(Section, frozen=True, kw_only=True):
     """The learning rate as a function of the step, in parts of the optimizer's own."""
 
     type: Literal["constant", "linear", "cosine", "noam"] = "constant"
-    """The learning rate after the warmup."""
+    """Shape of the learning rate after the warmup."""
     warmup_steps: NotNegative = 0
-    """Optimizer steps in which the rate rises linearly; the first has 1 / warmup_steps already."""
+    """Optimizer steps in which the rate rises linearly; the first has 1 / warmup_steps of it already."""
     steps: Positive | None = None
-    """Optimizer steps, the warmup among them, after which the floor is reached, and kept; left out: those
-    of the training."""
+    """Optimizer steps, warmup included, after which the floor is reached and kept; left out: those of the
+    training."""
     floor: Fraction = 0.0
-    """What is left at the end, in parts of the learning rate."""
+    """What is left at the end, as a fraction of the configured rate."""
 
 
 ScalingRule = Literal["none", "linear", "sqrt", "capped"]
@@ -64,11 +64,11 @@ class Scaling(Section, frozen=True, kw_only=True):
     """How learning rate and warmup grow with the number of ranks."""
 
     learning_rate: ScalingRule = "none"
-    """The rate times n, times the square root of n, or times n but at most `cap`."""
+    """Multiply the rate by n, by the square root of n, or by n but at most `cap`."""
     warmup: ScalingRule = "none"
     """The same for `schedule.warmup_steps`."""
     base_world_size: Positive | None = None
-    """The number of ranks for which the configuration's values are meant; required beside a rule."""
+    """The number of ranks that the configuration's values are meant for; required with a rule."""
     cap: Annotated[float, msgspec.Meta(ge=1)] = 4.0
     """The largest factor of `capped`."""
 
@@ -77,7 +77,7 @@ class Training(Loop, frozen=True, kw_only=True):
     """The loop."""
 
     path: str
-    """Folder in which the run's own folder is made."""
+    """Folder in which the run's own folder is created."""
     num_epochs: Positive | None = None
     """Epochs to train. Either this or `num_steps` is required."""
     num_steps: Positive | None = None
@@ -88,80 +88,80 @@ class Training(Loop, frozen=True, kw_only=True):
     gradient_accumulation_steps: Positive = 1
     """Micro-batches of each rank in one optimizer step."""
     optimizer_type: Annotated[Any, takes("a !pyobject, as in optimizer_type: !pyobject torch.optim.AdamW")]
-    """The optimizer."""
+    """The optimizer's class."""
     optimizer_args: list[Any] = []
-    """What it is called with after the parameters."""
+    """Its positional arguments after the parameters."""
     optimizer_kwargs: Annotated[
         dict[str, Any], msgspec.Meta(examples=[{"lr": 1e-3, "weight_decay": 0.01}])
     ] = {}
-    """The same by name: `{lr: 1e-3}`."""
+    """Its keyword arguments: `{lr: 1e-3}`."""
     schedule: Schedule | None = None
-    """castoff's own schedules of the learning rate; left out: a constant rate."""
+    """One of castoff's learning-rate schedules; left out: a constant rate."""
     lr_scheduler_type: Imported = None
-    """One of torch's schedulers instead."""
+    """The class of one of torch's schedulers, instead of `schedule`."""
     lr_scheduler_args: list[Any] = []
-    """What that is called with after the optimizer."""
+    """Its positional arguments after the optimizer."""
     lr_scheduler_kwargs: dict[str, Any] = {}
-    """The same by name."""
+    """Its keyword arguments."""
     lr_scheduler_per: Literal["step", "epoch"] | None = None
-    """What it counts, and so when it is stepped; required beside it, except with `castoff train gnn`,
-    where it is `epoch`, as in QuantumGrav. ReduceLROnPlateau takes none: it is stepped after each
-    validation."""
+    """What the scheduler counts, and so when it is stepped. Required with `lr_scheduler_type`, except with
+    `castoff train gnn`, where it is `epoch`, as in QuantumGrav. ReduceLROnPlateau takes none: it is stepped
+    after each validation."""
     scaling: Scaling = Scaling()
     """How learning rate and warmup grow with the number of ranks."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """The part of its device's memory that each process may take; a tensor beyond that is out of memory.
-    Left out: all. No effect on a CPU, nor where torch cannot limit it; the log says so."""
+    """Fraction of its device's memory that each process may allocate; beyond it, it is out of memory. Left
+    out: all. No effect on a CPU, nor where torch cannot limit it; the log says so."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """The type in which autocast computes; with fp16 the loss is scaled, too."""
+    """The type in which autocast computes. With fp16 the loss is scaled."""
     ema_decay: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
-    """Decay of an average of the weights, which is validated and tested in their place."""
+    """Decay of a moving average of the weights, which is validated and tested in their place."""
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """The largest norm of the gradient; a larger one is scaled down to it."""
+    """Maximum norm of the gradient; a larger one is scaled down to it."""
     check_first_step: bool = True
     """Check the first step of each start for mistakes that would otherwise stay silent, and at each
-    checkpoint whether all ranks have the same weights. A resumed run may have another value."""
+    checkpoint that all ranks have the same weights."""
     log_every: Positive = 50
-    """Optimizer steps between two lines of measures."""
+    """Optimizer steps between two lines of metrics."""
     checkpoint_at: Positive | None = None
-    """Epochs between two checkpoints. Matters only with `validation.every_steps`, since otherwise each
-    epoch ends with a validation."""
+    """Epochs between two checkpoints. Matters only with `validation.every_steps`: otherwise each epoch ends
+    with a validation, and that with a checkpoint."""
     checkpoint_every_steps: Positive | None = None
-    """Optimizer steps between two checkpoints, beside those before each validation and at the end."""
+    """Optimizer steps between two checkpoints, in addition to those before each validation and at the end."""
 
 
 class Monitor(Section, frozen=True, kw_only=True):
-    """A measure over all predictions at once, which is not a mean over samples: an F1 score, say."""
+    """A metric over all predictions at once that is not a mean over samples, such as F1."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
-    """The name of what it gives. One number is `val/NAME` in metrics.jsonl, several in a list, tensor or
-    dict are `val/NAME/0` and `val/NAME/KEY`. Early stopping knows them without `val/`."""
+    """Name of the metric. One number is recorded as `val/NAME` in metrics.jsonl; several in a list, tensor or
+    dict as `val/NAME/0` or `val/NAME/KEY`. In `early_stopping` the names have no `val/`."""
     monitor: Imported
     """A function of (predictions, targets); or a class, or with arguments a function, that makes one."""
     args: list[Any] = []
-    """What it is made with."""
+    """Positional arguments that it is made with."""
     kwargs: dict[str, Any] = {}
-    """The same by name."""
+    """Keyword arguments that it is made with."""
 
 
 class Evaluator(Section, frozen=True, kw_only=True):
     """How a model that the configuration describes is validated, or tested."""
 
     type: Imported = None
-    """A class of the user's own with `validate` or `test`. `DefaultValidator` and `Validator`, or
-    `DefaultTester` and `Tester`, mean what happens without it."""
+    """A custom class with `validate` or `test`. `DefaultValidator`, `Validator`, `DefaultTester` and `Tester`
+    stand for the default."""
     args: list[Any] = []
-    """What such a class is called with."""
+    """Positional arguments of such a class."""
     kwargs: dict[str, Any] = {}
-    """The same by name."""
+    """Keyword arguments of such a class."""
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
-    """That which trains, since each rank evaluates where it trains; another is an error."""
+    """The device that trains: each rank evaluates where it trains. Another one is an error."""
     criterion: Imported = None
-    """`criterion(outputs, batch)`, as in training; left out: the training's."""
+    """`criterion(outputs, batch)`; left out: the training's."""
     apply_model: Imported = None
-    """`apply_model(model, batch)` gives the outputs; left out: the training's."""
+    """`apply_model(model, batch)` returns the outputs; left out: the training's."""
     evaluator_tasks: list[Monitor] = []
-    """Monitors: measures of all predictions at once."""
+    """Monitors: metrics of all predictions at once."""
 
 
 class Evaluation(Section, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ class Evaluation(Section, frozen=True, kw_only=True):
     pin_memory: bool = False
     """As in `training`."""
     drop_last: bool = False
-    """No effect: every sample counts, once."""
+    """No effect: every sample counts once."""
     prefetch_factor: Positive | None = None
     """As in `training`."""
     persistent_workers: bool = False
@@ -189,29 +189,29 @@ class Validation(Evaluation, frozen=True, kw_only=True):
     every_steps: Positive | None = None
     """Optimizer steps between two validations; left out: one at the end of each epoch."""
     validator: Evaluator | None = None
-    """How the model is evaluated; left out: by the training's criterion, or as its task does it."""
+    """How the model is evaluated; left out: by the training's criterion, or by its task."""
 
 
 class Testing(Evaluation, frozen=True, kw_only=True):
     """How good the best model is, at the end."""
 
     tester: Evaluator | None = None
-    """How the model is tested; left out: as in a validation without a validator."""
+    """How the model is tested; left out: as a validation without a `validator`."""
 
 
 class EarlyStopping(Section, frozen=True, kw_only=True):
     """When training that gets no better ends."""
 
     type: Imported = "DefaultEarlyStopping"
-    """What decides after each validation whether it is time to stop."""
+    """The class that decides after each validation whether to stop."""
     args: list[Any] = []
-    """What it is called with."""
+    """Its positional arguments."""
     kwargs: Annotated[
         dict[str, Any], msgspec.Meta(examples=[{"patience": 5, "mode": "any", "tasks": {}}])
     ] = {}
-    """The same by name."""
+    """Its keyword arguments."""
     tasks: dict[Any, Any] | None = None
-    """The same as `kwargs.tasks`; one of the two."""
+    """The same as `kwargs.tasks`; give one of the two."""
     mode: Literal["any", "all"] | None = None
     """The same as `kwargs.mode`."""
     patience: Positive | None = None
@@ -241,11 +241,11 @@ class Logging(Section, frozen=True, kw_only=True):
     tensorboard: bool = False
     """Write event files to the run's folder `tensorboard`. Needs the package tensorboard."""
     wandb: Wandb | None = None
-    """Log to Weights & Biases, too. Needs the package wandb."""
+    """Log to Weights & Biases as well. Needs the package wandb."""
 
 
 class Monitoring(Section, frozen=True, kw_only=True):
-    """What is reported at log steps beside the measures."""
+    """What is reported at log steps in addition to the metrics."""
 
     log_gradients: bool = False
     """The norm of each part's gradient, `gradients/PART`, after clipping."""
@@ -257,11 +257,11 @@ class Member(Section, frozen=True, kw_only=True):
     """Which of a sweep's trainings this is, or of a study's trials; castoff writes it."""
 
     number: NotNegative
-    """Which one, from 0."""
+    """Its number, from 0."""
     of: Positive | None = None
     """How many trainings there are; left out: it is a trial."""
     values: dict[str, Any] = {}
-    """The values of its own, by their paths, as `training.batch_size: 16`."""
+    """Its own values by their paths, such as `training.batch_size: 16`."""
 
 
 class Common(Section, frozen=True, kw_only=True):
@@ -274,7 +274,7 @@ class Common(Section, frozen=True, kw_only=True):
     name: str = "training"
     """Name of the training, and of its folder."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """What rank 0 logs on standard error; other ranks log warnings and errors only."""
+    """What rank 0 logs to standard error; other ranks log warnings and errors only."""
     logging: Logging = Logging()
     """Where measures go beside metrics.jsonl."""
     monitoring: Monitoring = Monitoring()
@@ -284,7 +284,7 @@ class Common(Section, frozen=True, kw_only=True):
     testing: Testing = Testing()
     """How good the best model is, at the end."""
     early_stopping: EarlyStopping | None = None
-    """When training that gets no better ends; left out: never."""
+    """When a training that no longer improves ends; left out: never."""
     member: Member | None = None
     """Which training of a sweep this is. castoff writes it."""
 
@@ -293,21 +293,21 @@ class Config(Common, frozen=True, kw_only=True):
     """A training run."""
 
     task: Imported = None
-    """A class or function that makes the task. It brings its own model, data and criterion, so those
-    fields stay empty beside it."""
+    """A class or function that makes the task. It brings its own model, data and criterion, so leave those
+    fields out."""
     task_kwargs: dict[str, Any] = {}
-    """What `task` is called with."""
+    """Keyword arguments of `task`."""
     criterion: Imported = None
-    """Without a task: `criterion(outputs, batch)` gives the mean loss of a batch, a tensor with one
+    """Without a task: `criterion(outputs, batch)` returns the mean loss of a batch, a tensor with one
     number. A third parameter gets the trainer if it is required, called `trainer`, or `*args`; validation
     and test pass it only if it is required."""
     apply_model: Imported = None
-    """Without a task: `apply_model(model, batch)` gives the outputs; left out: `model(batch)`."""
+    """Without a task: `apply_model(model, batch)` returns the outputs; left out: `model(batch)`."""
     model: dict[str, Any] = {}
-    """Without a task: `type: !pyobject my_package.MyModel`, and what that is called with."""
+    """Without a task: `type: !pyobject my_package.MyModel` and its arguments."""
     data: dict[str, Any] = {}
-    """Without a task: `dataset: !pyobject my_package.MyData`, what that is called with, and `split`, the
-    shares of training, validation and test, [0.8, 0.1, 0.1] if left out."""
+    """Without a task: `dataset: !pyobject my_package.MyData`, its arguments, and `split`, the fractions for
+    training, validation and test, [0.8, 0.1, 0.1] if left out."""
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = (), choose: Choose = by_array) -> "Config":

@@ -34,19 +34,19 @@ class Verdict(NamedTuple):
 
 
 class Watched(Section, frozen=True, kw_only=True):
-    """A measure that should get better."""
+    """A metric that should improve."""
 
     metric: str
-    """A measure of validation, as the task, a monitor or an evaluator gives it: `accuracy`. `loss_avg`
-    means `loss` where nothing else is called so."""
+    """A metric of validation, by the name that the task, monitor or evaluator gives it: `accuracy`.
+    `loss_avg` means `loss`, unless another metric has that name."""
     mode: Literal["min", "max"] = "min"
-    """Whether it is to fall or to rise."""
+    """Whether lower or higher is better."""
     delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """By how much more than this it must be better, in the measure's unit."""
+    """The minimum improvement, which must be exceeded, in the metric's unit."""
     grace_period: NotNegative = 0
     """Validations at the beginning that cost no patience."""
     init_best_score: float | None = None
-    """What is to be beaten first, in the measure's unit."""
+    """The first value to beat, in the metric's unit."""
 
     @property
     def worst(self) -> float:
@@ -58,13 +58,13 @@ class Watching(Section, frozen=True, kw_only=True):
     """The arguments of `DefaultEarlyStopping`."""
 
     patience: Positive | None = 5
-    """Validations in a row in which nothing got better after which training ends; null: never."""
+    """Training ends after so many validations in a row without improvement; null: never."""
     tasks: dict[str, Watched] = msgspec.field(default_factory=dict)
-    """What is watched, each by a name of your choice; left out: the loss, which is to fall."""
+    """What is watched, each by a name of your choice; left out: the loss, lower is better."""
     mode: Literal["any", "all"] = "any"
-    """Whether one of them must have got better, or each."""
+    """Whether one of them must improve, or all."""
     min_delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """By how much the loss is to fall where there are no `tasks`."""
+    """The minimum improvement of the loss, if there are no `tasks`."""
 
 
 _DEFAULTS = Watching()

@@ -24,32 +24,32 @@ class Loss:
     """A batch's training loss, as a sum, so that batches of any size weigh what they should."""
 
     total: Tensor
-    """Sum over the batch's items; what is differentiated."""
+    """Sum over the batch's items; the trainer differentiates it."""
     count: int | Tensor | None = None
-    """Items in the sum: tokens, or whatever the loss is a mean over. None: the batch's samples, of which
-    every rank knows how many the others have; anything else costs one small message a step."""
+    """Number of items in the sum, such as tokens. None: the batch's samples, of which every rank knows how
+    many the others have; any other count costs one small message a step."""
     metrics: Mapping[str, Tensor | float] = field(default_factory=dict)
-    """Sums over the same items, for the log."""
+    """Sums of other quantities over the same items, for the log."""
 
 
 class Evaluated(NamedTuple):
-    """What a batch comes to, where sums are not all of it."""
+    """The result of a batch, if sums are not all of it."""
 
     sums: Mapping[str, Sum]
     kept: Any
-    """Small, and on the CPU: it stays until the set is over, and `measure` gets that of all batches."""
+    """Small, and on the CPU: it is held until the set is over, then `measure` gets that of all batches."""
 
 
 class WholeSetEvaluator(Protocol):
-    """Judges a whole set by itself, on rank 0 alone, while the others wait."""
+    """Evaluates a whole set by itself, on rank 0 alone, while the other ranks wait."""
 
     def __call__(self, model: nn.Module, batches: Any) -> Mapping[str, float]:
-        """Measures by name; `batches` are a DataLoader's, on the CPU."""
+        """Metrics by name; `batches` are a DataLoader's, on the CPU."""
         ...
 
 
 class Splits(NamedTuple):
-    """The three data sets; training may be iterable, the others have a length, and are empty if not given."""
+    """The three data sets. Training may be iterable; the others have a length, and are empty by default."""
 
     train: Any
     validation: Any = ()
@@ -57,83 +57,85 @@ class Splits(NamedTuple):
 
 
 class Task(ABC):
-    """What is trained: inherit from it, and write the first three methods.
+    """What to train. Subclass it and write the first three methods.
 
-    Every method is called on every rank and must do the same there, but for `measure`, `after_evaluation`
-    and `export`. What is random comes from torch's, numpy's or Python's global generators, which the trainer
-    seeds.
+    Every rank calls every method, except `measure`, `after_evaluation` and `export`, and must do the same
+    there. Draw random numbers from the global generators of torch, numpy and Python, which the trainer seeds,
+    or from `state.generator`.
     """
 
     state: TrainingState
-    """Step, epoch and a generator of each step; set before `setup`."""
+    """To read: `step`, `epoch`, a `generator` on the device that is seeded in each step, `autocast()` for a
+    frozen model that `setup` runs, and `folder`, which is `training.path`. Available from `setup` on."""
 
     rng_sources: Collection[str] = ("torch", "random", "numpy")
-    """The global generators that `loss` and `evaluate` may draw from. They are seeded in every step, which
-    takes 8 microseconds for all three, several times as much between quick steps, and 1 for torch's alone."""
+    """The global generators that `loss` and `evaluate` draw from. The trainer seeds them in every step. That
+    takes 8 µs for all three and 1 µs for torch's alone, and several times as much between quick steps."""
 
     arguments: str | None = "task_kwargs"
-    """The field that holds its arguments; None: they are the configuration's own sections."""
+    """The configuration field that holds the task's arguments; None: they are the configuration's own
+    sections."""
 
     volatile_arguments: Collection[str] = ()
-    """Which of its arguments change nothing that is trained: where data lie, what is shown, how often.
-    Names in `arguments`, or paths below it (`sampling.steps`). Other values are for a resumed run
-    to have, and for each rank."""
+    """Arguments that do not change what is trained, such as where data lie or what is displayed. Names in
+    `arguments`, or paths below it (`sampling.steps`). They may change when a run resumes, and differ between
+    ranks."""
 
     changeable_arguments: Collection[str] = ()
-    """Which take effect from a checkpoint on, as the log then says. All others matter: with another value it
-    would be another training, which is refused."""
+    """Arguments that may change when a run resumes. The change takes effect from the checkpoint on, and is
+    logged. A change of any argument that is in neither list is refused."""
 
     whole_set_evaluator: WholeSetEvaluator | None = None
-    """What judges a whole set in the place of `evaluate`: it is called with (model, batches) on rank 0 alone,
-    while the others wait, and returns numbers by name. What it keeps from one validation to the next is part
-    of `state_dict`."""
+    """Evaluates a whole set in place of `evaluate`: it is called with (model, batches) on rank 0 alone, while
+    the others wait, and returns numbers by name. What it keeps between validations belongs in
+    `state_dict`."""
 
     @abstractmethod
     def build_model(self) -> nn.Module:
-        """The model, on the CPU; the same on all ranks, because the trainer seeds them alike.
+        """The model, on the CPU. All ranks are seeded alike, so they build the same one.
 
-        The trainer moves it, then wraps it.
+        The trainer moves it to the device and wraps it.
         """
 
     @abstractmethod
     def build_data(self) -> Splits:
-        """The data sets, `Splits(train, validation, test)`; the same on all ranks.
+        """The data sets, `Splits(train, validation, test)`: the same ones on all ranks.
 
-        The last two may be left out; `split(dataset, fractions, seed)` divides one set.
+        The last two are optional. `split(dataset, fractions, seed)` divides one set.
         """
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Loss:
-        """The training loss of a batch that is on the device already: `Loss(total, count, metrics)`.
+        """The training loss of a batch, which is on the device already: `Loss(total, count, metrics)`.
 
-        That is the sum over the batch's items; how many items these are, as a number or a tensor (left out:
-        the batch's samples); and sums of other measures over the same items, the same ones for every batch.
-        `model` is the module that `build_model` gave, or with `training.compile` the compiled one; on any
-        number of ranks. Whatever of it is called, and however often, gradients are reduced.
+        `total` is the sum over the batch's items, `count` the number of items (default: the samples), and
+        `metrics` has sums of other quantities over the same items, under the same names for every batch.
+        `model` is the module that `build_model` returned, compiled if `training.compile` is set. Call any of
+        its methods and parts, any number of times: gradients are reduced all the same.
         """
 
     def setup(self, context: RankContext) -> None:
-        """Called once, before the others: a frozen reference for the device, a cache that rank 0 makes.
+        """Called once, before the other methods: for a frozen reference model, or a cache that rank 0 makes.
 
         `context` has the rank and the device; `context.barrier(name)` waits for all ranks.
         """
 
     def parameters(self, model: nn.Module) -> Iterable[Tensor] | Iterable[dict[str, Any]]:
-        """What the optimizer gets: parameters, or groups of them with learning rates of their own.
+        """What the optimizer gets: parameters, or groups with their own learning rates.
 
-        Default: all that want a gradient.
+        Default: all that require a gradient.
         """
         return [each for each in model.parameters() if each.requires_grad]
 
     def collate(self, samples: list[Any]) -> Any:
-        """A batch of samples; default: torch's."""
+        """Make a batch of samples; default: torch's `default_collate`."""
         return torch.utils.data.default_collate(samples)
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
-        """Sums of each measure over a batch, `{name: (sum, count)}`; default: the loss and its metrics.
+        """Sums of each metric over a batch, `{name: (sum, count)}`; default: the loss and its metrics.
 
-        With `Evaluated(sums, kept)`, what `measure` is to see of the batch, too, on the CPU. Runs under
-        `torch.no_grad()` in eval mode, on the bare module.
+        Return `Evaluated(sums, kept)` to pass something on to `measure`, on the CPU. Runs on the bare module
+        in eval mode, under `torch.no_grad()`.
         """
         loss = self.loss(model, batch)
         return {
@@ -142,54 +144,54 @@ class Task(ABC):
         }
 
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
-        """Measures from the sums and counts over all ranks' samples; default: the means.
+        """Metrics from the sums and counts over all ranks; default: the means.
 
-        What is not a mean is made here, as a perplexity, which is exp of one.
+        A function of means, such as a perplexity, is computed here.
         """
         return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
 
     def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
-        """Measures of what `evaluate` has kept of each batch of all ranks, in their order: an F1 score, say.
+        """Metrics that are not means over samples, such as F1, from what `evaluate` kept of all batches.
 
-        On rank 0 alone, once; waits for no other rank, and all have the numbers. For what is not a mean over
-        samples.
+        Runs once, on rank 0 alone, with the batches of all ranks in order. It must not wait for other ranks;
+        all of them get the numbers.
         """
         raise NotImplementedError(
             f"{type(self).__qualname__}.evaluate keeps something, and measure is missing"
         )
 
     def test_task(self) -> Task:
-        """The task as it judges a test set; default: as any other."""
+        """The task that evaluates the test set; default: this one."""
         return self
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
-        """More to log after a validation, on rank 0 alone: samples, plots. Waits for no other rank.
+        """More numbers to log after a validation, such as statistics of generated samples.
 
-        It is logged as `val/NAME`; a name with a slash in it, as `generation/length`, stays as it is, and is
-        for metrics.jsonl and its like alone.
-        `model` is what was validated: the averaged weights, where there are some.
+        Runs on rank 0 alone, and must not wait for other ranks. A number is recorded as `val/NAME`; a name
+        with a slash, such as `generation/length`, is kept, and left out of the log. `model` is what was
+        validated: the averaged weights, if there are any.
         """
         return {}
 
     def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
-        """Write the model as others read it, on rank 0 alone.
+        """Write the model in another format, on rank 0 alone.
 
-        After each validation was judged, and at the end of an epoch or of the training that no validation
-        ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated, in
-        eval mode: the averaged weights, where there are some. `self.state` has the epochs that are done, and
-        the measures of all of them. It is called again for the same step where a run resumes from there, so
-        it writes the same files then, each as a whole. An OSError ends all ranks.
+        Called after each validation, and at the end of an epoch or of the training if that has none.
+        `folder` is the run's folder; `better`: this is the best model so far. `model` is what is validated,
+        in eval mode: the averaged weights, if there are any. `self.state` has the epochs that are done and
+        their metrics. A resumed run may call it again for the same step, so write the same files, each
+        atomically. An OSError ends all ranks.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the task: rank 0's tensors, numbers, texts and containers of them.
+        """What a checkpoint keeps of the task: rank 0's tensors, numbers, strings and containers of them.
 
-        It is made before the model is validated, so a validation should change none of it.
+        It is taken before the model is validated, so a validation should not change it.
         """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a checkpoint."""
+        """Restore what `state_dict` returned."""
 
 
 def move(batch: Any, device: torch.device) -> Any:

@@ -23,7 +23,7 @@ from trainers.program.training import train
 from trainers.reporting import sinks as sinks_module
 from trainers.reporting.curves import draw, draw_curves, others
 from trainers.reporting.metrics_file import MetricsFile
-from trainers.reporting.sinks import Sinks, check_packages, with_further_names
+from trainers.reporting.sinks import FURTHER_NAMES, METRICS, Sinks, check_packages, with_further_names
 
 
 def sinks(folder: Path, **asked: Any) -> Sinks:
@@ -395,3 +395,14 @@ def test_what_wandb_is_given_of_a_configuration_is_plain(tmp_path: Path, wandb: 
     stated = wandb.begun[0]["config"]
     assert stated["training"]["optimizer_type"] == f"{AdamW.__module__}.AdamW"
     json.dumps(stated)
+
+
+def test_the_reference_has_every_metric(tmp_path: Path) -> None:
+    asked = {"monitoring": {"log_gradients": True, "log_weights": True}}
+    trained = train(config(tmp_path) | asked, Toy())
+    lines = MetricsFile(trained.trainer.folder / "metrics.jsonl").read()
+    found = {name for line in lines for name in line} - {"step", "epoch", "time"}
+    assert {"train/loss", "val/loss", "test/loss", "gradients/0"} < found
+    parts = {name.partition("/")[0] for name in METRICS if name.endswith("/PART")}
+    assert {name for name in found - set(METRICS) if name.partition("/")[0] not in parts} == set()
+    assert {name for name in FURTHER_NAMES if "/" in name} < set(METRICS)
