@@ -32,6 +32,7 @@ myst_heading_anchors = 4
 default_role = "code"  # docstrings mark code by single backquotes
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 copybutton_prompt_text = r"\$ |> "

@@ -108,7 +108,7 @@ class Assembly:
 
     @property
     def val_data(self) -> list[dict[str, float]]:
-        """The measures of each validation, over all ranks."""
+        """The metrics of each validation, over all ranks."""
         return self.state.val_data
 
     @property
@@ -122,10 +122,10 @@ class Assembly:
         return self.state.step
 
     def prepare_dataloaders(self) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
-        """This rank's loaders of the training, validation and test set.
+        """This rank's loaders of the training, validation and test sets.
 
-        Training and validation are dealt out over the ranks; a test loader has the whole set, and so has one
-        for an evaluator that judges alone.
+        Training and validation sets are sharded over the ranks. A test loader has the whole set, and so has
+        the validation loader of a `whole_set_evaluator`.
         """
         seed_all(derived(MODEL, self.config.training.seed, 1))
         self.splits = splits = validate_data(self.task, self.task.build_data())
@@ -152,9 +152,9 @@ class Assembly:
             self.context.on_main(export)
 
     def run_test(self, test: EvaluationLoader) -> Measures:
-        """The test set's measures with the best model that was saved, else with this one.
+        """The test set's metrics with the best model that was saved, or else with the current one.
 
-        For one rank alone or for all: each that calls it judges the whole set, and waits for none.
+        Any rank may call it: it evaluates the whole set and waits for no other rank.
 
         Raises:
             CheckpointError: the best one is damaged.
@@ -167,7 +167,7 @@ class Assembly:
         return measures
 
     def take_best(self) -> None:
-        """Take the weights of the best model that was saved, if there is one; all ranks must call it.
+        """Load the weights of the best model that was saved, if there is one; all ranks must call it.
 
         Raises:
             CheckpointError: the best one is damaged; on all ranks.
@@ -175,14 +175,14 @@ class Assembly:
         self.manager.best.take()
 
     def save_checkpoint(self) -> Path:
-        """Keep where training stands, durably. All ranks must call it, once training has begun."""
+        """Write a checkpoint durably. All ranks must call it, once training has begun."""
         self.manager.save()
         self.manager.wait()
         self.context.barrier("a checkpoint")
         return self.checkpoints.path(self.step)
 
     def load_checkpoint(self, path: str | Path) -> None:
-        """Take the weights of a checkpoint, and of their average; `run_training` resumes by itself.
+        """Load a checkpoint's weights and their average, nothing else; `run_training` resumes by itself.
 
         Raises:
             CheckpointError: it is damaged.

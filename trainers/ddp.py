@@ -28,9 +28,9 @@ __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 class TrainerDDP(Assembly):
     """Trains a task's model on every rank of a process group, or alone without one.
 
-    `config` is a `Config`, or the plain data of one; `task` wins over the one that it names, and `reports`
-    makes what reports on the training. Call `initialize_ddp` first where there are several ranks. Every rank
-    makes one of these, and calls `prepare_dataloaders` and `run_training`; any rank may call `run_test`.
+    `config` is a `Config`, or the plain data of one. `task` replaces the task that it names, `reports` what
+    reports on the training. With several ranks, call `initialize_ddp` first. Every rank makes a trainer and
+    calls `prepare_dataloaders` and `run_training`; any rank may call `run_test`.
 
     Raises:
         ConfigError: the configuration is wrong, or lacks what this needs.
@@ -41,16 +41,16 @@ class TrainerDDP(Assembly):
     ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
         """Train to the end, from the newest checkpoint if this run has one.
 
-        Returns the means of each epoch and the measures of each validation, over all ranks. `trial` is one
-        of Optuna's, on rank 0: it gets what early stopping watches first, else the loss, after each
-        validation, and may end the training.
+        Returns the means of each epoch and the metrics of each validation, over all ranks. `trial` is
+        Optuna's, on rank 0. After each validation it gets the first metric that early stopping watches, or
+        else the loss, and may end the training.
 
         Raises:
-            StoppedEarly: somebody asked for a stop, and a checkpoint holds all that was done. As a
-                SystemExit it ends the program unless it is caught.
+            StoppedEarly: a stop was requested, and everything is saved. It is a SystemExit: uncaught, it
+                ends the program.
             NonFiniteError: a gradient is not finite, and such steps are not to be skipped.
             ConfigError: the run's checkpoints were made with a configuration that does not fit.
-            optuna.TrialPruned: the trial was ended, on all ranks, with a checkpoint as at any other end.
+            optuna.TrialPruned: the trial was pruned, on all ranks, after a checkpoint.
             TypeError: a loader is not one of this trainer's.
         """
         must_be(TrainingLoader, train, "train")

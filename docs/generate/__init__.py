@@ -20,8 +20,8 @@ The fields of a struct, all of them or those that are listed: a part's by its pa
     -->
     <!-- defaults trainers.dpo.start.configuration:OBJECTIVES -->  where alternatives differ
 
-    <!-- names launcher.planning.machinery:FEATURES         a mapping of names to what they mean,
-    feature                                                 below these two headings
+    <!-- names launcher.planning.machinery:FEATURES         a mapping of names to what they mean, or
+    feature                                                 to other names, below these two headings
     what it says of a script
     -->
 """

@@ -290,7 +290,7 @@ class Common(Section, frozen=True, kw_only=True):
 
 
 class Config(Common, frozen=True, kw_only=True):
-    """A training run."""
+    """A training's configuration, typed and checked."""
 
     task: Imported = None
     """A class or function that makes the task. It brings its own model, data and criterion, so leave those

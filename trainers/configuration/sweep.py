@@ -108,7 +108,7 @@ def of_member(
 
 
 def members(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every training that a configuration's data stand for, as data of its own: `Config.of` takes each.
+    """Every training that a configuration with sweeps expands to, as plain data for `Config.of`.
 
     Raises:
         ConfigError: something is wrong with its sweeps or references.

@@ -192,13 +192,13 @@ def initialize_ddp(
 ) -> RankContext:
     """Join the process group as `rank` of `worldsize`, and take this rank's device.
 
-    Where castoff, torchrun or another launcher has set this process's rank and where to meet,
-    that is kept: `master_addr` and `master_port` count only without (multiprocessing.spawn, say).
-    `timeout`: seconds that ranks wait for each other, until a `Watchdog` says otherwise.
+    `master_addr` and `master_port` are for ranks that no launcher started, as with `multiprocessing.spawn`;
+    otherwise the launcher's are used. `timeout`: seconds that ranks wait for each other, until `run_training`
+    sets other limits.
 
     Raises:
-        DistributedError: the launcher says another rank or size, the device or backend is not there, or
-            others do not come.
+        DistributedError: the launcher has set another rank or size, the device or backend does not exist, or
+            other ranks do not come.
     """
     if dist.is_initialized():
         raise DistributedError("this process has joined a group already; call cleanup_ddp() first")
@@ -306,7 +306,7 @@ def _collectives() -> int:
 
 
 def cleanup_ddp() -> None:
-    """Leave the process group; harmless where there is none."""
+    """Leave the process group, if there is one."""
     _health_check.cache_clear()  # it holds the group's store
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()

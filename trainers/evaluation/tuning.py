@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def suggested(fields: Mapping[str, Any], trial: Any, context: Rank | None = None) -> dict[str, Any]:
-    """The configuration's data, with what a trial suggests in the place of each sweep.
+    """The configuration's data, with a trial's suggestion in place of each sweep.
 
-    A `!sweep` is one of some categories, a `!range` a number with a step, a `!random_uniform` a number
-    between two, on a logarithmic scale with `log`. A parameter's name is the field's path, as
-    `model.layers.0.width`. With `context`, which `initialize_ddp` gives, all ranks call it and get the same:
-    rank 0 has the trial, the others None.
+    A `!sweep` becomes a categorical parameter, a `!range` a number with a step, and a `!random_uniform` a
+    number between two, on a logarithmic scale with `log`. A parameter is named by its field's path, such as
+    `model.layers.0.width`. With the `context` that `initialize_ddp` returns, all ranks call it and get the
+    same: rank 0 passes the trial, the others None.
 
     Raises:
         ConfigError: something is wrong with the sweeps or references.

@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class Trained(NamedTuple):
-    """What a training came to on this rank."""
+    """The result of a training on this rank."""
 
     trainer: TrainerDDP
-    """Its `model` has the weights of the best model that was saved, on every rank: those that were tested."""
+    """Its `model` has the best weights that were saved, on every rank: those that were tested."""
     splits: Splits
     measures: Measures | None
-    """Of the test set; None on other ranks than 0."""
+    """The test set's metrics; None on ranks other than 0."""
 
 
 def train(
@@ -40,21 +40,20 @@ def train(
     reports: Callable[[Path, Config, RankContext], Reports] = Reports,
     trainer: type[TrainerDDP] = TrainerDDP,
 ) -> Trained:
-    """Train and test `task`, or the one that the configuration names, as the rank that this process is.
+    """Train and test `task`, or the task that the configuration names, as one rank.
 
-    `config` is a YAML file, or what one says; `overrides` are `training.num_epochs=3`, and win over it.
-    `reports` makes what tells of the training, `trainer` is what trains.
-
-    The same in one process, and in every rank that castoff, torchrun or a scheduler's launcher makes.
+    Call it the same way in one process and in every rank that castoff, torchrun or a scheduler's launcher
+    starts. `config` is a YAML file, or its contents; `overrides`, such as `training.num_epochs=3`, win over
+    it. `reports` and `trainer` replace what reports on the training and what trains.
 
     Raises:
         ConfigError: the configuration is wrong.
         DistributedError: the ranks cannot meet.
         StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program.
 
-    Any error is on standard error when it leaves this: with its traceback, or in words where a user can
-    mend it, and once for all ranks that have it. A program may catch it; other ranks end meanwhile, and name
-    this one. Uncaught, it ends the process with 1.
+    An error is on standard error before this raises it: without a traceback if it is a mistake in the
+    configuration, and once for all ranks that have it. A program may catch it; the other ranks end, and name
+    this one. Uncaught, it ends the process with code 1.
     """
     me = RankEnv.detect()
     with reported(me):

@@ -14,9 +14,9 @@ from trainers.distributed.randomness import SPLIT, derived
 
 
 def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[Subset[Any]]:
-    """Disjoint parts of a data set, the same on every rank; the first takes what rounding leaves.
+    """Split a data set at random into disjoint parts, the same on every rank.
 
-    A part's `indices` are worked out when they are asked for, so that no memory grows with the set.
+    The first part gets what rounding leaves. `indices` are computed on demand and take no memory.
 
     Raises:
         ConfigError: the fractions are negative or add up to more than 1.
