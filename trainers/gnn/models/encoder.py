@@ -25,13 +25,13 @@ class Encoder(nn.Module):
     """Node features (nodes, in_dim) to (nodes, hidden[-1]), a block for each number of `hidden`.
 
     Args:
-        in_dim: Numbers a node.
+        in_dim: Numbers per node.
         hidden: The width after each block.
-        convolution, convolution_kwargs: Of all blocks.
-        norm, norm_kwargs: After each convolution.
-        activation, activation_kwargs: After each norm.
-        dropout: Share of the numbers after each block that training leaves out.
-        with_skip: Whether what goes into a block is added to what comes out.
+        convolution, convolution_kwargs: The convolution of each block.
+        norm, norm_kwargs: The norm after each convolution.
+        activation, activation_kwargs: The activation after each norm.
+        dropout: The dropout rate after each block.
+        with_skip: Add each block's input to its output.
 
     Raises:
         ConfigError: with every argument that makes no sense.

@@ -21,16 +21,17 @@ class GNNBlock(nn.Module):
     """Node features (nodes, in_dim) to (nodes, out_dim).
 
     Args:
-        in_dim, out_dim: Numbers a node, before and after.
-        dropout: Share of the numbers after it that training leaves out.
-        with_skip: Whether what goes in is added; through a linear map where the widths differ.
-        gnn_layer_type, gnn_layer_args, gnn_layer_kwargs: The convolution, called with in_dim, out_dim and
-            then its own arguments.
-        normalizer_type, norm_args, norm_kwargs: The norm; without arguments one that needs a width gets
+        in_dim, out_dim: Numbers per node, before and after the block.
+        dropout: The dropout rate at the end of the block.
+        with_skip: Add the input to the output, through a linear map if the widths differ.
+        gnn_layer_type, gnn_layer_args, gnn_layer_kwargs: The convolution, made with in_dim, out_dim and
+            these arguments. It and the norm get `batch`, `batch_size`, `edge_attr` and `edge_weight` if their
+            forward has such a parameter; without `edge_dim`, a convolution does not get `edge_attr`.
+        normalizer_type, norm_args, norm_kwargs: The norm. Without arguments, a norm that needs a width gets
             out_dim.
         activation_type, activation_args, activation_kwargs: The activation.
-        skip_args, skip_kwargs: Of `SkipConnection`: `in_channels`, `out_channels` (left out: in_dim and
-            out_dim), `weight_initializer`.
+        skip_args, skip_kwargs: Arguments of `SkipConnection`: `in_channels` and `out_channels` (by default
+            in_dim and out_dim), and `weight_initializer`.
 
     Raises:
         ConfigError: with every argument that makes no sense, and where the parts do not fit together.

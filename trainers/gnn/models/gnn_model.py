@@ -30,20 +30,20 @@ class GNNModel(nn.Module):
     could have one. A tiny made-up batch goes through all of it when it is made.
 
     Args:
-        encoder_type, encoder_args, encoder_kwargs: What makes node embeddings; called with x, edge_index, and
-            of `batch`, `batch_size`, `edge_attr`, `edge_weight` what its forward has a parameter for.
-        downstream_tasks: A list of heads; each gets the rows.
-        pooling_layers: A list of poolings, each called with embeddings and each node's graph; without them
-            heads get what the encoder gives.
-        aggregate_pooling_type, aggregate_pooling_args, aggregate_pooling_kwargs: Makes one row of those of
-            all poolings; left out: side by side (`cat`).
-        latent_model_type, latent_model_args, latent_model_kwargs: Instead of poolings: called with
-            embeddings, and of `edge_index`, `batch`, `num_graphs` what its forward names.
-        graph_features_net_type, graph_features_net_args, graph_features_net_kwargs: Makes something of
-            `graph_features` (graphs, numbers), which every graph must have then.
-        aggregate_graph_features_type, aggregate_graph_features_args, aggregate_graph_features_kwargs: Called
-            with embeddings and what came of graph features; left out: side by side.
-        active_tasks: True or false by a head's number; left out: all are active.
+        encoder_type, encoder_args, encoder_kwargs: Computes node embeddings from x and edge_index. It also
+            gets `batch`, `batch_size`, `edge_attr` and `edge_weight` if its forward has such a parameter.
+        downstream_tasks: A list of heads. Each gets one row per graph.
+        pooling_layers: A list of poolings, which reduce node embeddings to one row per graph. Without them,
+            heads get the encoder's output.
+        aggregate_pooling_type, aggregate_pooling_args, aggregate_pooling_kwargs: Combines the rows of all
+            poolings into one; by default it concatenates them (`cat`).
+        latent_model_type, latent_model_args, latent_model_kwargs: Replaces poolings. It gets the
+            embeddings, and `edge_index`, `batch` and `num_graphs` if its forward has such a parameter.
+        graph_features_net_type, graph_features_net_args, graph_features_net_kwargs: A network for
+            `graph_features` (graphs, numbers), which every graph must then have.
+        aggregate_graph_features_type, aggregate_graph_features_args, aggregate_graph_features_kwargs: Joins
+            embeddings and the output of that network; by default it concatenates them.
+        active_tasks: True or false for each head's number; by default all heads are active.
 
     Raises:
         ConfigError: with every argument that makes no sense, and with the parts that do not fit together.

@@ -29,19 +29,20 @@ class GPSModel(nn.Module):
     Edges carry nothing here; positions belong to the node features.
 
     Args:
-        in_features, out_features: Numbers a node, and numbers of a row.
-        channels: Numbers a node between layers, a multiple of `num_heads`.
-        num_heads: Heads of attention.
+        in_features, out_features: Numbers per node, and numbers per row of the output.
+        channels: Numbers per node between layers; a multiple of `num_heads`.
+        num_heads: Attention heads.
         num_layers: Layers.
-        attn_type, attn_kwargs: `multihead`, or `performer`, which takes memory that grows with the nodes
-            and not with their square.
-        redraw_interval: Batches of training after which performers get new projections, the same on every
-            rank; null: never.
-        norm, norm_kwargs: After each layer.
-        act, act_kwargs: Within each layer.
-        dropout: Share of the numbers in each layer that training leaves out.
-        with_pooling: Whether nodes are summed for each graph at the end, before the last layers, so that it
-            gives a row for each and needs no `pooling_layers`; false: a row for each node.
+        attn_type, attn_kwargs: `multihead`, or `performer`, whose memory grows linearly with the number of
+            nodes, not quadratically. A performer's output depends on the largest graph of the batch, and
+            `training.compile` does not support performers (torch 2.13).
+        redraw_interval: Training batches after which performers draw new projections, the same on each
+            rank; null means never.
+        norm, norm_kwargs: The norm after each layer.
+        act, act_kwargs: The activation within each layer.
+        dropout: The dropout rate in each layer.
+        with_pooling: Sum the nodes of each graph before the last layers. The output then has a row per
+            graph and needs no `pooling_layers`; if false, it has a row per node.
 
     Raises:
         ConfigError: with every argument that makes no sense.

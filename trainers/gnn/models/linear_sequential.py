@@ -18,9 +18,9 @@ class LinearSequential(nn.Module):
     """(rows, the first width) to (rows, the last one).
 
     Args:
-        dims: Pairs `[[64, 32], [32, 1]]`, or widths `[64, 32, 1]`.
-        activations: One after each layer; one name alone: between layers.
-        linear_kwargs, activation_kwargs: A mapping for each layer.
+        dims: Pairs, such as `[[64, 32], [32, 1]]`, or widths, such as `[64, 32, 1]`.
+        activations: A list with one activation after each layer, or one name for those between layers.
+        linear_kwargs, activation_kwargs: A list with a mapping for each layer.
 
     Raises:
         ConfigError: with every argument that makes no sense.

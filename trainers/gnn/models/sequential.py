@@ -29,11 +29,11 @@ class Sequential(nn.Module):
     """torch_geometric's Sequential, made of descriptions.
 
     Args:
-        layers: Each `[type, args, kwargs, signature]`. A signature says what a layer takes and gives, as
-            `"x, edge_index -> x"`; without an arrow it gives x. Without one a layer takes x and what its
-            forward has next of the forward signature.
-        forward_signature: What there is; `edge_attr`, `edge_weight`, `batch_size` can be added.
-        with_skip, skip_args, skip_kwargs: Whether x is added at the end, and how: `SkipConnection`'s.
+        layers: Each is `[type, args, kwargs, signature]`. A signature such as `"x, edge_index -> x"` names
+            a layer's inputs and output; without an arrow the output is x. Without a signature, a layer gets x
+            and the next parameters of its own forward, as far as `forward_signature` has them.
+        forward_signature: The inputs; `edge_attr`, `edge_weight` and `batch_size` can be added.
+        with_skip, skip_args, skip_kwargs: Add x to the output, and the arguments of that `SkipConnection`.
 
     Raises:
         ConfigError: with every argument that makes no sense.
