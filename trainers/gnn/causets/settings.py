@@ -15,11 +15,23 @@ from trainers.configuration.section import NotNegative, Positive, Section
 LARGEST = 20_000
 """Elements: a causal set is a matrix, and so many need some 10 GB while one is made."""
 
-NAMES = (
-    *("sprinkled", "region", "curved", "cut"),
-    *("merged", "layered", "percolation", "destroyed", "lattice", "quasicrystal"),
-)
-"""The kinds there are: those of `kinds.KINDS`, in whose order they are numbered."""
+DESCRIPTIONS = {
+    "sprinkled": "Manifold-like: a causal diamond in flat spacetime of 2 to 5 dimensions.",
+    "region": "Manifold-like: a box, a cone or a round region in flat spacetime of 2 to 5 dimensions.",
+    "curved": "Manifold-like: a diamond in de Sitter or anti-de Sitter space of 2 to 4 dimensions.",
+    "cut": "Manifold-like: a diamond of 2 dimensions with one to three slits.",
+    "merged": "Two sprinklings of different dimensions, or one and something else, with relations between "
+    "them. The dimension of two sprinklings is the mean over their elements.",
+    "layered": "Two to six layers, such as Kleitman-Rothschild orders.",
+    "percolation": "Transitive percolation with the ordering fraction of a manifold-like set.",
+    "destroyed": "A sprinkling with 5 to 25 % of its links removed and as many false relations added.",
+    "lattice": "A planar lattice, or a cubic one of 3 dimensions.",
+    "quasicrystal": "A quasicrystal in the plane.",
+}
+"""The kinds there are, and what docs/ says of each."""
+
+NAMES = tuple(DESCRIPTIONS)
+"""Those of `kinds.KINDS`, in whose order they are numbered."""
 
 MIX = {
     **{"sprinkled": 4.0, "region": 4.0, "curved": 2.0, "cut": 1.0},
@@ -35,13 +47,13 @@ class Causets(Section, frozen=True, kw_only=True):
     """Which causal sets are made."""
 
     number: Positive = 6000
-    """How many sets: to train on, to validate and to test."""
+    """Sets for training, validation and test together."""
     size: tuple[Elements, Elements] = (32, 96)
-    """The least and the most elements."""
+    """The smallest and the largest number of elements."""
     kinds: dict[str, Weight] = msgspec.field(default_factory=lambda: dict(MIX))
-    """The weight of each kind; one that is not named does not come."""
+    """The relative frequency of each kind; a kind that is not named is not generated."""
     seed: NotNegative | None = None
-    """Left out: the training's."""
+    """Seed of the sets; by default `training.seed`."""
 
 
 def read(data: Any, path: str, problems: list[str]) -> Causets | None:

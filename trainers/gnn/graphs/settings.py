@@ -32,73 +32,76 @@ class Files(Section, frozen=True, kw_only=True):
     """Graphs that lie in stores."""
 
     files: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """Stores; their samples follow each other in this order. `~` and variables are expanded."""
+    """Stores, read in this order. `~` and environment variables are expanded."""
     output: str | None = None
-    """Folder for the written graphs; left out: `graphs` in `training.path`."""
+    """Folder for the written graphs; by default `graphs` in `training.path`."""
     reader: Imported = None
-    """A function of your own that gives a sample; left out: the built-in one."""
+    """A function that returns one sample; by default the built-in reader."""
     pre_filter: Imported = None
-    """A function of what the reader gives: whether the sample is kept."""
+    """A function that is called with each sample and returns whether to keep it."""
     pre_transform: Imported = None
-    """A function of what the reader gives that gives the graph, once: it is written."""
+    """A function that turns each sample into a graph, once, before the graph is written."""
     transform: Imported = None
-    """A function of a written graph, each time that it is read."""
+    """A function that is applied to a written graph each time it is read."""
     validate_data: bool = True
-    """Whether every graph is checked before it is written: edges that name no element, NaN, infinity."""
+    """Check each graph before it is written, for edges to missing elements, NaN and infinity."""
     n_processes: NotNegative = 1
-    """Processes that read and write; 0 is 1."""
+    """Processes that read samples and build graphs; 0 means 1."""
     chunksize: Positive = 100
-    """Samples that each of several processes takes at once, and holds in memory."""
+    """Samples that each process handles, and holds in memory, at a time. No effect with one process."""
     shuffle: bool = True
-    """Whether the three parts are drawn at random by `training.seed`; false: one after the other."""
+    """Draw the three parts at random, from `training.seed`. If false, they are cut in order."""
     subset: float | None = None
-    """Up to 1 a share of the graphs, above 1 how many; drawn by `training.seed`. Left out: all."""
+    """Graphs to use: a share if at most 1, else a number; drawn from `training.seed`. By default all."""
     split: Parts = (0.8, 0.1, 0.1)
-    """Shares, of sum 1: to train on, to validate, to test. The first takes what rounding leaves."""
+    """Shares for training, validation and test; they add up to 1. Rounding favours training."""
     float_type: TypeName = "float32"
-    """float16, bfloat16, float32 or float64: a name, or `!pyobject torch.float64`."""
+    """float16, bfloat16, float32 or float64, as a name or as `!pyobject torch.float64`."""
     int_type: TypeName = "int64"
-    """int16, int32 or int64, likewise."""
+    """int16, int32 or int64, in the same way."""
     targets: tuple[str, ...] = ()
-    """The columns of `y`: arrays with one number a sample. The built-in reader needs one."""
+    """Columns of `y`: arrays with one number per sample. The built-in reader needs at least one."""
     features: tuple[str, ...] | None = None
-    """The columns of `x`: arrays with a number, or several, for each element, and computed ones; left
-    out: all that are computed."""
+    """Columns of `x`: arrays with one or more numbers per element, or computed features; by default all
+    computed ones."""
     graph_features: tuple[str, ...] = ()
-    """The columns of `graph_features`: arrays with one number a sample, and computed ones."""
+    """Columns of `graph_features`: arrays with one number per sample, or computed features."""
     edges: Literal["links", "relations"] = "links"
-    """Which pairs have an edge, both ways: with nothing in between, or all that are related."""
+    """Pairs joined by edges, in both directions: those with no element in between, or all related ones."""
     adjacency: str | None = None
-    """The array with the matrices; left out: the first that is known."""
+    """The array with the matrices; by default the first of adjacency_matrix, adjacency, adj, causal_matrix,
+    link_matrix and links. If a matrix holds links only, the other relations are added."""
     sizes: str | None = None
-    """The array with the numbers of elements; left out: the first that is known, if any."""
+    """The array with the number of elements, if a matrix has room for more; by default the first of
+    cset_size, atomcount, num_atoms, num_elements and num_points, if there is one."""
     transposed: bool | None = None
-    """Whether [i, j] says that j precedes i; left out: the matrix shows it."""
+    """Whether entry [i, j] means that j precedes i, as in Julia's matrices, which appear transposed in
+    Python. By default castoff infers it; for that, elements must be numbered in time."""
     missing: float | None = None
-    """What takes the place of NaN in features; left out: NaN is an error."""
+    """The number that replaces NaN in features; by default NaN is an error."""
 
 
 class Generated(Section, frozen=True, kw_only=True):
     """Graphs of causal sets that are made."""
 
     causets: Fields
-    """Which sets are made."""
+    """Which sets to generate."""
     output: str | None = None
-    """Folder for the written graphs; left out: `graphs` in `training.path`."""
+    """Folder for the written graphs; by default `graphs` in `training.path`."""
     pre_filter: Imported = None
-    """A function of a graph: whether it is kept."""
+    """A function that is called with each graph and returns whether to keep it."""
     pre_transform: Imported = None
-    """A function of a graph that gives the one which is written."""
+    """A function that changes each graph, once, before it is written."""
     transform: Imported = None
-    """A function of a written graph, each time that it is read."""
+    """A function that is applied to a written graph each time it is read."""
     validate_data: bool = True
-    """Whether every graph is checked before it is written."""
+    """Check each graph before it is written."""
     n_processes: NotNegative = 1
-    """Processes that make them; 0 is 1."""
+    """Processes that generate sets; 0 means 1."""
     chunksize: Positive = 100
-    """Sets that each of several processes makes at once."""
+    """Sets that each process generates at a time. No effect with one process."""
     split: Parts = (0.8, 0.1, 0.1)
-    """Shares, of sum 1, by index: the first sets are trained on, the last tested."""
+    """Shares for training, validation and test, cut in order; they add up to 1."""
 
 
 def read(data: Any, problems: list[str]) -> Files | Generated | None:
