@@ -20,7 +20,7 @@ import msgspec
 import pytest
 import yaml
 
-from docs.generate.pages import END
+from docs.generate.pages import without_generated
 from launcher import plan, render
 from launcher.cli.help import VERBS
 from launcher.config.job import JobSpec
@@ -412,8 +412,7 @@ def test_known_languages_only() -> None:
 def prose(document: Path) -> int:
     """The words that somebody wrote for people to read: without code, and what `make docs` writes."""
     text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(rf"<!-- .*?{re.escape(END)}", "", text, flags=re.DOTALL)
-    return len(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
+    return len(without_generated(text).split())
 
 
 def test_the_documents_are_short() -> None:

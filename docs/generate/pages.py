@@ -44,6 +44,11 @@ def written(text: str) -> str:
     return _WANTED.sub(lambda found: f"{found[1]}\n{_made(_wanted(found))}\n{END}\n", text)
 
 
+def without_generated(text: str) -> str:
+    """A page's own words: without the comments and what stands below them."""
+    return re.sub(r"<!--.*?-->", "", _WANTED.sub("", text), flags=re.DOTALL)
+
+
 def _wanted(found: re.Match[str]) -> Wanted:
     rows = (row.partition(", see ") for row in (found[4] or "").splitlines())
     return Wanted(found[2], found[3].strip(), {name.strip(): link.strip() for name, _, link in rows})

@@ -172,7 +172,7 @@ def _heading(plan: Plan, ranks: int) -> Iterator[str]:
 def _notes(plan: Plan, node: Node | None, cores: _Owners, devices: _Owners) -> Iterator[str]:
     """What the picture cannot show."""
     if not cores:
-        yield f"Cores: chosen by {'Slurm' if plan.scheduler == 'slurm' else 'the launcher'} on the node."
+        yield "Cores: chosen on the node, by the scheduler or the launcher."
     if plan.devices_per_rank and not devices:
         yield f"Devices: {plan.devices_per_rank} for each rank, chosen on the node."
     if node and node.reserved_cores:

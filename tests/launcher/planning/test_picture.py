@@ -86,7 +86,7 @@ def test_hardware_threads_are_those_of_their_core() -> None:
 def test_a_machine_of_which_nothing_is_known(site: str) -> None:
     decided, known = planned(site, ranks_per_node=3, **({"account": None} if site == "local" else {}))
     svg = picture(decided, known.node)
-    assert titles(svg) == ["rank 0", "rank 1", "rank 2"] and "Cores: chosen by " in svg
+    assert titles(svg) == ["rank 0", "rank 1", "rank 2"] and "Cores: chosen on the node" in svg
 
 
 def test_what_a_user_writes_is_text() -> None:
