@@ -3,6 +3,7 @@
 # make test-fast   those that start no ranks, containers or clusters: while one works
 # make test-costly those that start many ranks, each of which imports torch: three minutes; .ci/run runs them, too
 # make test-long   the others, which try more of what those show: about an hour
+# make test-versions the launcher's tests with the oldest and the newest Python and dependencies that there are
 # make bench       time the command line against bare Python, and training against a loop by hand and others
 # make bench-proteins  what a tiny diffusion learns of real ones: a quarter of an hour; Debian's mmseqs2, mmseqs2-examples
 # make bench-structures  what inverse folding learns of real ones, and preferences change: as long; mmseqs2
@@ -63,7 +64,7 @@ LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]' \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests again
 
-.PHONY: demo test test-fast test-costly test-long bench bench-proteins bench-structures bench-causets docs pictures site lock clean check system-packages
+.PHONY: demo test test-fast test-costly test-long test-versions bench bench-proteins bench-structures bench-causets docs pictures site lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state" PAGER=cat
@@ -96,6 +97,9 @@ test-costly: $(READY) $(INTEL_MPI_READY) system-packages
 
 test-long: check
 	@$(PYTEST) -m long
+
+test-versions: $(READY)
+	@.venv/bin/python -m tests.versions
 
 check: $(READY) $(INTEL_MPI_READY) system-packages
 	@export PATH="$$PWD/.venv/bin:$$PATH"

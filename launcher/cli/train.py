@@ -57,12 +57,12 @@ def _check_whose_trainers() -> None:
 
     ours = Path(__file__).parents[2] / "trainers" / "__init__.py"
     here = [] if _SAFELY else [Path("trainers", "__init__.py"), Path("trainers.py")]
-    first = next((path for path in here if path.exists()), None)
+    first, fix = next((path for path in here if path.exists()), None), "go to another folder"
     if first is None:
-        found = find_spec("trainers")
+        found, fix = find_spec("trainers"), "take its folder off PYTHONPATH"
         first = Path(found.origin) if found is not None and found.origin else ours
     if first.resolve() != ours.resolve():
         raise CastoffError(
-            f"{first.absolute()} takes precedence over castoff's trainers ({ours.parent}); rename it, or "
-            + ("take its folder off PYTHONPATH" if _SAFELY else "go to another folder")
+            f"{first.absolute()} takes precedence over castoff's trainers ({ours.parent}); "
+            f"rename it, or {fix}"
         )

@@ -114,6 +114,7 @@ def test_without_p_one_in_the_working_directory_is_said(
 
 @pytest.mark.parametrize("lacking", [["torch"], ["torch_geometric"], ["torch", "torch_geometric"]])
 def test_what_is_not_installed_is_named(lacking: list[str], castoff: Castoff, tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.machinery as machinery\n"
         "find = machinery.PathFinder.find_spec\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -212,6 +213,9 @@ class TestSchema:
         data = {"command": ["x"], **Document.parse(line, "f.yaml").data}
         with pytest.raises(InvalidInput):
             JobSpec.of(data)
+        names = ("env: {A B: 1}", "directives: {a b: x}", "directives: {pbs: {a b: x}}")
+        if line in names and tuple(map(int, version("msgspec").split(".")[:2])) < (0, 22):
+            return  # its schemas do not have what names a mapping may have
         assert schema_refuses(job_schema(["slurm", "pbs"]), data) is not None
 
     def test_every_field_has_a_description(self) -> None:

@@ -49,6 +49,7 @@ WITH = ANSWER.replace("TORCH", '"2.9.1"').replace("AT", '"/x/torch/__init__.py"'
 
 def test_the_one_that_is_named(look: Look) -> None:
     """torch's version is found, and torch is not imported."""
+    pytest.importorskip("torch")
     found = look(python=sys.executable)
     version = sys.version.split()[0]
     assert found["python"][:3] == (
