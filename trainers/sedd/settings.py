@@ -17,28 +17,28 @@ class Data(Section, frozen=True, kw_only=True):
     """Proteins, and who is trained on which."""
 
     datafile: str | None = None
-    """FASTA (also .gz), a .pt of sequences, or a folder that `python -m trainers.sedd.prepare` has made;
-    left out: made-up proteins, and a warning. It may be moved or renamed between two starts of a run: a
-    checkpoint knows its proteins by a digest, and others are refused."""
+    """FASTA (also .gz), a .pt file of sequences, or a folder made by `python -m trainers.sedd.prepare`; left
+    out: synthetic proteins, with a warning. It may be moved or renamed before a run resumes: its proteins
+    are compared by a digest, and others are refused."""
     validation_datafile: str | None = None
     """Proteins to validate with; left out: a share of the datafile's."""
     test_datafile: str | None = None
     """Proteins to test with; left out: a share of the datafile's."""
     split: tuple[Fraction, Fraction, Fraction] = (0.98, 0.01, 0.01)
-    """Shares of the datafile's proteins for training, validation and test; the share of one that has a
-    file of its own is trained on."""
+    """Shares of the datafile's proteins for training, validation and test. If validation or test has its own
+    file, its share goes to training."""
     split_seed: Seed = 0
-    """Which protein goes where."""
+    """Seed of this split."""
     max_length: Positive = 512
-    """Residues; of a longer protein a window is taken, another one each time."""
+    """Residues; of a longer protein a window is used, a different one each time."""
     min_length: Positive = 1
     """Residues; shorter proteins of a FASTA or .pt are left out."""
     max_unknown: Fraction = 0.1
     """Proteins with a larger share of unknown residues are left out."""
     streaming: bool = False
-    """Read the training set in blocks, each in a random order, where a disk is slow or memory small."""
+    """Read the training set in blocks, in random order: for slow disks or little memory."""
     synthetic: Positive = 4000
-    """How many proteins are made up where there is no datafile."""
+    """Number of synthetic proteins if there is no datafile."""
 
 
 class Model(Section, frozen=True, kw_only=True):
@@ -47,17 +47,17 @@ class Model(Section, frozen=True, kw_only=True):
     size: Literal["tiny", "mini", "small"] = "tiny"
     """0.3, 6 and 90 million parameters."""
     hidden_size: Positive | None = None
-    """Width; left out, like the next four: the size's."""
+    """Width. Left out, like the next four: that of `size`."""
     n_blocks: Positive | None = None
     """Depth."""
     n_heads: Positive | None = None
-    """Heads of attention; they divide the width into even parts."""
+    """Attention heads; the width must be a multiple of twice their number."""
     cond_dim: Positive | None = None
-    """Width of what the network knows of the noise."""
+    """Width of the embedding of the noise level."""
     dropout: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
     """Dropout."""
     scale_by_sigma: bool | None = None
-    """Whether the score is scaled by what the noise alone says; left out: on the absorbing graph, the
+    """Scale the score by a factor that follows from the noise level; left out: on the absorbing graph, the
     only one that has it."""
 
 
@@ -74,11 +74,11 @@ class NoiseSchedule(Section, frozen=True, kw_only=True):
     type: Literal["loglinear", "geometric", "cosine"] = "loglinear"
     """How noise grows from time 0 to 1."""
     eps: Annotated[float, msgspec.Meta(ge=1e-9, lt=1)] = 1e-3
-    """Of loglinear: the share of residues that is left at time 1."""
+    """For loglinear: share of residues that are unchanged at time 1."""
     sigma_min: Level = 1e-4
-    """Of the others: total noise at time 0."""
+    """For the others: total noise at time 0."""
     sigma_max: Level = 20.0
-    """Of the others: total noise at time 1."""
+    """For the others: total noise at time 1."""
 
 
 class Curriculum(Section, frozen=True, kw_only=True):
@@ -89,45 +89,45 @@ class Curriculum(Section, frozen=True, kw_only=True):
     preschool_time: Positive = 5000
     """Optimizer steps until times are uniform."""
     difficulty_ramp: Above = 2.0
-    """At step 0 a time is a uniform number to the power of 1 + this."""
+    """At step 0, times are uniform random numbers to the power of 1 + this."""
 
 
 class Memory(Section, frozen=True, kw_only=True):
     """What saves memory."""
 
     gradient_checkpointing: bool = False
-    """Compute blocks again for the gradient, instead of keeping them."""
+    """Recompute blocks for the gradient instead of storing their activations."""
 
 
 class Sampling(Section, frozen=True, kw_only=True):
     """How proteins are generated after a validation, and by `castoff train sedd` at the end."""
 
     predictor: Literal["euler", "analytic"] = "analytic"
-    """How a step of generation is made."""
+    """Method of a generation step."""
     steps: Positive = 128
     """Steps of generation."""
     noise_removal: bool = True
-    """A last step to time 0, in which nothing stays masked."""
+    """Add a last step to time 0, after which no residue is masked."""
     number: NotNegative = 16
-    """Proteins that are generated after a validation; 0: none."""
+    """Proteins generated after a validation; 0: none."""
 
 
 class Evaluation(Section, frozen=True, kw_only=True):
     """What is measured beside the bound."""
 
     fixed_noise: tuple[Level, ...] = ()
-    """Levels of total noise, at each of which the score entropy is measured, too."""
+    """Levels of total noise at which the score entropy is measured as well."""
     perplexity: bool = True
-    """Whether the perplexity that follows from the bound is reported beside it."""
+    """Also report the perplexity that follows from the loss."""
     proteins: Positive | None = None
-    """Validate with the first so many proteins of the validation set; left out: with all."""
+    """Validate with only this many proteins, the first of the validation set; left out: with all."""
 
 
 class Monitoring(Section, frozen=True, kw_only=True):
     """What is looked at beside the losses."""
 
     sample_frequency: Positive | None = None
-    """Optimizer steps between two generations, each after a validation; left out: after every one."""
+    """Optimizer steps between two generations, each after a validation; left out: after every validation."""
 
 
 class Task(Section, frozen=True, kw_only=True):

@@ -38,22 +38,21 @@ class Training(Loop, frozen=True, kw_only=True):
     epochs: Positive | None = None
     """Epochs to train, in place of `n_iters`."""
     batch_size: Positive = 16
-    """Proteins of each rank and micro-batch; a step has this × `accum` × the number of ranks."""
+    """Proteins per rank and micro-batch; a step has this × `accum` × the number of ranks."""
     accum: Positive = 4
-    """Micro-batches of each rank in one optimizer step."""
+    """Micro-batches per rank in one optimizer step."""
     ema: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = 0.9995
-    """Decay of the average of the weights, which is validated and generates in their place; null: no
-    average."""
+    """Decay of the weights' moving average, which validation and generation use; null: no average."""
     log_freq: Positive = 100
     """Optimizer steps between two lines of measures."""
     eval_freq: Positive = 2000
-    """Optimizer steps between two validations; `validation.eval_freq` wins over it."""
+    """Optimizer steps between two validations; `validation.eval_freq` overrides it."""
     snapshot_freq: Positive | None = 2000
-    """Optimizer steps between two checkpoints, beside those before each validation and at the end; null:
-    those alone."""
+    """Optimizer steps between two checkpoints; there is also one before each validation and one at the end.
+    Null: only those."""
     snapshot_freq_for_preemption: Positive | None = None
-    """The same: a run resumes from any checkpoint, so the smallest of the two and
-    `validation.checkpoint_freq` counts."""
+    """Like `snapshot_freq`: a run resumes from any checkpoint, so the smallest of these two and
+    `validation.checkpoint_freq` applies."""
 
 
 class Optim(Section, frozen=True, kw_only=True):
@@ -72,19 +71,19 @@ class Optim(Section, frozen=True, kw_only=True):
     warmup: NotNegative = 5000
     """Optimizer steps in which the rate rises linearly, on `scaling.base_world_size` ranks."""
     grad_clip: Above | None = 1.0
-    """The largest norm of the gradient; a larger one is scaled down to it. Null: any. Other codes' values
-    mean something else."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. Null: no limit. Values from other
+    programs must be converted."""
 
 
 class LearningRate(Section, frozen=True, kw_only=True):
     """The learning rate after the warmup."""
 
     type: Literal["constant", "cosine_with_warmup", "linear_with_warmup"] = "cosine_with_warmup"
-    """The learning rate after the warmup."""
+    """How the learning rate falls after the warmup."""
     min_lr_ratio: Fraction = 0.1
-    """What is left of it at the end. No effect on constant."""
+    """Learning rate at the end, as a share of the peak. No effect on `constant`."""
     steps: Positive | None = None
-    """Optimizer steps, the warmup among them, after which that is reached; left out: those of the
+    """Optimizer steps, including the warmup, until the rate is at its lowest; left out: those of the
     training."""
 
 
@@ -111,35 +110,35 @@ class Memory(settings.Memory, frozen=True, kw_only=True):
     mixed_precision: bool | Literal["bf16", "fp16"] = False
     """The type in which autocast computes; true: bf16."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """The part of its device's memory that each process may take; a tensor beyond that is out of memory.
-    Left out: all."""
+    """Share of its device's memory that each process may use; beyond that it is out of memory. Left out:
+    all."""
 
 
 class Monitoring(core.Monitoring, frozen=True, kw_only=True):
     """What is looked at beside the losses."""
 
     sample_frequency: Positive | None = None
-    """Optimizer steps between two generations, each after a validation; left out: after every one."""
+    """Optimizer steps between two generations, each after a validation; left out: after every validation."""
 
 
 class Ddp(Section, frozen=True, kw_only=True):
     """The arguments of DistributedDataParallel."""
 
     find_unused_parameters: bool = False
-    """Look for parameters that the loss does not depend on; here it depends on all."""
+    """Look for parameters without effect on the loss. Not needed here: all have one."""
     broadcast_buffers: bool | None = None
     """No effect: the network has no buffer that changes."""
     gradient_as_bucket_view: bool = True
-    """Gradients lie in the buckets that are sent, and not there as well."""
+    """Keep gradients only in the buckets that are sent, which saves memory."""
     static_graph: bool = False
-    """Refused beside `training.accum` above 1, which torch does not support with it."""
+    """As in torch. Refused with `training.accum` above 1, which torch does not support."""
 
 
 class Evaluation(settings.Evaluation, frozen=True, kw_only=True):
     """What is measured, and on how much at a time."""
 
     batch_size: Positive | None = None
-    """Proteins of each rank, in validation and test; left out: that of training."""
+    """Proteins per rank in validation and test; left out: as in training."""
     num_workers: NotNegative = 0
     """As in `training`."""
 
@@ -156,12 +155,11 @@ class Validation(Section, frozen=True, kw_only=True):
     save_best_only: bool = False
     """No effect: a run resumes from the newest."""
     patience: Positive | None = None
-    """Validations in a row without a better loss after which training ends; left out: it does not."""
+    """Training ends after this many validations in a row without a better loss; left out: it does not."""
     min_delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """A loss must be lower by more than this to be better."""
     val_batch_limit: Positive | None = None
-    """Validate with the proteins of at most so many batches of one rank; they are as many on any number
-    of ranks."""
+    """Validate with at most (this × batch size) proteins, on any number of ranks."""
 
 
 class Settings(Section, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ COMMAND_LINE = CommandLine(
         Refused(
             "cluster",
             "a rank finds out by itself where it runs; for a job on a cluster, castoff submit JOB --site "
-            "NAME writes and sends it (castoff sites lists them)",
+            "NAME submits it (castoff sites lists them)",
         ),
     ),
     kinds={"sedd": Kind(Settings)},
