@@ -15,41 +15,39 @@ class Pairs(Section, frozen=True, kw_only=True):
     """Preferences: which of two sequences for a structure is the better one."""
 
     train_data: str
-    """File: JSON, a list of pairs."""
+    """JSON file with a list of pairs."""
     val_data: str | None = None
     """The same, to validate with; left out: a share of the pairs of `train_data`."""
     test_data: str | None = None
     """The same, to test with at the end; left out: no test."""
     validation_share: Fraction = 0.1
-    """Share of the pairs of `train_data`, where there is no `val_data`."""
+    """Share of the pairs of `train_data` to validate with, if there is no `val_data`."""
     split_seed: Seed = 0
-    """Which pairs these are."""
+    """Seed that chooses these pairs."""
     structures: str | None = None
-    """Folder in which a pair's `pdb_file` is looked for; left out: in the folder of the JSON, then in the
-    working folder."""
+    """Folder of the structures; left out: the folder of the JSON file, then the working folder."""
     max_length: Positive = 500
     """Residues; pairs on longer structures are left out."""
     mutable_positions: tuple[NotNegative, ...] = ()
-    """Designed positions of pairs that name none themselves, from 0 over their design chains one after
-    the other; none here either: all."""
+    """Positions to design in pairs that name none, counted from 0 across their design chains; empty: all."""
     mutable_ranges: tuple[tuple[NotNegative, NotNegative], ...] = ()
-    """The same as ranges, each with its last position."""
+    """The same as ranges, which include their last position."""
 
 
 class Chains(Section, frozen=True, kw_only=True):
     """Structures whose own sequences are learned."""
 
     structures: str
-    """Folder of PDB and mmCIF files, also .gz, and folders of them, links too; what begins with a dot is
-    left out. Each chain is a sample."""
+    """Folder of PDB and mmCIF files (also .gz), with subfolders and links; names that begin with a dot are
+    skipped. Each chain is a sample."""
     validation_structures: str | None = None
     """The same, to validate with; left out: a share of the chains of `structures`."""
     test_structures: str | None = None
     """The same, to test with at the end; left out: no test."""
     validation_share: Fraction = 0.1
-    """Share of the chains of `structures`, where there are no `validation_structures`."""
+    """Share of the chains of `structures` to validate with, if there are no `validation_structures`."""
     split_seed: Seed = 0
-    """Which chains these are."""
+    """Seed that chooses these chains."""
     min_length: Positive = 20
     """Resolved residues; shorter chains are left out."""
     max_length: Positive = 500
@@ -60,7 +58,7 @@ class BaseModel(Section, frozen=True, kw_only=True):
     """What is tuned, and what is its reference: dir/name.pt, in ProteinMPNN's format."""
 
     dir: str
-    """Folder of the file."""
+    """Folder of the base model's file."""
     name: str = "v_48_020"
     """The file is `dir`/`name`.pt."""
 
@@ -73,30 +71,30 @@ class Model(Section, frozen=True, kw_only=True):
     encoder_layers: Positive = 3
     """Layers that see the backbone."""
     decoder_layers: Positive = 3
-    """Layers that see the sequence, too."""
+    """Layers that also see the sequence."""
     neighbours: Positive = 48
-    """Residues of each neighbourhood, the residue itself among them: the nearest by their CA atoms."""
+    """Residues in each neighbourhood, including the residue itself: the nearest by their CA atoms."""
     dropout: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.1
     """Dropout."""
     backbone_noise: Annotated[float, msgspec.Meta(ge=0)] = 0.2
-    """Å; the standard deviation of what is added to each coordinate in training."""
+    """Standard deviation, in Å, of the noise added to each coordinate in training."""
     label_smoothing: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.1
-    """The share of the other residues in what is to be predicted."""
+    """Share of the target that is spread over the other residues."""
 
 
 class Preference(Section, frozen=True, kw_only=True):
     """How preferences are learned: direct preference optimisation (Rafailov et al., arXiv 2305.18290)."""
 
     loss: Literal["sigmoid", "ipo", "hinge", "robust"] = "sigmoid"
-    """The loss of a preference."""
+    """Loss of a pair."""
     beta: Above = 0.1
-    """What it costs to leave the base model."""
+    """Cost of departing from the base model: the larger, the closer the tuned model stays."""
     label_smoothing: Annotated[float, msgspec.Meta(ge=0, lt=0.5)] = 0.0
-    """Of sigmoid and robust: the share of pairs that may be the wrong way round."""
+    """For sigmoid and robust: share of pairs that may be in the wrong order."""
     temperature: Above = 0.1
-    """What logits are divided by before they become log-probabilities, of both models."""
+    """Divisor of both models' logits before they become log-probabilities."""
     diversity_lambda: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """Weight of the tuned model's entropy, in nats a residue, which is rewarded."""
+    """Weight of a reward for the tuned model's entropy, in nats per residue."""
 
 
 class Dpo(Section, frozen=True, kw_only=True):

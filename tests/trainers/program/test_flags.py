@@ -102,9 +102,10 @@ def test_a_flag_without_a_value_wins_over_the_file() -> None:
         (SEDD, "--work_dir", "Folder in which the run's own folder is made. Default: trained."),
         (SEDD, "--epochs", "Epochs to train. training.n_iters of CONFIG is dropped."),
         (SEDD, "--master_port", "The port there, if no launcher sets it. Default: 20000."),
-        (DPO, "--beta", "[dpo] What it costs to leave the base model. Default: 0.1."),
+        (DPO, "--beta", "[dpo] Cost of departing from the base model: the larger, the closer the tuned model "
+         "stays. Default: 0.1."),
         (DPO, "--objective", "What is learned. Default: dpo."),
-        (DPO, "--lr", "The learning rate as it is used, on any number of ranks. "
+        (DPO, "--lr", "Learning rate, used as given on any number of ranks. "
          "Default: 3e-07 for dpo, 0.001 for likelihood."),
         (DPO, "--max_length", "[dpo] Residues; pairs on longer structures are left out. "
          "[likelihood] Residues; longer chains are left out. Default: 500."),

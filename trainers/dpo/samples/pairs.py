@@ -38,17 +38,29 @@ class Pair(Section, frozen=True, kw_only=True):
     """A pair as it is written."""
 
     pdb_file: str
+    """Structure, a PDB or mmCIF file (also .gz), looked up in `data.structures`; without it in the folder of
+    the JSON file, then in the working folder."""
     preferred_seq: str
+    """Sequence of the designed chains, one after the other, optionally with `/` between them. It has a letter
+    for each modelled residue of a chain, or for each of its full sequence (SEQRES), or for each residue
+    number from its first to its last. Residues with an X or an incomplete backbone are not designed."""
     unpreferred_seq: str
+    """The worse sequence, in the same form."""
     chain_id: str | None = None
-    """The chain that is designed; without it and design_chains the first one."""
+    """The designed chain. Without this and `design_chains`: the first chain of the file."""
     design_chains: list[str] | None = None
+    """Several designed chains, in place of `chain_id`."""
     fixed_chains: list[str] | None = None
-    """Chains that are seen, but not designed."""
+    """Chains that the network sees but does not design. All others are ignored."""
     mutable_positions: list[NotNegative] | None = None
+    """Positions to design, counted from 0 over the pair's sequence. Without this and `mutable_ranges`: as the
+    configuration says, else all."""
     mutable_ranges: list[tuple[NotNegative, NotNegative]] | None = None
+    """The same as ranges, which include their last position."""
     description: str | None = None
+    """Free text."""
     comment: str | None = None
+    """Free text."""
 
     def designed_chains(self) -> list[str]:
         """Their names; none: the first one of the file."""

@@ -62,7 +62,7 @@ COMMAND_LINE = CommandLine(
         Flag("batch_size", "training.batch_size", "N"),
         Flag(
             *("learning_rate", "training.optimizer_kwargs.lr", "RATE"),
-            *("The learning rate as it is used, on any number of ranks.", typed(Number)),
+            *("Learning rate, used as given on any number of ranks.", typed(Number)),
             also=("lr",),
         ),
         Flag(
