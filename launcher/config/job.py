@@ -54,11 +54,13 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     # refuses can be said with the line where it stands (`source`).
 
     command: Annotated[
-        list[Text], meaning("The program and its arguments; each word reaches it byte for byte.")
+        list[Text], meaning("The program and its arguments; each word reaches the program unchanged.")
     ] = []
-    """No shell reads them. For a shell's services write `[bash, -c, "…"]`."""
+    """No shell reads them. For shell syntax, write `[bash, -c, "…"]`. Limits: 131,071 bytes in a word, as on
+    Linux, and 991 words with MPICH's mpiexec, which crashes on more."""
     name: Annotated[
-        Word | None, meaning("The job's name; default: from the module after -m, the script or the program.")
+        Word | None,
+        meaning("The job's name; default: that of the module after -m, the script or the program."),
     ] = None
     nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
     ranks_per_node: Annotated[
@@ -66,30 +68,29 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     ] = None
     ranks: Annotated[
         Count | None,
-        meaning("Ranks in all, dealt out as evenly as the nodes allow; instead of ranks_per_node."),
+        meaning("Ranks in total, spread as evenly as possible over the nodes; instead of ranks_per_node."),
     ] = None
     cores_per_rank: Annotated[
         Count | None,
-        meaning("Physical cores of each rank; default: a rank's share of the node, where the site knows it."),
+        meaning("Physical cores of each rank; default: an equal share of a node whose cores the site lists."),
     ] = None
-    """OMP_NUM_THREADS follows it."""
+    """OMP_NUM_THREADS is set to it."""
     devices_per_rank: Annotated[
         CountOrNone | None,
-        meaning(
-            "Devices (GPUs, tiles) of each rank; 0 asks for none. Default: 1 where the site has devices."
-        ),
+        meaning("Devices (GPUs, tiles) of each rank; 0 requests none. Default: 1 if the site has devices."),
     ] = None
     binding: Annotated[
         CpuLists | None,
-        meaning("The cores of each rank of a node, by hand; default: the site's and the launcher's choice."),
+        meaning(
+            "The cores of each rank of a node, set by hand; default: chosen by the site and the launcher."
+        ),
     ] = None
-    """One list for each rank, as in `4-7:8-11`, of CPUs that the node has and no other rank has: cores, and
-    their further hardware threads where the site's `cpus_per_core` says that there are some. Each rank gets
-    the device beside its cores. The job must have its nodes whole (`exclusive: true`, where the site does not
-    see to it). srun, PALS and the mpiexecs of MPICH and Intel accept it; with Open MPI or torchrun it is
-    refused."""
+    """One CPU list per rank, as in `4-7:8-11`. Each CPU must exist on the node and belong to one rank only;
+    hardware threads count if the site sets `cpus_per_core`. Each rank gets the device nearest to its cores.
+    The job needs whole nodes (`exclusive: true`, unless the site gives whole nodes anyway). srun, PALS and
+    the mpiexecs of MPICH and Intel support it; Open MPI and torchrun do not."""
     memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
-    """As in `64G`; the units K, M, G and T are powers of 1024."""
+    """As in `64G`; K, M, G and T are powers of 1024."""
     walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None
     """As in `"02:00:00"`, `"1-00:00:00"`, `90s`, `30m`, `2h` or `1d12h`."""
     account: Annotated[Word | None, meaning("The project or account that pays.")] = None
@@ -99,97 +100,103 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     reservation: Annotated[Word | None, meaning("A reservation (Slurm; on PBS it is a queue).")] = None
     select: Annotated[
         Select,
-        meaning("What each chunk of a PBS job asks for beyond cores, ranks, devices and memory."),
+        meaning("What each chunk of a PBS job requests beyond cores, ranks, devices and memory."),
     ] = {}
-    """For example `{model: mil_ait}`; null removes a resource that the site adds. A list asks for chunks of
-    several kinds, in this order: each has `nodes` (default 1) and resources, and may have its own
+    """For example `{model: mil_ait}`; null removes a resource that the site adds. A list requests chunks of
+    several kinds, in this order: each has `nodes` (default 1) and resources, and may set its own
     `ranks_per_node`, `cores_per_rank`, `devices_per_node` and `memory`."""
-    exclude: Annotated[Word | None, meaning("Nodes to keep out of (Slurm), as in n[1-3].")] = None
+    exclude: Annotated[Word | None, meaning("Nodes to avoid (Slurm), as in n[1-3].")] = None
     exclusive: Annotated[bool | None, meaning("Whole nodes, not shared with other jobs.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
     setup: Annotated[
         list[ShellLine],
         meaning(
-            "Shell lines that run once on the first node before the ranks: module loads, a venv's activate."
+            "Shell lines that run once, on the first node, before the ranks: load modules, activate a venv."
         ),
     ] = []
-    """They come after those of the site."""
+    """They run after the site's own."""
     teardown: Annotated[
         list[ShellLine],
-        meaning("Shell lines that run once on the first node after the ranks, however they have ended."),
+        meaning("Shell lines that run once, on the first node, after the ranks, however these ended."),
     ] = []
-    """Those of the site follow. CASTOFF_EXIT_CODE is the job's code, and CASTOFF_OUTCOME its ending."""
-    env: Annotated[dict[EnvName, Text], meaning("Variables of the ranks, set after `setup`.")] = {}
+    """The site's own run after them. CASTOFF_EXIT_CODE and CASTOFF_OUTCOME hold how the job ended."""
+    env: Annotated[
+        dict[EnvName, Text], meaning("Environment variables of the ranks, set after `setup`.")
+    ] = {}
+    """No shell expands variables in the values. castoff refuses names that shells reserve, such as UID,
+    RANDOM, IFS or PWD, names that begin with `castoff_` or `CASTOFF_`, and more than 131,071 bytes."""
     options: Annotated[
         list[Word],
-        meaning("The site's options that this job wants, by name; `castoff sites NAME` shows them."),
+        meaning("The site's options that this job uses, by name; `castoff sites NAME` lists them."),
     ] = []
     """For example `[proxy]` on Aurora."""
     env_from: Annotated[
         list[EnvName],
-        meaning("Secrets: variables of the submitter's environment, handed over in a private file."),
+        meaning("Secrets: variables of the submitter's environment, passed in a private file."),
     ] = []
-    """They are never written into the script. A submitted run keeps them, readable by you alone, until it
-    is over."""
+    """They never appear in the script. A submitted run keeps them in a file that only you can read, until
+    the run is over."""
     inherit: Annotated[
         Literal["none", "all"] | list[EnvName] | None,
         meaning(
-            "What of the submitter's environment the job sees; default none, on the local scheduler all."
+            "Which variables of the submitter's environment the job sees; default: none, on this machine all."
         ),
     ] = None
-    """Functions that your shell exports come with `all` alone."""
-    workdir: Annotated[Word | None, meaning("Where ranks run; default: where the job was submitted.")] = None
-    """`~` and `-` mean nothing special in it."""
+    """Exported shell functions are passed with `all` only."""
+    workdir: Annotated[Word | None, meaning("Where the ranks run; default: where the job was submitted.")] = (
+        None
+    )
+    """`~` and `-` are taken literally."""
     snapshot: Annotated[
         bool | Snapshot | None,
-        meaning("Whether the ranks run in a copy of the code, so that a job that waits runs no edited code."),
+        meaning("Whether the ranks run in a copy of the code, which later edits do not change."),
     ] = None
-    """It is taken when the job is submitted. Default: the ranks run in the original, as it is when the
-    job starts."""
+    """castoff makes the copy at submission. Default: the ranks run the original, as it is when the job
+    starts."""
     python: Annotated[
-        Word | None, meaning("The Python interpreter, absolute; its folder comes first on PATH.")
+        Word | None, meaning("The Python interpreter, as an absolute path; its folder comes first on PATH.")
     ] = None
     directives: Annotated[
         Directives,
         meaning(
-            "Scheduler directives as they are: null removes one, true is a bare flag, false leaves it out. "
-            "Directives under slurm or pbs apply to that scheduler only."
+            "Further scheduler directives: null removes one, true is a bare flag, false leaves it out. "
+            "Directives under slurm, pbs or flux apply to that scheduler only."
         ),
     ] = {}
-    """For example `filesystems: "home:flare"`. Null also removes a directive of castoff's or of the
-    site's. One that a field covers, such as `partition` or `mem`, is refused with the field's name, also
-    where it is shortened (`p`, `parti`): nothing gets past the site's limits."""
+    """For example `filesystems: "home:flare"`. null also removes a directive that castoff or the site sets.
+    A directive that a field covers, such as `partition` or `mem`, is refused with the name of that field,
+    even if abbreviated (`p`, `parti`), so that the site's limits always apply."""
     launcher: Annotated[LauncherOptions, meaning("How the ranks start.")] = LauncherOptions()
-    container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
-    """Without an image there is no container."""
-    stage: Annotated[list[Stage], meaning("What is copied to each node's own disk before ranks start.")] = []
-    """They go to CASTOFF_STAGE_DIR."""
-    array: Annotated[Array | None, meaning("Many members of this job.")] = None
-    """Each finds its number in CASTOFF_ARRAY_INDEX."""
+    container: Annotated[Container, meaning("The container that each rank's program runs in.")] = Container()
+    """Without an image there is none."""
+    stage: Annotated[
+        list[Stage], meaning("What is copied to each node's own disk before the ranks start.")
+    ] = []
+    """It goes to CASTOFF_STAGE_DIR."""
+    array: Annotated[Array | None, meaning("Runs the job as an array of many members.")] = None
+    """Each member has its number in CASTOFF_ARRAY_INDEX."""
     after: Annotated[
         dict[Condition, list[Word]],
         meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
         msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
     ] = {}
-    """With `after` the job waits until they begin, with the others until they end: well (`afterok`),
-    badly (`afternotok`) or either way (`afterany`)."""
+    """With `after`, the job waits until they start; with the others, until they end: successfully
+    (`afterok`), unsuccessfully (`afternotok`) or either way (`afterany`)."""
     requeue: Annotated[Requeue, meaning("Resuming after an early stop.")] = Requeue()
-    restart: Annotated[Restart, meaning("Starting the ranks again in the same job after a failure.")] = (
-        Restart()
-    )
+    restart: Annotated[Restart, meaning("Restarting the ranks in the same job after a failure.")] = Restart()
     preflight: Annotated[
         bool | list[ShellLine] | None,
-        meaning("Whether hosts are checked before ranks start there; shell lines add checks of your own."),
+        meaning("Whether castoff checks hosts before ranks start there; shell lines add your own checks."),
     ] = None
-    """Default: with `restart.spare_nodes`. castoff looks whether a host answers, sees the run directory,
-    reaches the host of rank 0, has its devices, memory, /dev/shm and disk, and a right clock. A line of
-    your own fails on a host that is not fit."""
+    """Default: only with `restart.spare_nodes`. A host must answer, see the run directory, reach the host of
+    rank 0, have its devices and memory, space in /dev/shm and on disk, and a correct clock. Your own line
+    must fail on a host that is not fit."""
     grace: Annotated[
         Duration | None,
-        meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
+        meaning("How long before the walltime castoff asks the program to stop; default 2m."),
     ] = None
-    """A walltime is short below 8 minutes: of `1m` it is 15 s."""
-    templates: Annotated[Word | None, meaning("A folder of templates that win over castoff's own.")] = None
+    """Below a walltime of 8 minutes the default is a quarter of it."""
+    templates: Annotated[Word | None, meaning("A folder of templates that replace castoff's own.")] = None
     """Relative to the job file."""
 
     @classmethod

@@ -100,37 +100,39 @@ RequeueWay = Literal["copy", "chain"]
 class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """How the ranks start."""
 
-    name: Annotated[LauncherName | None, meaning("The launcher, where it is not the site's.")] = None
+    name: Annotated[LauncherName | None, meaning("The launcher, if not the site's.")] = None
     torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
-    """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
-    failed once no restart is left."""
+    """Set torchrun's own options as variables, as in `env: {PET_MAX_RESTARTS: "3"}`; a rank then counts as
+    failed once torchrun has no restarts left."""
     driver: Annotated[
         bool,
-        meaning("Run the command once, on the first host: it starts its own workers on all of them."),
+        meaning("Run the command once, on the first host; it starts its own workers on all hosts."),
     ] = False
-    """As Ray, Dask, Parsl and libEnsemble do. cores_per_rank and devices_per_rank are then those of each
-    node, all that a node has by default."""
+    """For Ray, Dask, Parsl and libEnsemble. `cores_per_rank` and `devices_per_rank` then apply to each node;
+    default: all that it has. `ranks`, `ranks_per_node`, `binding` and the other fields of `launcher` are
+    refused."""
     args: Annotated[
         list[Word],
-        meaning("Further flags for the site's launcher, one word each."),
+        meaning("Further flags for the launcher, one word each."),
     ] = []
-    """One that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
-    `--distribution` decides where each rank goes: `cyclic` deals them out node by node, and `arbitrary`
-    follows a file with a host for each rank, which `setup` names in SLURM_HOSTFILE."""
+    """A flag that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
+    `--distribution` sets where each rank goes: `cyclic` places them round-robin, and `arbitrary` follows a
+    file with one host per rank, which `setup` names in SLURM_HOSTFILE."""
     timeout: Annotated[
         Duration | None,
-        meaning("How long ranks on several nodes may take to start, before the job is ended; default 10m."),
+        meaning(
+            "How long ranks on several nodes may take to start before castoff ends the job; default 10m."
+        ),
     ] = None
-    """The job then ends as `failed` and names the hosts whose ranks are missing; it warns of them 20 s
-    after the start. The time that `setup` and `stage` take does not count. There is no limit in an
-    allocation, where ranks may wait for those of another launch, nor with pyxis, which imports the image
-    first."""
+    """The job then ends as `failed` and names the hosts whose ranks are missing; a first warning appears
+    after 20 s. The time for `setup` and `stage` does not count. There is no limit in an allocation, where
+    ranks may wait for those of another launch, nor with pyxis, which imports the image first."""
     preload: Annotated[
         list[ModuleName] | None,
         meaning("Modules that one process of each node imports for all its ranks, as in [torch]."),
     ] = None
-    """The ranks start as copies of that process, in a fraction of a second. On one machine the default is
-    [torch] if several ranks run a script that imports it; elsewhere it is []."""
+    """The ranks start as copies of that process, within a fraction of a second. On one machine the default is
+    [torch] if there are several ranks and the command is a script that imports it; elsewhere it is []."""
 
 
 class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -140,13 +142,15 @@ class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_om
         Word | None,
         meaning("The image: an absolute path, stage/… for one that `stage` copies, or the runtime's name."),
     ] = None
-    runtime: Annotated[RuntimeName | None, meaning("What runs it; a site's `defaults` may name it.")] = None
+    runtime: Annotated[RuntimeName | None, meaning("The runtime; a site may set it in its `defaults`.")] = (
+        None
+    )
     binds: Annotated[
-        list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
+        list[Word], meaning("Host folders to mount: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
     ] = []
-    env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
+    env: Annotated[dict[EnvName, Text], meaning("Variables set only inside, after `env`.")] = {}
     gpus: Annotated[
-        Gpus | None, meaning("Which vendor's GPUs it is given; default: from the site's devices.")
+        Gpus | None, meaning("Which vendor's GPUs it gets; default: that of the site's devices.")
     ] = None
     args: Annotated[list[Word], meaning("Further flags of the runtime, one word each.")] = []
 
@@ -155,19 +159,19 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that is copied to each node's own disk before the ranks start."""
 
     source: Annotated[
-        Word, meaning("A file, a folder or an archive; a relative path starts where the job was submitted.")
+        Word, meaning("A file, folder or archive; a relative path starts where the job was submitted.")
     ] = msgspec.field(name="from")
     to: Annotated[
         Word | None,
-        meaning("Its place under CASTOFF_STAGE_DIR; default: its name, without the archive's ending."),
+        meaning("Its path under CASTOFF_STAGE_DIR; default: its name, without an archive's ending."),
     ] = None
     unpack: Annotated[
-        bool | None, meaning("Whether to unpack an archive; default: yes, if the name ends as one does.")
+        bool | None, meaning("Whether to unpack it; default: yes, if its name has an archive's ending.")
     ] = None
     sha256: Annotated[Sha256 | None, meaning("Its SHA-256 sum, checked on each node.")] = None
     activate: Annotated[
         bool,
-        meaning("It is an environment: its bin comes first on the ranks' PATH, and conda-unpack is run."),
+        meaning("It is an environment: put its bin first on the ranks' PATH and run conda-unpack."),
     ] = False
 
 
@@ -176,11 +180,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
 
     count: Annotated[Count | None, meaning("How many members, numbered from 0.")] = None
     indices: Annotated[
-        Indices | None, meaning("The members' numbers instead: numbers and ranges, as in 1,3-5,10-20:2.")
+        Indices | None,
+        meaning("The members' numbers, instead of count: numbers and ranges, as in 1,3-5,10-20:2."),
     ] = None
-    """After the colon stands a range's step."""
-    max_concurrent: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
-    """On one machine never more than its cores have room for."""
+    """The number after a colon is the range's step."""
+    max_concurrent: Annotated[Count | None, meaning("How many members may run at the same time.")] = None
+    """On one machine, never more than its cores allow."""
 
     @property
     def members(self) -> Sequence[int]:
@@ -214,16 +219,16 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
 
     max: Annotated[
         CountOrNone | None,
-        meaning("How often a run that ended with the outcome `resume` is started once more; default 0."),
+        meaning("How often a run that ended with the outcome `resume` is started again; default 0."),
     ] = None
     how: Annotated[
         RequeueWay | None,
-        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),
+        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is submitted."),
     ] = None
-    """PBS alone starts no job twice. `copy`: a job submits a copy of itself when it begins, which resumes
-    if it stops early. `chain`: `castoff submit` sends all jobs beforehand, and each begins if the one
-    before did not end well; that needs no qsub on the nodes, and resumes after a job that was killed,
-    too."""
+    """PBS does not start a stopped job again by itself. `copy`: when a job begins, it submits a copy of
+    itself, which resumes the run if the job stops early. `chain`: `castoff submit` submits all jobs at once,
+    and each begins if the one before did not succeed; this needs no qsub on the nodes, and also resumes
+    after a job was killed."""
 
 
 class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -231,22 +236,23 @@ class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
 
     max: Annotated[
         CountOrNone | None,
-        meaning("How often a job starts its ranks again after a failure, in its own allocation; default 0."),
+        meaning("How often a job restarts its ranks after a failure, in its own allocation; default 0."),
     ] = None
-    """Each start is an attempt, with its own logs. It never follows a stop, a cancellation, an exit code
-    among `never`, or a failure with less than `grace` left; then, or after so many, `requeue` takes over."""
+    """Each restart is an attempt with its own logs. castoff does not restart after a stop, a cancellation, an
+    exit code in `never`, or a failure with less than `grace` left; in these cases, and after `max` restarts,
+    `requeue` applies."""
     spare_nodes: Annotated[
         CountOrNone | None,
-        meaning("How many nodes to ask for beyond `nodes`, to replace hosts that fail; default 0."),
+        meaning("How many nodes to request beyond `nodes`, to replace hosts that fail; default 0."),
     ] = None
     hang: Annotated[
         Duration | None,
-        meaning("After how long without any output or progress the ranks count as hung, and are ended."),
+        meaning("After how long without output or progress the ranks count as hung and are ended."),
     ] = None
-    """The stacks of all ranks are collected first. Longer than the program's longest silence."""
+    """castoff first collects the stacks of all ranks. Set it longer than the program's longest silence."""
     never: Annotated[
         list[ExitCode] | None,
-        meaning("Exit codes of the first rank to fail that no restart follows; default [2, 126, 127]."),
+        meaning("Exit codes of the first failed rank that rule out a restart; default [2, 126, 127]."),
     ] = None
     progress: Annotated[
         Word | None,
@@ -255,22 +261,22 @@ class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
             "number that the program writes to CASTOFF_PROGRESS_FILE."
         ),
     ] = None
-    """Two attempts in a row that fail without progress end the job. A program that never reports any is
-    restarted once, unless this is `none`: then as often as `max` says. The trainers report their step."""
+    """Two failed attempts in a row without progress end the job. A program that never reports progress is
+    restarted once; with `none`, as often as `max` allows. castoff's trainers report their step."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A copy of the code, taken at the submission."""
 
     paths: Annotated[
-        list[Word], meaning("Only these files and folders; default: all that git does not ignore.")
+        list[Word], meaning("Only these files and folders; default: everything that git does not ignore.")
     ] = []
     """Relative to where the job is submitted."""
     link: Annotated[
         list[Word],
-        meaning("What git ignores and the program needs, such as data: links that lead to the original."),
+        meaning("Files that git ignores and the program needs, such as data; linked instead of copied."),
     ] = []
-    limit: Annotated[Memory, meaning("How large it may be; default 256M.")] = "256M"
+    limit: Annotated[Memory, meaning("Its maximum size; default 256M.")] = "256M"
 
 
 class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
