@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from docs.generate.fields import written
 
 
-def names(meanings: Mapping[str, str | tuple[str, ...]], heads: Collection[str]) -> str:
-    """The meaning of each name, or other names for it, below two headings."""
-    rows = (
-        _row([f"`{one}`", said if isinstance(said, str) else ", ".join(f"`{other}`" for other in said)])
-        for one, said in meanings.items()
-    )
+def names(meanings: Mapping[str, str], heads: Collection[str]) -> str:
+    """The meaning of each name, or of several that a comma separates, below two headings."""
+    rows = (_row([re.sub(r"[^, ]+", r"`\g<0>`", name), meaning]) for name, meaning in meanings.items())
     return "\n".join([_row(heads), "|---|---|", *rows])
 
 

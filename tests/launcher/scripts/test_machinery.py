@@ -15,6 +15,7 @@ import pytest
 
 from launcher import CastoffError, render
 from launcher.planning.containers import RUNTIMES
+from launcher.planning.interfaces import OF_A_LAUNCHER, OF_A_SCHEDULER
 from launcher.planning.machinery import machinery
 from launcher.planning.render import template_folder
 from launcher.ranks import is_stale
@@ -86,6 +87,13 @@ class TestParts:
             assert required <= found <= allowed, path
         document = (Path(__file__).parents[3] / "docs" / "reference" / "templates.md").read_text()
         assert all(f"`castoff_{kind.removesuffix('s')}_{name}`" in document for name in allowed)
+
+    @pytest.mark.parametrize(
+        ("kind", "table"), [("schedulers", OF_A_SCHEDULER), ("launchers", OF_A_LAUNCHER)]
+    )
+    def test_no_others_are_documented(self, kind: str, table: dict[str, str]) -> None:
+        allowed = REQUIRED[kind] | QUEUED[kind] | OPTIONAL[kind]
+        assert set(table) == {f"castoff_{kind.removesuffix('s')}_{name}" for name in allowed}
 
     def test_shared_ones_name_no_scheduler_or_launcher(self) -> None:
         own = {path.stem for path in PARTS if "/" in named(path)}

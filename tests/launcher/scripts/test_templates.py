@@ -12,11 +12,13 @@ from jinja2 import meta, nodes
 
 from launcher import CastoffError, JobSpec, Plan, Site, plan, render
 from launcher.planning import render as rendering
+from launcher.planning.interfaces import PARTS
 from launcher.planning.machinery import FEATURES, machinery
 from launcher.planning.render import filters_for, template_folder
 from launcher.runs.script import head_of
 from launcher.schedulers.registry import NAMES, scheduler_of
 
+from .examples import EXAMPLES
 from .machine import known_parts, part
 
 FILTERS = filters_for(*map(scheduler_of, NAMES))
@@ -203,6 +205,14 @@ def heads() -> dict[str, str]:
 def test_every_file_is_documented() -> None:
     assert named_in("Files") == set(heads())
     assert named_in("The machinery") == known_parts()
+
+
+def test_parts_are_documented_in_their_order() -> None:
+    order = [name for names in PARTS for name in names.split(", ")]
+    for example in EXAMPLES.values():
+        decided = example.plan()
+        parts = machinery(decided, scheduler_of(decided.scheduler)).parts
+        assert parts == sorted(parts, key=order.index)
 
 
 def test_every_feature_is_used() -> None:
