@@ -1,6 +1,6 @@
 """launcher.executor on the local scheduler. Which trap of submitit a test is about says `trap`.
 
-The numbers are those of the list in docs/how-to/submitit.md, "What submitit does, and castoff does not".
+The numbers are those of the list in docs/how-to/submitit.md, "What differs from submitit".
 """
 
 from __future__ import annotations
