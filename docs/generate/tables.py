@@ -10,7 +10,7 @@ from docs.generate.fields import written
 
 
 def names(meanings: Mapping[str, str | tuple[str, ...]], heads: Collection[str]) -> str:
-    """The meaning of each name, or of several that a comma separates, or its other names, below two headings."""
+    """The meaning of each name (a comma separates several), or its other names, below two headings."""
     rows = (
         _row([_code(one), said if isinstance(said, str) else _code(", ".join(said))])
         for one, said in meanings.items()
