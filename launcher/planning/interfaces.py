@@ -5,12 +5,21 @@ docs/reference/templates.md shows these tables; tests compare them with the file
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from launcher.launchers.commands import LAUNCHERS
+from launcher.planning.containers import RUNTIMES
+from launcher.schedulers.registry import NAMES
+
+
+def _in(folder: str, names: Iterable[str]) -> str:
+    return ", ".join(f"{folder}/{name}" for name in names)
+
+
 PARTS = {
     "begin": "`castoff_begin` finds or makes the run directory, exports its paths, records start and ending; "
     "`castoff_write` writes the programs of the nodes",
-    "schedulers/slurm, schedulers/pbs, schedulers/flux, schedulers/local": (
-        "what a scheduler tells a job, and how the job is started again"
-    ),
+    _in("schedulers", NAMES): "what a scheduler tells a job, and how the job is started again",
     "stopping": "`castoff_listen` traps TERM, INT, HUP and USR2; `castoff_terminate` ends the ranks; "
     "`castoff_wait` waits for the launcher; a timer, if the scheduler sends no signal before the walltime",
     "setup": "`castoff_setup` and `castoff_setup_over`: if a line between them ends the job, it is reported; "
@@ -19,9 +28,7 @@ PARTS = {
     "environment": "`castoff_clear_stale_env` unsets what a launcher set for a parent's ranks; "
     "`castoff_unset_user_functions`; `castoff_inherit`; `castoff_need`, for `env_from`",
     "container": "`castoff_container` decides which folders are inside; `container.sh` and `inside.sh`",
-    "runtimes/apptainer, runtimes/shifter, runtimes/podman-hpc, runtimes/pyxis": (
-        "how a container runtime is called"
-    ),
+    _in("runtimes", RUNTIMES): "how a container runtime is called",
     "stage": "`castoff_stage` has each node copy files, checks that all did, and cleans up; `stage.sh`",
     "hosts": "`castoff_find_hosts` runs `host.sh` on each host, which ends what earlier attempts left and "
     "checks the host; `castoff_ask` runs a program on each",
@@ -31,8 +38,7 @@ PARTS = {
     "`castoff_export_hosts`, for a driver",
     "preload": "`castoff_preload` starts a process on each node that imports modules, and `rank.sh` runs "
     "ranks as copies of it; `castoff_end_agents`",
-    "launchers/srun, launchers/pals, launchers/hydra, launchers/intelmpi, launchers/openmpi, "
-    "launchers/flux, launchers/local": "what only the job can tell its launcher, and a rank's number",
+    _in("launchers", LAUNCHERS): "what only the job can tell its launcher, and a rank's number",
     "start": "`castoff_start` starts the ranks, follows the first log and reports the first failure",
     "unstarted": "`castoff_watch_start`, on several nodes, reports ranks that have not started, and ends the "
     "job after `castoff_start_timeout` seconds",
