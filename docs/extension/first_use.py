@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,10 @@ _NOT_IN = (
     addnodes.pending_xref,
     nodes.term,
 )
+
+_ALSO_VERBS = ("run", "restart", "requeue", "resubmit", "resume", "preload")
+_ARTICLES = ("a", "the", "each", "every", "this", "your", "one")
+"""Before a word that is a verb elsewhere."""
 
 
 class FirstUse(SphinxPostTransform):
@@ -54,17 +58,23 @@ class FirstUse(SphinxPostTransform):
                 yield text
 
     def _link(self, text: nodes.Text, wanted: dict[str, str]) -> None:
-        names = "|".join(sorted(map(re.escape, wanted), key=len, reverse=True))
         rest, made = str(text), list[nodes.Node]()
-        while found := re.search(rf"\b({names})(?:s|es)?\b", rest, re.IGNORECASE):
-            anchor = wanted.pop(found[1].lower())
+        while wanted and (found := _pattern(wanted).search(rest)):
+            anchor = wanted.pop(found["term"].lower())
             uri = f"{self.app.builder.get_relative_uri(self.env.docname, GLOSSARY)}#{anchor}"
             if found.start():
                 made.append(nodes.Text(rest[: found.start()]))
             made.append(nodes.reference("", found[0], internal=True, refuri=uri, classes=["term"]))
             rest = rest[found.end() :]
-            names = "|".join(sorted(map(re.escape, wanted), key=len, reverse=True))
-            if not wanted:
-                break
         if made:
             text.parent.replace(text, [*made, nodes.Text(rest)])
+
+
+def _pattern(terms: Iterable[str]) -> re.Pattern[str]:
+    """Any of the terms, the longest first, in the plural, too; not in capitals, as in RANK."""
+    names = sorted(terms, key=len, reverse=True)
+    ways = [re.escape(name) for name in names if name not in _ALSO_VERBS]
+    ways += [
+        f"(?<={re.escape(article)} ){name}" for name in names if name in _ALSO_VERBS for article in _ARTICLES
+    ]
+    return re.compile(rf"\b(?P<term>{'|'.join(ways)})(?:s|es)?\b")

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from docs.pictures.recorded import ATTEMPTS, FOLDER, SESSION
+from docs.pictures.recorded import ATTEMPTS, COLUMNS, FOLDER, SESSION
 
-COLUMNS, ROWS = 94, 60
+ROWS = 60
 
 FILES = {
     "job.yaml": """\

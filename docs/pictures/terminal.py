@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
-COLUMNS = 94
+from docs.pictures.recorded import COLUMNS
 
 _TEMPLATE = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
+COLUMNS = 102
+"""Of the terminal."""
 SESSION, ATTEMPTS = "session.json", "attempts.json"
 
 
