@@ -9,9 +9,12 @@ from typing import Any
 from docs.generate.fields import written
 
 
-def names(meanings: Mapping[str, str], heads: Collection[str]) -> str:
-    """The meaning of each name, or of several that a comma separates, below two headings."""
-    rows = (_row([re.sub(r"[^, ]+", r"`\g<0>`", name), meaning]) for name, meaning in meanings.items())
+def names(meanings: Mapping[str, str | tuple[str, ...]], heads: Collection[str]) -> str:
+    """The meaning of each name (a comma separates several), or its other names, below two headings."""
+    rows = (
+        _row([_code(one), said if isinstance(said, str) else _code(", ".join(said))])
+        for one, said in meanings.items()
+    )
     return "\n".join([_row(heads), "|---|---|", *rows])
 
 
