@@ -1,4 +1,4 @@
-"""castoff's launcher: from a job file to ranks that know who they are.
+"""castoff's launcher: from a job file to running ranks.
 
 The names below are loaded at first use, so that `import launcher.ranks` stays cheap in every rank.
 """

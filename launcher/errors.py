@@ -1,4 +1,4 @@
-"""What castoff says when something is wrong: what was set, where, what is allowed, how to mend it."""
+"""castoff's errors: what was set, where, what is allowed and how to mend it."""
 
 from __future__ import annotations
 

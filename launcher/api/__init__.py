@@ -1,1 +1,1 @@
-"""What a Python program does with jobs and runs, by the functions that the verbs of the command line use."""
+"""Jobs and runs for Python programs, by the functions that the command line uses."""

@@ -1,4 +1,4 @@
-"""Run: a submitted job as a Python program sees it, whose methods do what the verbs of that name do."""
+"""Run: a submitted job in a Python program, with the verbs of the command line as methods."""
 
 from __future__ import annotations
 

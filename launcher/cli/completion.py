@@ -1,4 +1,4 @@
-"""castoff completion: how castoff answers a shell that completes words.
+"""castoff completion: complete words in a shell.
 
 click has the protocol, the shells' functions, verbs, flags and files; `offers` has the rest.
 """

@@ -1,4 +1,4 @@
-"""castoff doctor: say what would keep a job from running, and what to do about it."""
+"""castoff doctor: report what would keep a job from running, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""castoff explain: say which rank this process is, and how that is known."""
+"""castoff explain: show which rank this process is, and how castoff determines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A suggested setting as whoever reads the message would give it: a line of the job file, or a flag.
+"""A suggested setting in the form that the user needs: a line of the job file, or a flag.
 
 Messages suggest a field as a line of YAML in backticks (launcher.typed.suggestion.setting). What was wrong on
 the command line is answered with the flag of the verb that was called, or with `--set` for a field without

@@ -1,4 +1,4 @@
-"""The verbs as click has them: found by name, loaded when called."""
+"""The verbs as click commands: found by name, loaded when called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `castoff --help` prints, without click, whose import would take twice as long as all of it."""
+"""The output of `castoff --help`, without click, whose import would take twice as long as the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What castoff offers a shell for a word of the command line: runs, sites, fields; and the options that do.
+"""What castoff suggests to a shell that completes a word: runs, sites, fields and options.
 
 Each `complete_…` answers while somebody waits for a key, so it loads what it needs and no more.
 """

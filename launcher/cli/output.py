@@ -1,4 +1,4 @@
-"""What the verbs share in how they answer: tables and times for people, JSON for programs, and files."""
+"""How all verbs answer: tables and times for people, JSON for programs, and files."""
 
 from __future__ import annotations
 

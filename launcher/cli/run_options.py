@@ -1,4 +1,4 @@
-"""What the verbs about several runs share: which runs are meant, by reference or by a pattern of names."""
+"""How verbs select runs: by reference or by a pattern of names."""
 
 from __future__ import annotations
 

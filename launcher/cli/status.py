@@ -1,4 +1,4 @@
-"""castoff status: say what became of a run."""
+"""castoff status: show the state of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`select:` as job files have it: what a chunk, PBS's word for a job's share of one node, asks for. Pure."""
+"""`select:` of job files: what a chunk, PBS's share of one node, requests. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job as it counts on a site: with what that says where it says nothing itself. Pure."""
+"""A job with a site's defaults filled in. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`directives:` as job files and profiles have it: some for every scheduler, some under one's name. Pure."""
+"""`directives:` of job files and profiles: for every scheduler, or under the name of one. Pure."""
 
 from __future__ import annotations
 

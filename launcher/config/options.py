@@ -1,4 +1,4 @@
-"""A site's options: what some jobs want of it, such as a proxy, chosen by name in the job file. Pure."""
+"""A site's options, such as a proxy, which a job file selects by name. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of other launchers, and what says the same here: for errors. `synonyms.yaml` has them."""
+"""Other launchers' terms and castoff's for the same, for errors."""
 
 from __future__ import annotations
 

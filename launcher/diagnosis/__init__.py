@@ -1,1 +1,1 @@
-"""What `castoff doctor` looks at: what could keep a job from running, each with what to do about it."""
+"""`castoff doctor`: what could keep a job from running, and what to do about it."""

@@ -1,4 +1,4 @@
-"""A finding: one fact about what a job needs, whether that is well, and what to do where it is not."""
+"""A finding: one fact about what a job needs, whether it is in order, and what to do if not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python folder_probe.py FOLDER`: what a folder's file system does, as JSON.
+"""`python folder_probe.py FOLDER`: the abilities of a folder's file system, as JSON.
 
 A process of its own, because one that asks a file server that is gone hangs in the kernel: whoever waits for
 this one can stop waiting. It loads nothing but the standard library, and leaves nothing behind.

@@ -1,4 +1,4 @@
-"""The job's Python: which it is after setup, its version, its torch and castoff; none of them is imported."""
+"""The job's Python after setup: its version, its torch and castoff, without importing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is looked at on a login node, in the order in which a job would meet it."""
+"""All checks on a login node, in the order in which a job depends on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job of `castoff doctor --nodes` left in its run directory: its ranks' files, and its preflight."""
+"""Files that the job of `castoff doctor --nodes` left in its run directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A short job that tries nodes: a run like any other, whose ranks reach each other, add up and are timed.
+"""A short job that tests nodes: its ranks connect, compute a sum and are timed.
 
 `templates/nodes/all_reduce.py` is its program. Here it is submitted, watched to its end, and cancelled where
 that does not come.

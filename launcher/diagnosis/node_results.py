@@ -1,4 +1,4 @@
-"""What the ranks of `castoff doctor --nodes` wrote, read and judged: hosts that differ are named."""
+"""The results of `castoff doctor --nodes`, with the hosts that differ."""
 
 from __future__ import annotations
 

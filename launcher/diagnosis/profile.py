@@ -1,4 +1,4 @@
-"""The site profile: how old its limits are, and where the scheduler now says otherwise."""
+"""The site profile: the age of its limits, and where the scheduler now differs."""
 
 from __future__ import annotations
 

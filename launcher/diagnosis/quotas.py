@@ -1,4 +1,4 @@
-"""Quotas of the file systems that a job uses, by the tool that fits each; they are only read.
+"""Quotas of the file systems that a job uses, from the tool of each.
 
 Sources: lfs-quota(1), `mmlsquota -Y` (https://www.ibm.com/docs/en/storage-scale), beegfs-ctl's
 ModeGetQuotaInfo.cpp, quota(1) of quota-tools.

@@ -1,4 +1,4 @@
-"""What is looked at: a site, a job as it counts there, and where it would be submitted from."""
+"""What doctor checks: a site, a job with its defaults, and where it would be submitted."""
 
 from __future__ import annotations
 

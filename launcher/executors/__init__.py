@@ -1,1 +1,1 @@
-"""Python functions as jobs, in submitit's words."""
+"""Python functions as jobs, with submitit's interface."""

@@ -1,4 +1,4 @@
-"""What submitit asks in a job: who this process is, which function is its own, and where things lie.
+"""submitit's queries in a job: this process's rank, its function, and its paths.
 
 submitit finds it by the entry point in pyproject.toml, and takes it where the script sets
 SUBMITIT_EXECUTOR=castoff. RankEnv gives each rank's place, so one class serves every scheduler and launcher.

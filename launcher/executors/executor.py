@@ -1,4 +1,4 @@
-"""executor(spec, site, folder): Python functions as jobs, in submitit's words.
+"""executor(spec, site, folder): Python functions as jobs, with submitit's interface.
 
 Every submission, an array too, is a run directory made by `launcher.submission.submit`, and its script is
 castoff's own. docs/how-to/submitit.md says what differs from submitit. `PbsExecutor` is the same for programs

@@ -1,4 +1,4 @@
-"""A Python function that was submitted: submitit's Job, which reports what its run directory records."""
+"""A submitted Python function: submitit's Job, which reads the run directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job file's fields as an executor's parameters, and where submitit's names went."""
+"""The job file's fields as an executor's parameters, and what replaces submitit's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a function that can be resumed stops early: its `checkpoint` is called, and the ranks leave.
+"""How a resumable function stops early: its `checkpoint` is called, and the ranks exit.
 
 submitit has the signal before the walltime reach every rank, and calls `checkpoint` and `scontrol requeue`
 in its handler. Here the job script is asked, and it alone starts a job again. So:

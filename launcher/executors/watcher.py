@@ -1,4 +1,4 @@
-"""The states of submitit jobs: one look at the runs for all of them, however many ask."""
+"""The states of submitit jobs: one query for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that were read, in the form that job files have, or taken away and said. Pure."""
+"""Fields read from a script, in the form of job files, or removed and reported. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers as scripts start them, in the words of a job file. Pure."""
+"""Containers that scripts start, as fields of a job file. Pure."""
 
 from __future__ import annotations
 

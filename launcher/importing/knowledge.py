@@ -1,4 +1,4 @@
-"""What is known of a script's variables without running it. Pure."""
+"""What castoff knows of a script's variables without running it. Pure."""
 
 from __future__ import annotations
 

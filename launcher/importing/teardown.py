@@ -1,4 +1,4 @@
-"""Lines of `teardown`: what a script does behind its launch line, and in its trap for EXIT. Pure."""
+"""Lines of `teardown`: what a script does after its launch line, and in its trap for EXIT. Pure."""
 
 from __future__ import annotations
 

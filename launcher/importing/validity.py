@@ -1,4 +1,4 @@
-"""What castoff's own loader refuses of a job that was read from a script is taken away, and said. Pure."""
+"""Fields of an imported job that castoff's own loader refuses are removed and reported. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which attempts of a run are meant when its logs are asked for."""
+"""Which attempts of a run `castoff logs` shows."""
 
 from __future__ import annotations
 

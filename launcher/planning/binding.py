@@ -1,4 +1,4 @@
-"""Which cores each local rank gets: castoff's choice, from the node's topology alone, or somebody else's.
+"""Which cores each local rank gets: chosen from the node's topology, or set by the user.
 
 castoff's ranks fill the sockets in order, as evenly as possible, and each keeps to the cores of its
 socket, so that a rank never reaches its device across the socket link. Only a node's single

@@ -1,4 +1,4 @@
-"""The container round each rank's program: what a job asks for in the words of its runtime. Pure.
+"""The container of each rank's program: a job's request as its runtime's command line. Pure.
 
 What the runtimes do was read in their sources on 2026-11-20: apptainer 1.4 (create.go, bind.go),
 shifter (shifter.c, VolumeMap.c, utility.c), podman-hpc 1.1.4 (podman_hpc.py), pyxis (args.c,

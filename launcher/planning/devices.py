@@ -1,4 +1,4 @@
-"""Which devices each local rank gets: those beside its cores, whoever has bound it to them. Pure.
+"""Which devices each local rank gets: those nearest to its cores. Pure.
 
 Ranks that castoff binds, or that nobody binds, spread over a node's devices in the order of the cores beside
 them. Where a job's `binding`, or flags of the launcher, say which cores each rank has, the devices follow

@@ -1,4 +1,4 @@
-"""What a plan reports: problems, each with the line that set the value, and notes on what was decided."""
+"""What a plan reports: problems, with the line that set the value, and notes on decisions."""
 
 from __future__ import annotations
 

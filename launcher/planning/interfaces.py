@@ -1,4 +1,4 @@
-"""What the machinery's files are, and the functions that one for a scheduler or a launcher defines: for docs.
+"""The parts of the machinery, and the functions that a scheduler's or launcher's part defines: for docs.
 
 docs/reference/templates.md shows these tables; tests compare them with the files.
 """

@@ -1,4 +1,4 @@
-"""What a site's profile says a scheduler would refuse: checked before anything is queued."""
+"""Limits of a site's profile, checked before submission."""
 
 from __future__ import annotations
 

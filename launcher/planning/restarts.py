@@ -1,4 +1,4 @@
-"""When a job starts its ranks again, and what is asked of its hosts before. Pure."""
+"""When a job restarts its ranks, and what it requires of hosts before. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who am I: this process's rank, from the variables of whatever started it.
+"""This process's rank, from the variables of the launcher that started it.
 
     from launcher.ranks import RankEnv
 

@@ -1,4 +1,4 @@
-"""`python -m launcher.ranks`: who this process is, and from which variables; 1 if its rank is not known."""
+"""`python -m launcher.ranks`: this process's rank, and from which variables; exits with 1 if unknown."""
 
 import json
 import sys

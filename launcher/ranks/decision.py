@@ -1,4 +1,4 @@
-"""Which of the variables around a process are believed when they name different ranks.
+"""Which variables count when they name different ranks.
 
 castoff's mark comes first where it fits the innermost launcher, then that launcher, then a bare RANK triple;
 but each of them can be left over from a task further out, and a wrong choice makes every rank "rank 0 of 1"

@@ -1,4 +1,4 @@
-"""Run directories on disk: what is one, which may be believed, and which lie under a folder."""
+"""Run directories on disk: which folders are some, which castoff trusts, and which are in a folder."""
 
 from __future__ import annotations
 

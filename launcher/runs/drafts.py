@@ -1,4 +1,4 @@
-"""Run directories in the making: hidden, locked, and gone again if nothing comes of them.
+"""Run directories in the making: hidden, locked, and removed if submission fails.
 
 `.causets-20261120-231502-k3x9.draft` gets its name in one step, when all is in it. Whoever is killed
 before leaves a draft that nobody holds, and that nobody takes for a run; the next submission into that

@@ -1,4 +1,4 @@
-"""The index: which runs a user has, and how a word at the command line finds one of them.
+"""The index: a user's runs, and how a word on the command line finds one.
 
 A journal of JSON lines, each about the run directory at `path`:
 

@@ -1,4 +1,4 @@
-"""The process that a run belongs to where castoff itself runs it: a local scheduler, or a launch.
+"""The process that owns a run that castoff itself executes: a local scheduler, or a launch.
 
 `local.json` says which it is and where, and it holds the run's lock as long as it lives.
 """

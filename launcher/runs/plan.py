@@ -1,4 +1,4 @@
-"""A job decided for a site: everything that its script follows from, as data.
+"""A job decided for a site: all data that its script depends on.
 
 `launcher.planning` fills it; what sends, watches and starts a run again reads it.
 """

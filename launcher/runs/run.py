@@ -1,4 +1,4 @@
-"""Run directories: one request and all that belongs to it.
+"""Run directories: one submission and everything that belongs to it.
 
 castoff-runs/causets-20261120-231502-k3x9/   0700
   job.yaml         the job as it was asked for, overrides applied

@@ -1,4 +1,4 @@
-"""Which site this is, where nobody names one."""
+"""Which site applies if the user names none."""
 
 from __future__ import annotations
 

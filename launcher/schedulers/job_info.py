@@ -1,4 +1,4 @@
-"""What a scheduler says of a job, whichever scheduler it is: its parsers fill this in."""
+"""What a scheduler reports about a job, in the same form for every scheduler."""
 
 from __future__ import annotations
 

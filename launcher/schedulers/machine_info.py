@@ -1,4 +1,4 @@
-"""What a scheduler says about its machine when it is asked, in words that belong to no scheduler."""
+"""What a scheduler reports about its machine, in the same form for every scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What castoff knows of a scheduler's scripts that it has not written itself: `ScriptReader`, one for each.
+"""How castoff reads scripts for a scheduler that it did not write: `ScriptReader`, one for each.
 
 Each scheduler's folder has its own, in `reading`.
 """

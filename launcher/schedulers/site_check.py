@@ -1,4 +1,4 @@
-"""A profile beside what the scheduler says of the machine: what differs. Pure."""
+"""A profile compared with what the scheduler reports about the machine. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profile of a machine from what its scheduler says: a text with comments, to be worked on. Pure.
+"""A machine's profile from what its scheduler reports, with comments, for a person to complete. Pure.
 
 What the scheduler leaves open stands in it as a question, a line that begins with `# ?`. Nothing is guessed.
 """

@@ -1,4 +1,4 @@
-"""A profile of this machine, from what its scheduler says: where it goes, and whether it is sound."""
+"""A profile of this machine from what its scheduler reports: where it goes, and whether it is valid."""
 
 from __future__ import annotations
 

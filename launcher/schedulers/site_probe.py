@@ -1,4 +1,4 @@
-"""What a node said of itself when `castoff sites probe` asked it, and a profile with that in it. Pure."""
+"""What a node reported to `castoff sites probe`, and a profile with it. Pure."""
 
 from __future__ import annotations
 

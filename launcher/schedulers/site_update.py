@@ -1,4 +1,4 @@
-"""The text of a profile with what its scheduler says now, in place of what differs. Pure."""
+"""A profile's text, updated where the scheduler now reports something else. Pure."""
 
 from __future__ import annotations
 

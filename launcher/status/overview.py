@@ -1,4 +1,4 @@
-"""All runs at a glance: from the index where it knows how they ended, by a look at each of the others."""
+"""All runs at a glance: from the index if it has their ending, otherwise from the run itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the schedulers of runs are asked about them, and what for: one question to each for all of its runs.
+"""When castoff queries schedulers, and for what: one query for all runs of each.
 
 None where records leave nothing in doubt, and the less often, the longer nothing changes.
 """

@@ -1,4 +1,4 @@
-"""settle(run): whether what was sent to Slurm or PBS arrived, where sbatch's or qsub's answer was none.
+"""settle(run): whether a submission to Slurm or PBS arrived, if sbatch or qsub gave no answer.
 
 A script is sent once. Where it is not certain whether it arrived, its path, which is no other's, is looked
 for in the queue and in what accounting knows. Only what two questions, some seconds apart, have not found

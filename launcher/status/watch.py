@@ -1,4 +1,4 @@
-"""What state runs are in, as of now: looked at once, or again and again until they are over.
+"""The current state of runs: queried once, or repeatedly until they are over.
 
 An attempt without an ending of which no scheduler knows is `unknown`: it may have been killed with
 everything around it, and castoff does not guess.

@@ -1,1 +1,1 @@
-"""What acts on runs: submitting, starting again, launching here, cancelling."""
+"""What acts on runs: submit, resubmit, launch, cancel."""

@@ -1,4 +1,4 @@
-"""Ending runs: their schedulers are asked to, and seen to it that nothing of them is left.
+"""Ending runs: castoff asks their schedulers, and checks that nothing is left.
 
 However many they are, each scheduler gets one question, one command to end as many jobs as fit, and then one
 question after the other about all of them.

@@ -1,4 +1,4 @@
-"""Whether the environment modules that a job's setup loads are known here.
+"""Whether the environment modules that a job's setup loads exist here.
 
 Lmod and Environment Modules make `module` a function of the shell (https://lmod.readthedocs.io,
 https://modules.readthedocs.io), so a shell is asked. In a hierarchy, a module is known only once those before

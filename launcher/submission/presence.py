@@ -1,4 +1,4 @@
-"""Whether what a job names is there, before it is submitted: else it would fail after hours in a queue.
+"""Whether the files that a job names exist, checked before submission.
 
 What the job cannot find either is an error; what only the nodes may have, or what setup may make, is a
 warning. Nothing is said of what cannot be known here.

@@ -1,4 +1,4 @@
-"""A short job that learns what a node has: a run like any other, whose script asks the first of its hosts."""
+"""A short job that reports a node's hardware: a run whose script queries its first host."""
 
 from __future__ import annotations
 

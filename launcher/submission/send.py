@@ -1,4 +1,4 @@
-"""A script handed to its scheduler, exactly once: the one module that runs a submit command.
+"""Submits a script exactly once: the only module that runs a submit command.
 
 Before a command runs, its submission stands in submission.json without a job; afterwards with it. A
 command that gives no clear answer, or a process that is killed in between, leaves it without one: then

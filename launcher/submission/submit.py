@@ -1,4 +1,4 @@
-"""submit(spec, site): a run directory, and its script handed to a scheduler once.
+"""submit(spec, site): makes a run directory and submits its script once.
 
 Whoever kills it, and when: before the run directory has its name there is no run; afterwards there is
 a whole one, which is started once or says that it never was.

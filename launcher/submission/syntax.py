@@ -1,4 +1,4 @@
-"""Whether bash reads a job's shell as it is meant, before it is sent: the job would find out after hours.
+"""Whether bash accepts a job's shell lines, checked before submission.
 
 What is written here or there by somebody, setup for example, must be whole by itself: a quote, a
 here-document or a line that it leaves open would swallow what castoff says below.

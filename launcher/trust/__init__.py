@@ -1,1 +1,1 @@
-"""Whether castoff may read code or configuration from a path: who else could change what lies there."""
+"""Whether castoff may read code or configuration from a path: who else can change it."""

@@ -1,4 +1,4 @@
-"""The one place that decides whether castoff may use what is at a path, and that says how to allow it."""
+"""The only place that decides whether castoff may use a path, and that says how to allow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders in which the user trusts everyone who can write there: a line each, in a file of the user's."""
+"""Folders whose other writers the user trusts: one line each, in a file of the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who else could change what is at a path: by owner and mode of it, and of every folder and link on the way.
+"""Who else can change a path, by owner and mode of it and of every folder and link above it.
 
 Only the user and root count as nobody else. The group bits tell of POSIX access lists as well, whose mask
 they are; a list of NFSv4 shows nowhere.

@@ -1,4 +1,4 @@
-"""What a person writes, read into typed structs: for job files, sites and, in `trainers`, trainings."""
+"""What people write, as typed structs: job files, sites and, in `trainers`, trainings."""
 
 from launcher.errors import InvalidInput, Problem
 

@@ -1,4 +1,4 @@
-"""What somebody may have meant by a word that is not known."""
+"""What the user probably meant by an unknown name."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What has to survive a job, and how it lies on the disk."""
+"""What has to survive a job, and its form on disk."""

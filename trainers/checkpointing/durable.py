@@ -1,4 +1,4 @@
-"""Files that are on the disk, whole, when a call returns; each with a checksum of what it holds."""
+"""Files that are complete on disk when a call returns, each with a checksum."""
 
 from __future__ import annotations
 

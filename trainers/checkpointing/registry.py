@@ -1,4 +1,4 @@
-"""Everything that has a state, which a checkpoint keeps and a resumed training takes up."""
+"""Everything with a state, which a checkpoint keeps and a resumed training restores."""
 
 from __future__ import annotations
 

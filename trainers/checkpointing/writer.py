@@ -1,4 +1,4 @@
-"""Work on a thread: one piece after another, whose errors are raised on the thread that gave it."""
+"""Work on a thread, in order; its errors are raised on the calling thread."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Mistakes that would stay silent, looked for in the first step on all ranks."""
+"""Mistakes that would stay silent, detected in the first step on all ranks."""

@@ -1,4 +1,4 @@
-"""The first step of each start, looked at on all ranks for mistakes that would stay silent."""
+"""The first step of each start, checked on all ranks for mistakes that would stay silent."""
 
 from __future__ import annotations
 

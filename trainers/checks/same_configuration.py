@@ -1,4 +1,4 @@
-"""All ranks were started with the same configuration: with another a rank would train apart, or hang."""
+"""Checks that all ranks were started with the same configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at what a program does, after which all is as it was: the model, the task, and random numbers."""
+"""Runs a program for a check, then restores the model, the task and random states."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a person writes, read and checked; sweeps of it."""
+"""What a person writes, read and checked; sweeps."""

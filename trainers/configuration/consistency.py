@@ -1,4 +1,4 @@
-"""What fields of a training say together: contradictions, and values that have no effect beside others."""
+"""Fields of a training that contradict each other, or have no effect beside others."""
 
 from __future__ import annotations
 

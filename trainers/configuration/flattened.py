@@ -1,4 +1,4 @@
-"""A configuration as values by path: what a checkpoint keeps of it, and what ranks compare."""
+"""A configuration as values by path, which a checkpoint keeps and ranks compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths as a configuration says them, with `~` and variables in them."""
+"""Paths in a configuration, with `~` and variables."""
 
 from __future__ import annotations
 

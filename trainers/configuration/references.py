@@ -1,4 +1,4 @@
-"""What a `!reference` holds: whatever stands in the end at the place that it names. Pure."""
+"""`!reference`: the value at the path that it names. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that castoff's trainer has, and systems whose configurations call others by names of their own."""
+"""Fields of castoff's trainer that some systems' configurations name differently."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 

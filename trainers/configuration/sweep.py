@@ -1,5 +1,5 @@
-"""The trainings that one configuration with sweeps stands for, and which of them is trained. Pure, but for
-`by_array`, which asks the job that this process belongs to.
+"""The trainings of a configuration with sweeps, and which of them to run. Pure, but for `by_array`, which
+asks the job that this process belongs to.
 
 A `!sweep`, a `!range` and a `!random_uniform` each make an axis; the members are their cartesian product, in
 the file's order, and the last axis varies fastest. So member N of an array of jobs is one of them.

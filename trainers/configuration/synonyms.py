@@ -1,4 +1,4 @@
-"""What other trainers call a field of a training: for the error about one that does not exist."""
+"""Other trainers' names for fields of a training, for errors about unknown fields."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which sample is read when, and on which rank: each exactly once."""
+"""Which rank reads which sample, and when: each exactly once."""

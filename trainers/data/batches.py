@@ -1,4 +1,4 @@
-"""What a loader gives to a training step, and the worker processes that load it."""
+"""What a loader passes to a training step, and the worker processes that load it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training sets that are read in a stream: who takes what, the end that ranks agree on, and resuming.
+"""Streamed training sets: how ranks share them, agree on the end, and resume.
 
 Each worker of each rank reads a part: what the data set's `shard(num_shards=, index=)` gives, else every
 so many-th element of the whole stream. Each batch brings along where its worker stood after it, so that

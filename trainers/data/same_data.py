@@ -1,4 +1,4 @@
-"""That all ranks have made the same data sets: sizes, samples, and the beginning of a stream."""
+"""Checks that all ranks have the same data sets: sizes, samples, and the beginning of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sample holds, as a few numbers that ranks can compare.
+"""A sample's content as a few numbers that ranks can compare.
 
 Everything that is exact goes into a digest: structure, shapes, whole numbers, text. Floating numbers become
 two sums, which may differ by roundings: hosts of different kinds compute them with different instructions.

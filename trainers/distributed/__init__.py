@@ -1,1 +1,1 @@
-"""Processes that work together, and notice when one does not."""
+"""Processes that work together, and detect when one fails."""

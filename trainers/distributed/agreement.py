@@ -1,4 +1,4 @@
-"""Ranks compare what each of them holds; where one differs from rank 0, all of them refuse."""
+"""Ranks compare a value; if one differs from rank 0's, all of them refuse."""
 
 from __future__ import annotations
 

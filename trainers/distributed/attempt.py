@@ -1,4 +1,4 @@
-"""The attempt of a castoff run that rank 0 works for, by the files that it and its script share.
+"""The attempt of a castoff run that rank 0 belongs to, by the files that it shares with the script.
 
 The script writes ending.json when the attempt is over. A rank that finds it was taken for lost, as on a host
 that came back, and another attempt may train by now. Rank 0 writes into CASTOFF_PROGRESS_FILE how many

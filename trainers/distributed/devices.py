@@ -1,4 +1,4 @@
-"""What a device says of itself, how much of its memory a process may take, and how exactly it computes."""
+"""A device's properties, how much of its memory a process may use, and its numerical precision."""
 
 from __future__ import annotations
 

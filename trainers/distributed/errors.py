@@ -1,4 +1,4 @@
-"""Errors of ranks that do not meet or lose each other, and how to tell torch's of that kind from others."""
+"""Errors of ranks that do not meet or lose each other, and how to recognise torch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors in words: for what a user can mend, and of a mistake in a program the place and the kind."""
+"""Error messages: what a user can mend, and the place of a mistake in a program."""
 
 from __future__ import annotations
 

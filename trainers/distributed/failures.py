@@ -1,4 +1,4 @@
-"""How a rank that cannot continue ends: it reports why, also to the ranks that will wait for it.
+"""How a rank that cannot continue exits: it reports why, also to the ranks that would wait for it.
 
 What is wrong is written by the block in which it was raised, on the stream that the process began with. So
 nothing that comes later can lose it: torch holds back what is written at the very end, and ranks end at once.

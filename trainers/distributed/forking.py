@@ -1,4 +1,4 @@
-"""Workers that are forked from a process with threads, and surely begin.
+"""Workers that are safely forked from a process with threads.
 
 Python takes a lock of its own in the child right after a fork. Where another thread of the parent held it,
 the child sleeps for ever, and its rank waits for batches that never come: a bug of CPython before 3.10.15

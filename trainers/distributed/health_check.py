@@ -1,4 +1,4 @@
-"""Which ranks are still there, and where each of them stands: asked once something is wrong.
+"""Which ranks still respond, and where each of them is, after something went wrong.
 
 It goes through the store, and nothing is sent while all goes well. A rank that waits in vain opens the roll
 call; each that hears of it adds its answer to one list; whoever opened it reads the list when all have

@@ -1,4 +1,4 @@
-"""One process at a time makes what lies in a folder.
+"""Lets one process at a time create what is in a folder.
 
 Whoever holds the lock of one touches its file again and again. A file server may keep the lock of a process
 that is gone with its host, as NFS does: then that is all that distinguishes it from one that takes long.

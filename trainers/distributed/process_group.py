@@ -1,4 +1,4 @@
-"""The process group: who meets whom, and how ranks agree."""
+"""The process group: which ranks meet, and how they agree."""
 
 from __future__ import annotations
 

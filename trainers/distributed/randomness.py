@@ -1,4 +1,4 @@
-"""Random streams as functions of what is known: no state of a generator is ever saved.
+"""Random streams as functions of their seeds: no generator's state is saved.
 
 A step's stream follows from (seed, rank, step) and a sample's from (seed, epoch, index), so a run
 that resumes from a checkpoint draws what it would have drawn, with any number of loader workers.

@@ -1,4 +1,4 @@
-"""Stacks on request: with CASTOFF_STACK_DIR set, QUIT has a rank write where each of its threads is.
+"""Stacks on request: with CASTOFF_STACK_DIR set, a rank that receives QUIT writes its threads' stacks.
 
 faulthandler does so in the signal's handler itself, so it works inside a collective that never ends, too.
 """

@@ -1,4 +1,4 @@
-"""Stopping early: who asks for it, how ranks agree, and what is said afterwards.
+"""Stopping early: who asks for it, how ranks agree, and what they report.
 
 Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most
 once a second, and calls `look` then; TERM, USR2 or INT (Ctrl-C) to any rank asks too. Handlers set a flag

@@ -1,4 +1,4 @@
-"""That a launcher has sent TERM, noticed also while the main thread is stuck in a collective.
+"""Detects TERM from a launcher even while the main thread is stuck in a collective.
 
 Python runs a signal's handler in the main thread, once that is back in Python; but the signal's number is
 written into a pipe at once. What waits for other ranks to say what is wrong waits no longer after that:

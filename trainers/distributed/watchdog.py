@@ -1,4 +1,4 @@
-"""Nothing hangs: a rank that waits in vain, or for which others do, ends with a word on who is missing.
+"""Nothing hangs: a rank that waits in vain exits, and reports who is missing.
 
 A collective that fails is one sign, and `Watchdog` explains it. The other is that nothing happens: a thread
 looks once a second whether a step was done, and where that is too long ago, or another rank has opened the

@@ -1,4 +1,4 @@
-"""The base model of a training by preferences: where it is looked for, and what to do where there is none."""
+"""The base model of a training by preferences: where it is sought, and what to do if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of a run as others read it: files in ProteinMPNN's format, in the run's folder."""
+"""A run's model for other programs: files in ProteinMPNN's format, in the run's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inverse folding learned from structures: their own sequences are made likely. It makes base models."""
+"""Inverse folding learned from structures, by the likelihood of their own sequences. It makes base models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Direct preference optimisation: log-probabilities of sequences, and the losses made of them.
+"""Direct preference optimisation: log-probabilities of sequences, and the losses from them.
 
 All of it in float32 or better, whatever precision the network computes in.
 """

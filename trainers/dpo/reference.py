@@ -1,4 +1,4 @@
-"""What the reference makes of each pair: computed once, by all ranks together, and kept in a file.
+"""The reference's result for each pair: computed once, by all ranks together, and kept in a file.
 
 The reference never changes, so its log-probabilities are numbers like any other of a sample. The network is
 let go as soon as they are there, and no checkpoint ever holds it.

@@ -1,4 +1,4 @@
-"""What a training of inverse folding tells of itself in the log, beside what every training does."""
+"""What a training of inverse folding adds to the log."""
 
 from __future__ import annotations
 

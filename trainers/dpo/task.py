@@ -1,4 +1,4 @@
-"""Inverse folding tuned by preferences: what is trained, what it is compared with, and how it is judged."""
+"""Inverse folding tuned by preferences: the task, its reference, and its evaluation."""
 
 from __future__ import annotations
 

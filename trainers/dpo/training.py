@@ -1,4 +1,4 @@
-"""A training from beginning to end, with what it was worth at the end."""
+"""A training from start to end, with its final evaluation."""
 
 from __future__ import annotations
 

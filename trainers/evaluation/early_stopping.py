@@ -1,4 +1,4 @@
-"""When training that gets no better ends."""
+"""When training ends because it no longer improves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging a model: exact sums over all samples of all ranks, whatever their number."""
+"""Evaluates a model: exact sums over all samples of all ranks."""
 
 from __future__ import annotations
 

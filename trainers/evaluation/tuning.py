@@ -1,4 +1,4 @@
-"""A search by Optuna: a configuration for each trial, and what its training tells the study.
+"""A search by Optuna: a configuration for each trial, and what its training reports to the study.
 
 Optuna is imported by whoever has a trial; without one nothing here needs it.
 """

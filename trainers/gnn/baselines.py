@@ -1,4 +1,4 @@
-"""What a network for causal sets has to beat: estimators, a threshold, a forest on some scalars."""
+"""Baselines for a network on causal sets: estimators, a threshold, a forest on some scalars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made less in training: criteria(outputs, batch), each the mean over a batch's graphs."""
+"""Loss functions: criteria(outputs, batch), each the mean over a batch's graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loaders that are made apart from a trainer, as QuantumGrav's scripts do it."""
+"""Loaders without a trainer, as in QuantumGrav's scripts."""
 
 from __future__ import annotations
 

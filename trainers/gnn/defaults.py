@@ -1,4 +1,4 @@
-"""What a configuration need not say where causal sets are generated: network, criterion, measures."""
+"""Defaults for generated causal sets: network, criterion, measures."""
 
 from __future__ import annotations
 

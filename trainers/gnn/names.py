@@ -1,4 +1,4 @@
-"""What a configuration names: anything by its import path, and what is known here by a bare name.
+"""Names in a configuration: any import path, and some short names.
 
 Bare names are those of this project's own parts, and of torch's and torch_geometric's layers: by the
 class (`GATv2Conv`, `LeakyReLU`), or short, as the libraries' own resolvers have them (`gatv2`,

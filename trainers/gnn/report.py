@@ -1,4 +1,4 @@
-"""What a network for causal sets is worth: beside estimators, a threshold and a forest, on held-out sets."""
+"""A network for causal sets compared with estimators, a threshold and a forest, on held-out sets."""
 
 from __future__ import annotations
 

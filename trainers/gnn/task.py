@@ -1,4 +1,4 @@
-"""What a configuration describes: a network on graphs, their data, and how its outputs are judged."""
+"""The task of a configuration: a network on graphs, their data, and the evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which is judged in their place."""
+"""An exponential moving average of the weights, which is evaluated instead of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What turns the losses of a step's micro-batches into a step of the weights, on all ranks alike."""
+"""Turns the losses of a step's micro-batches into a step of the weights, equally on all ranks."""
 
 from __future__ import annotations
 

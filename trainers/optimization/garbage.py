@@ -1,4 +1,4 @@
-"""Python's garbage, collected by all ranks in the same step: one that collects alone makes all wait."""
+"""Collects Python's garbage on all ranks in the same step, since a rank that collects delays all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step and nothing else, so that a resume needs no state for it."""
+"""The learning rate as a function of the step alone, so that a resume needs no state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weights: the same bits on all ranks, and no parameter that wants a gradient and is not trained.
+"""Checks the weights: the same bits on all ranks, and no parameter that gets no gradient.
 
 Both follow from how training is meant to go, and are looked at after the first step and at each checkpoint.
 """

@@ -1,1 +1,1 @@
-"""A training program from its first line to its last."""
+"""A training program from start to end."""

@@ -1,4 +1,4 @@
-"""Imports of large packages: what they make stays, so nobody looks for garbage among it, then or later."""
+"""Imports of large packages, exempt from garbage collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines that say which rank they come from."""
+"""Log lines with the rank that they come from."""
 
 from __future__ import annotations
 

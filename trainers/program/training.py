@@ -1,4 +1,4 @@
-"""A training program from its first line to its last: meet the other ranks, train, test, and leave."""
+"""A training program from start to end: meet the other ranks, train, test, and exit."""
 
 from __future__ import annotations
 

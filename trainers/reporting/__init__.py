@@ -1,1 +1,1 @@
-"""What people and files learn of a training."""
+"""What a training reports to people and files."""

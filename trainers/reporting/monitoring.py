@@ -1,4 +1,4 @@
-"""Whether ranks and devices are alike, and how large gradients and weights are in each part of the model.
+"""Whether ranks and devices are alike, and the size of gradients and weights in each part of the model.
 
 All of it is worked out at log steps alone, and what ranks say of themselves travels in the message of the
 loss's sums.

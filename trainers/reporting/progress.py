@@ -1,4 +1,4 @@
-"""How far training is: a line in the log, and a bar on the terminal of rank 0 where somebody watches."""
+"""Progress: a line in the log, and a bar on rank 0's terminal."""
 
 from __future__ import annotations
 

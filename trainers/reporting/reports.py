@@ -1,4 +1,4 @@
-"""What a training tells of itself: sums and marks as they come, lines and curves when they are due."""
+"""A training's reports: sums and marks as they come, lines and curves when they are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training measures as they come: kept on the device until somebody asks, then summed exactly."""
+"""Training measures: kept on the device until needed, then summed exactly."""
 
 from __future__ import annotations
 

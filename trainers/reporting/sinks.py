@@ -1,4 +1,4 @@
-"""Where measures go: metrics.jsonl always, TensorBoard and Weights & Biases where they are asked for."""
+"""Where measures go: metrics.jsonl always, TensorBoard and Weights & Biases on request."""
 
 from __future__ import annotations
 

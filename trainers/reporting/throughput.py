@@ -1,4 +1,4 @@
-"""How fast training goes and what holds it up, from cheap marks that every rank takes.
+"""How fast training is and what limits it, from cheap marks that every rank takes.
 
 Clocks of the host alone are read in a step: nothing waits for the device. Over ranks all is summed
 in the message of the loss's sums, at log steps.

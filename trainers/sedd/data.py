@@ -1,4 +1,4 @@
-"""Proteins as samples: tokens, and the uniform numbers that their noise is made of."""
+"""Proteins as samples: tokens, and the uniform numbers for their noise."""
 
 from __future__ import annotations
 

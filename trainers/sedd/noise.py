@@ -1,4 +1,4 @@
-"""Noise schedules: how much noise a residue has met at a time from 0 to 1, and how fast it grows.
+"""Noise schedules: total noise at a time from 0 to 1, and its rate.
 
 Total noise sigma(t) is the integral of the rate: a token has met none with probability exp(-sigma).
 Log-linear and geometric are those of Lou, Meng and Ermon (arXiv 2310.16834, section 5.1 and appendix C).

@@ -1,4 +1,4 @@
-"""Which proteins are trained on, validated and tested with: shares of a data file, or files of their own."""
+"""Which proteins train, validate and test: shares of a data file, or files of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generation: noise is undone step by step, from time 1 back to 0."""
+"""Generation: removes noise step by step, from time 1 to 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generated proteins look like beside those that were learned from: lengths, residues, pairs."""
+"""Generated proteins compared with those of the training set: lengths, residues, pairs."""
 
 from __future__ import annotations
 

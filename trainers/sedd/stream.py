@@ -1,4 +1,4 @@
-"""A store read in blocks of neighbours, for one that is larger than memory, or lies on a slow disk.
+"""Reads a store in blocks of neighbours, if it is larger than memory or on a slow disk.
 
 There, looking up proteins one by one takes a read each. A stream reads a block at once, blocks in random
 order, and mixes the proteins of many blocks: nearly as good an order, in some ten megabytes a worker.

@@ -1,4 +1,4 @@
-"""Made-up proteins for who has none at hand: coiled coils, whose residues repeat in sevens."""
+"""Made-up proteins: coiled coils, whose residues repeat in sevens."""
 
 from __future__ import annotations
 

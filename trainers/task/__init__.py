@@ -1,4 +1,4 @@
-"""What a user brings: a model, data, and what to make of a batch."""
+"""What a user brings: a model, data, and what to do with a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task of a configuration: the one that it names, or describes by `model`, `data`, `criterion`."""
+"""The task of a configuration: named by it, or described by `model`, `data`, `criterion`."""
 
 from __future__ import annotations
 

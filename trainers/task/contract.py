@@ -1,4 +1,4 @@
-"""Checks what a task gives when it is first given, and reports a mistake in the task's own words."""
+"""Checks what a task returns the first time, and reports mistakes in the task's own terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A criterion that a configuration names: what it is called with, and what it may return."""
+"""A criterion that a configuration names: its arguments, and what it may return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluators that users bring, as QuantumGrav has them: classes that judge a whole set by themselves."""
+"""Custom evaluators, as in QuantumGrav: classes that evaluate a whole set by themselves."""
 
 from __future__ import annotations
 

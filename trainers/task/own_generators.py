@@ -1,4 +1,4 @@
-"""Random generators that a data set keeps for itself, which nobody seeds again when a run resumes."""
+"""Random generators that a data set keeps for itself, which a resume does not seed again."""
 
 from __future__ import annotations
 

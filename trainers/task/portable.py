@@ -1,4 +1,4 @@
-"""Values that a checkpoint cannot keep as they are, in plain containers: pandas tables, numpy arrays."""
+"""Values that a checkpoint cannot keep directly, in plain containers: pandas tables, numpy arrays."""
 
 from __future__ import annotations
 

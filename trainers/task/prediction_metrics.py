@@ -1,4 +1,4 @@
-"""Measures that need all predictions at once, as an F1 score does, and what goes wrong in them."""
+"""Metrics that need all predictions at once, such as F1, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where training stands: the one clock that everything counts by."""
+"""The progress of a training: the one clock that everything counts by."""
 
 from __future__ import annotations
 

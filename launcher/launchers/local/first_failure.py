@@ -1,4 +1,4 @@
-"""The record of a start's first failure, which castoff's own launcher keeps as each scheduler's script does.
+"""The record of a start's first failure, as each scheduler's script keeps it.
 
 Imported once a rank has failed: most jobs do well, and json would cost each of their starts.
 """

@@ -1,4 +1,4 @@
-"""Whether the kernel has killed for want of memory: what a SIGKILL alone does not say."""
+"""Whether the kernel killed a rank because memory ran out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that ranks start in their turn: finding all of them, ending them, outliving none.
+"""Descendants of the ranks: castoff finds and ends all of them.
 
 Three things together leave nobody behind. The launcher is the sub-reaper of its descendants (Linux),
 so a program that makes itself a daemon becomes its child instead of escaping to init. Trees are

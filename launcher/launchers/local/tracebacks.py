@@ -1,4 +1,4 @@
-"""An error that several ranks have is shown whole once; of the others, its last line.
+"""An error of several ranks is shown whole once, and by its last line for the others.
 
 That goes for what people read. A rank's own log keeps every line of it.
 """

@@ -1,4 +1,4 @@
-"""How a copy ends: as any Python does, but for the taking apart of what its agent has imported."""
+"""How a copy exits: as any Python does, but without tearing down what its agent imported."""
 
 import atexit
 import sys

@@ -1,4 +1,4 @@
-"""What an agent and the clients of its node say to each other: one value at a time, over a Unix socket.
+"""Messages between an agent and its node's clients: values over a Unix socket.
 
 The agent's greeting has its Python's version and place, so both ends are the same Python by the time a client
 sends anything, and `marshal` reads on one end what it wrote on the other.

@@ -1,4 +1,4 @@
-"""An agent: imports once, looks whether it may be copied, and copies itself for each rank of its node."""
+"""An agent: imports once, checks whether it can be copied, and copies itself for each rank of its node."""
 
 import contextlib
 import gc

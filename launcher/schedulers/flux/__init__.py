@@ -1,4 +1,4 @@
-"""Flux: its words, its commands and what they answer, and nothing of any other scheduler."""
+"""Flux: its terms, commands and answers."""
 
 NAME = "flux"
 """As profiles call it."""

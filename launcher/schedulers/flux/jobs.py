@@ -1,4 +1,4 @@
-"""What Flux says of jobs: the questions, how its answers are read, and what its words mean.
+"""What Flux reports about jobs: the queries, and how castoff reads the answers.
 
 `flux jobs --json` of flux-core 0.88 reports jobs that wait, run and have ended, as long as Flux keeps them.
 """

@@ -1,4 +1,4 @@
-"""What Flux says about its queues and nodes (flux-queue(1), flux-resource(1) of flux-core 0.88)."""
+"""What Flux reports about its queues and nodes (flux-queue(1), flux-resource(1) of flux-core 0.88)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is known of PBS."""
+"""Everything about PBS."""
 
 NAME = "pbs"
 """As profiles call it."""

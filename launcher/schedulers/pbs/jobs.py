@@ -1,4 +1,4 @@
-"""What PBS says of jobs: the questions, how its answers are read, and what its words mean.
+"""What PBS reports about jobs: the queries, and how castoff reads the answers.
 
 One qstat reports jobs that wait, run and, where the server keeps a history, have ended (qstat(1B),
 qselect(1B), pbs_job_attributes(7B) of OpenPBS 23; exit codes of jobs in its src/include/job.h).

@@ -1,4 +1,4 @@
-"""What PBS says about its queues, server and nodes.
+"""What PBS reports about its queues, server and nodes.
 
 Read after OpenPBS's source: display_statque() and display_statserver() in src/cmds/qstat.c,
 src/cmds/pbsnodes.c, and pbs_queue_attributes(7B).

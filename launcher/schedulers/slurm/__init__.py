@@ -1,4 +1,4 @@
-"""All that is known of Slurm."""
+"""Everything about Slurm."""
 
 NAME = "slurm"
 """As profiles call it."""

@@ -1,4 +1,4 @@
-"""What Slurm says of jobs: the questions, how its answers are read, and what its words mean.
+"""What Slurm reports about jobs: the queries, and how castoff reads the answers.
 
 squeue reports jobs that wait, run, or ended a moment ago (MinJobAge); sacct, older ones, where there is
 accounting. https://slurm.schedmd.com/squeue.html, sacct.html, job_state_codes.html, job_reason_codes.html;

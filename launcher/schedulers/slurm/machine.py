@@ -1,4 +1,4 @@
-"""What Slurm says about its partitions, QOS and nodes, and about whoever asks.
+"""What Slurm reports about its partitions, QOS and nodes, and about the user.
 
 Read from a real 22.05.8. Sources: https://slurm.schedmd.com/scontrol.html, sinfo.html, sacctmgr.html.
 """

@@ -1,1 +1,1 @@
-"""The network: its features of backbones, its layers, what is drawn with it, and its files."""
+"""The network: features of backbones, layers, sampling, and files."""

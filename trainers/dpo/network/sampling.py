@@ -1,4 +1,4 @@
-"""Sequences drawn for structures, residue by residue in their order of decoding.
+"""Samples sequences for structures, residue by residue in decoding order.
 
 A residue costs as much as it has neighbours, however long the structure is: what each decoded residue says
 to its neighbours is kept.

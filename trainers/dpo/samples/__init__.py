@@ -1,1 +1,1 @@
-"""What is learned from: pairs and chains as samples, and which of them are held out."""
+"""Training samples: pairs and chains, and which of them are held out."""

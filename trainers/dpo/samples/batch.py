@@ -1,4 +1,4 @@
-"""What the network sees: backbones, sequences for them, and the order in which these are decoded."""
+"""The network's input: backbones, sequences for them, and the decoding order."""
 
 from __future__ import annotations
 

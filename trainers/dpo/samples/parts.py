@@ -1,4 +1,4 @@
-"""Which samples are trained on, validated and tested with: a share of some, or a file of their own."""
+"""Which samples train, validate and test: a share of some, or a file of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which samples are held out: none that shares a structure with one that is trained on."""
+"""Which samples are held out: none that shares a structure with a training sample."""
 
 from __future__ import annotations
 

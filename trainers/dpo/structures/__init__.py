@@ -1,1 +1,1 @@
-"""Protein structures: files that are read once, and what is kept of them."""
+"""Protein structures: files that are read once, and the data kept from them."""

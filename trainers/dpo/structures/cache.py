@@ -1,4 +1,4 @@
-"""Structures that are read once: their chains in files that are mapped into memory, for all who need them.
+"""Structures that are read once: their chains in memory-mapped files.
 
     <folder>/
       atoms.npy, resolved.npy, …   an array of each field of `Chain`, chain after chain

@@ -1,4 +1,4 @@
-"""What is known of a structure: its residues, chain by chain, and where their backbones are."""
+"""A structure's data: its residues, chain by chain, and their backbones."""
 
 from __future__ import annotations
 

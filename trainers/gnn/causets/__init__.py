@@ -1,1 +1,1 @@
-"""Causal sets: finite partial orders, of which some look like pieces of spacetime and some do not."""
+"""Causal sets: finite partial orders, some of which look like pieces of spacetime."""

@@ -1,4 +1,4 @@
-"""What a network sees of a causal set: numbers of each element, and of the whole."""
+"""A network's input from a causal set: numbers of each element, and of the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration may say of generated causal sets: `data.causets`."""
+"""Settings of generated causal sets: `data.causets`."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 

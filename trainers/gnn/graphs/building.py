@@ -1,4 +1,4 @@
-"""Written graphs are made once: a folder named by all that they follow from, whole or not there at all."""
+"""Builds written graphs once: a folder named by everything that they depend on, complete or absent."""
 
 from __future__ import annotations
 

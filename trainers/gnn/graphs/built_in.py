@@ -1,4 +1,4 @@
-"""The reader for stores whose arrays have names that are known, or that the configuration says."""
+"""The reader for stores with known array names, or with names from the configuration."""
 
 from __future__ import annotations
 

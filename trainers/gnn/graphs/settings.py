@@ -1,4 +1,4 @@
-"""What a configuration says of its graphs: `data`, with `files` or with `causets`."""
+"""The `data` section of a configuration, with `files` or with `causets`."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 

@@ -1,4 +1,4 @@
-"""What the written graphs follow from: stores as they are read, and callables by their source text."""
+"""What the written graphs depend on: stores as they are read, and callables by their source text."""
 
 from __future__ import annotations
 

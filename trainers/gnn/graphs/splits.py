@@ -1,4 +1,4 @@
-"""What a configuration's `data` becomes: the graphs, written once, and the three parts of them."""
+"""Turns a configuration's `data` into graphs, written once, and their three parts."""
 
 from __future__ import annotations
 

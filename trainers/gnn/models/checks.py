@@ -1,4 +1,4 @@
-"""What is wrong with plain arguments of a layer, in words that begin with the argument's name."""
+"""Checks plain arguments of a layer; errors begin with the argument's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a module's forward takes beside node features, by what its parameters are called."""
+"""A module's inputs beside node features, by the names of its parameters."""
 
 from __future__ import annotations
 

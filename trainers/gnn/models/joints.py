@@ -1,4 +1,4 @@
-"""Whether the parts of a network fit together, found with a tiny made-up batch before there are data."""
+"""Checks with a tiny made-up batch that the parts of a network fit together."""
 
 from __future__ import annotations
 

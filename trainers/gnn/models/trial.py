@@ -1,4 +1,4 @@
-"""A look at what a network makes of a few made-up graphs, before there are data."""
+"""Runs a network on a few made-up graphs, before there are data."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The command line of `castoff train sedd`: its YAML, its flags, and the ranks that it starts itself."""
+"""The command line of `castoff train sedd`: its YAML, its flags, and the ranks that it starts."""

@@ -1,4 +1,4 @@
-"""Which ranks `castoff train sedd` starts by itself, where no launcher has made it a rank.
+"""Which ranks `castoff train sedd` starts if no launcher has started it.
 
 They are started by `castoff launch`, which this process becomes: it ends all of a host's ranks when one of
 them fails, hands TERM and Ctrl-C on, and leaves nothing behind when it is killed.

@@ -1,4 +1,4 @@
-"""The core's fields by the names that they have in the YAML of `castoff train sedd`."""
+"""The core's fields by their names in the YAML of `castoff train sedd`."""
 
 from __future__ import annotations
 

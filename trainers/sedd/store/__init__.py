@@ -1,1 +1,1 @@
-"""Proteins packed in files that are mapped into memory, and how these are made of FASTA and .pt."""
+"""Proteins packed in memory-mapped files, and how these are made from FASTA and .pt."""

@@ -1,4 +1,4 @@
-"""How far a long piece of work on data is: a bar on the terminal, where somebody watches."""
+"""A progress bar on the terminal for long work on data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token stores from FASTA and from .pt files, in memory that does not grow with them.
+"""Builds token stores from FASTA and .pt files, in constant memory.
 
 The text is read once, in order; what the filters take is written down with a hash of each protein. Then
 the hashes that have come before are found on disk, and the tokens are moved together over what they

@@ -1,4 +1,4 @@
-"""The token store that a training reads: one that is there already, or that a file becomes, once."""
+"""The token store of a training: an existing one, or one made once from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of many hashes have come before, found on disk: memory does not grow with their number."""
+"""Finds repeated hashes on disk, in constant memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens moved together over what repeated proteins leave, and what is counted of them on the way."""
+"""Closes the gaps that repeated proteins leave, and counts tokens on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sequences of a file that torch.save wrote, read without running its pickle and without a list of them.
+"""Sequences from a file of torch.save, read without running its pickle.
 
 A pickle is a program for a machine with a stack. Here its instructions are read one by one (`pickletools`),
 and only those that make text, numbers, lists and dicts are followed, so that a file from anywhere can do

@@ -1,4 +1,4 @@
-"""Proteins packed into two files that are mapped into memory, and what is known of them.
+"""Proteins packed into two memory-mapped files, and their metadata.
 
     <folder>/
       tokens          a byte a residue, protein after protein
