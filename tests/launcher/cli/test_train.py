@@ -77,6 +77,7 @@ def hostile(folder: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="only Python 3.11 has -P")
 def test_a_folder_of_that_name_does_not_win(castoff: Castoff, tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
     hostile(tmp_path)
     answer = castoff("train", "gnn", "none.yaml")
     assert answer.returncode == 1

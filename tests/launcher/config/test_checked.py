@@ -106,7 +106,8 @@ def test_help_fits_on_a_screen() -> None:
     assert len(str(inspect.signature(JobSpec))) < 700
     text = pydoc.plain(pydoc.render_doc(JobSpec))
     shown = text[: text.index("Method resolution order")].splitlines()
-    assert len(shown) < 53
+    signature = [line for line in shown if line.startswith(" |      ")]  # Python 3.13 has a line for each field
+    assert len(shown) - len(signature) < 53
     for name in JobSpec.__struct_fields__:
         assert any(line.startswith(f" |  {name} ") for line in shown), name
     assert max(len(line) for line in shown if " |  JobSpec(" not in line) < 120

@@ -262,7 +262,8 @@ class TestRefusals:
 
     @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 50_000, "- " * 100_000, "[" * 200 + "]" * 200])
     def test_deep_nesting_is_refused_not_a_crash_of_the_interpreter(self, text: str) -> None:
-        assert "levels deep" in refusal(text)
+        refused = refusal(text)  # newer PyYAML refuses some by itself
+        assert "levels deep" in refused or "maximum nesting depth" in refused
 
     def test_files(self, tmp_path: Path) -> None:
         bad = tmp_path / "bad.yaml"
