@@ -45,6 +45,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory, for_real: None) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     build = (sys.executable, "-m", "build", "--no-isolation")
     run(*build, "--outdir", folder, CHECKOUT, cwd=folder)
+    run(sys.executable, "-m", "twine", "check", "--strict", *folder.iterdir(), cwd=folder)
     (built,) = folder.glob("castoff-*.whl")
     return built
 
