@@ -1,7 +1,7 @@
 """Each optional extra alone brings what its part of castoff needs.
 
-The environment of the tests has all of them, so that a process hides what the extra does not ask for, itself or
-by one of its packages.
+The environment of the tests has all of them, so a process hides what the extra does not ask for, itself or by
+one of its packages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"
 
 DOES = {
     "torch": "from trainers import Config, Task, TrainerDDP, initialize_ddp, train",
-    "gnn": "import trainers.gnn.__main__, trainers.gnn.baselines, trainers.gnn.graphs.dataset, zarr, h5py, pandas",
+    "gnn": "import trainers.gnn.__main__, trainers.gnn.baselines, trainers.gnn.graphs.dataset, zarr, h5py",
     "sedd": "import trainers.sedd.__main__, trainers.sedd.prepare",
     "dpo": "import trainers.dpo.__main__, trainers.dpo.prepare",
     "tune": "from trainers import suggested; import optuna",
@@ -37,13 +37,10 @@ DOES = {
 BESIDE = {"tune": "torch", "tensorboard": "torch", "wandb": "torch"}
 
 HIDE = """
-import sys
-hidden = set({hidden!r})
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in hidden:
-            raise ModuleNotFoundError(f"No module named {{name!r}} with this extra", name=name)
-sys.meta_path.insert(0, Hidden())
+import importlib.machinery as machinery
+hidden, find = set({hidden!r}), machinery.PathFinder.find_spec
+machinery.PathFinder.find_spec = staticmethod(
+    lambda name, *rest: None if name.partition(".")[0] in hidden else find(name, *rest))
 """
 
 
