@@ -27,7 +27,7 @@ DOES = {
     "torch": "from trainers import Config, Task, TrainerDDP, initialize_ddp, train",
     "gnn": "import trainers.gnn.__main__, trainers.gnn.baselines, trainers.gnn.graphs.dataset, zarr, h5py",
     "sedd": "import trainers.sedd.__main__, trainers.sedd.prepare",
-    "dpo": "import trainers.dpo.__main__, trainers.dpo.prepare",
+    "dpo": "import trainers.dpo.__main__, trainers.dpo.samples.pairs, gemmi",
     "tune": "from trainers import suggested; import optuna",
     "tensorboard": "from tensorboard.compat.proto.event_pb2 import Event",
     "wandb": "import wandb",
