@@ -1,10 +1,8 @@
-"""The job files of dpo: what each asks of its machine, and tells the program there."""
+"""Job files for dpo in place of scripts that people had: what each asks of its machine, and passes to the program."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,8 @@ from tests.systems.systems import DPO
 from trainers.configuration.config import Config
 from trainers.dpo.start.configuration import read
 from trainers.dpo.start.flags import COMMAND_LINE
-from trainers.optimization.scaling import resolved
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-JOB_FILES = sorted((EXAMPLES / "dpo").glob("*.yaml"))
-RANKS = {"aurora": 24, "frontier": 16, "perlmutter": 8, "polaris": 8, "slurm": 4}
 OTHERS = [
     (EXAMPLES / "aurora" / "dpo.yaml", "aurora", 24),
     (EXAMPLES / "aurora" / "dpo_6_ranks.yaml", "aurora", 12),
@@ -37,31 +32,6 @@ def configured(found: Plan) -> Config:
     """What the program makes of its words."""
     assert found.command[:3] == ["castoff", "train", "dpo"]
     return read({}, COMMAND_LINE.from_flags(COMMAND_LINE.parsed(found.command[3:])))
-
-
-@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
-def test_it_uses_nodes_whole_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pair a rank and step; the rate grows with up to 8 ranks, and with the root of more."""
-    monkeypatch.setenv("SCRATCH", "/scratch/me")
-    found = planned(path, path.stem)
-    assert found.ranks == RANKS[path.stem]
-    assert (found.walltime, found.grace, found.requeue_max) == (6 * 3600, 300, 3)
-    arguments = COMMAND_LINE.parsed(found.command[3:])
-    config = read({}, COMMAND_LINE.from_flags(arguments), arguments.overrides)
-    assert config.training.run == "first" and config.training.path.endswith("/dpo")
-    scaled = resolved(config, found.ranks)
-    assert scaled.effective_batch_size == found.ranks
-    grown = found.ranks if found.ranks <= 8 else math.sqrt(found.ranks)
-    assert scaled.learning_rate == pytest.approx(grown)
-    assert config.training.optimizer_kwargs["lr"] == 3e-7
-
-
-@pytest.mark.parametrize(("flags", "ranks"), [(["ranks_per_node=2"], 2), ([], 4), (["nodes=2"], 8)])
-def test_any_number_of_devices(flags: list[str], ranks: int, castoff: Castoff) -> None:
-    words = [word for flag in flags for word in ("--set", flag)]
-    answer = castoff("render", EXAMPLES / "dpo" / "slurm.yaml", "--site", "slurm", *words, cwd=EXAMPLES)
-    assert answer.returncode == 0, answer.stderr
-    assert re.search(rf"^# dpo on slurm: {ranks} ranks", answer.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("path", "site", "ranks"), OTHERS, ids=lambda value: getattr(value, "stem", None))
