@@ -1,8 +1,10 @@
-"""Job files for dpo in place of scripts that people had: what each asks of its machine, and passes to the program."""
+"""Job files for dpo in place of scripts that people had: what each requests, and passes to the program."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,15 @@ def test_what_scripts_by_hand_had(path: Path, site: str, ranks: int) -> None:
     assert (config.parallel.backend == "xccl") == (site == "aurora")
     assert config.task_kwargs["preference"]["beta"] == config.task_kwargs["preference"]["temperature"] == 0.1
     assert "29500" not in render(found)
+
+
+@pytest.mark.parametrize(("path", "site", "ranks"), OTHERS, ids=lambda value: getattr(value, "stem", None))
+def test_the_commands_of_the_comments(path: Path, site: str, ranks: int, castoff: Castoff) -> None:
+    for words in re.findall(r"^#   castoff (.*?)(?:  +.*|;.*)?$", path.read_text(), re.MULTILINE):
+        dry = ["--dry-run"] if words.startswith("submit") else []
+        answer = castoff(*shlex.split(words), *dry, cwd=EXAMPLES.parent)
+        assert answer.returncode == 0, answer.stderr
+        assert f"{ranks} ranks" in answer.stdout
 
 
 @pytest.mark.usefixtures("for_real")
