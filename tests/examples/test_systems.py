@@ -66,8 +66,8 @@ def configured(job: str, found: Plan) -> Config:
 
 
 def test_there_is_one_of_each() -> None:
-    assert JOBS == sorted(HOURS)
-    assert PROFILES == [f"{site}-project" for site in sorted(RANKS)]
+    assert sorted(HOURS) == JOBS
+    assert [f"{site}-project" for site in sorted(RANKS)] == PROFILES
 
 
 @pytest.mark.parametrize("job", JOBS)

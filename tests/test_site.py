@@ -1,0 +1,123 @@
+"""The documents' site builds without a warning, and every link and picture in it leads somewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+from launcher.cli.help import VERBS
+from tests import patience
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.costly
+
+
+class Page(HTMLParser):
+    """The places of a page that links may lead to, its links, what it loads, and its pictures."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.ids, self.links, self.loads = set[str](), list[str](), list[str]()
+        self.pictures: list[dict[str, str | None]] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        has = dict(attrs)
+        self.ids |= {value for name in ("id", "name") if (value := has.get(name))}
+        if tag == "a" and (href := has.get("href")):
+            self.links.append(href)
+        if tag in ("script", "img", "iframe") and (source := has.get("src")):
+            self.loads.append(source)
+        if (
+            tag == "link"
+            and has.get("rel") in ("stylesheet", "icon", "preload")
+            and (href := has.get("href"))
+        ):
+            self.loads.append(href)
+        if tag == "img":
+            self.pictures.append(has)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    words = ("-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "-d", folder / "read")
+    done = subprocess.run(
+        [sys.executable, *words, "-b", "html", CHECKOUT / "docs", folder / "html"],
+        capture_output=True,
+        text=True,
+        timeout=patience.SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+@cache
+def parsed(path: Path) -> Page:
+    return Page(path)
+
+
+def pages(site: Path) -> list[Path]:
+    return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+
+
+def test_every_link_leads_somewhere(site: Path) -> None:
+    broken = []
+    for path in pages(site):
+        for link in parsed(path).links:
+            if link.startswith(("http://", "https://", "mailto:")):
+                continue
+            file, anchor = urldefrag(unquote(link))
+            target = (path.parent / file).resolve() if file else path
+            there = target.is_file() and (
+                not anchor or target.suffix != ".html" or anchor in parsed(target).ids
+            )
+            if not there:
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
+    for path in pages(site):
+        for source in parsed(path).loads:
+            file = unquote(source).partition("?")[0]
+            assert not file.startswith(("http", "//")), f"{path.relative_to(site)} loads {source}"
+            assert (path.parent / file).resolve().is_file(), f"{path.relative_to(site)} loads {source}"
+
+
+def test_pictures_have_a_text_in_their_place(site: Path) -> None:
+    shown = [picture for path in pages(site) for picture in parsed(path).pictures]
+    assert len(shown) > 6
+    assert [one for one in shown if not (one.get("alt") or "").strip()] == []
+
+
+def test_it_can_be_searched_and_edited(site: Path) -> None:
+    assert (site / "searchindex.js").is_file() and (site / "search.html").is_file()
+    logs = (site / "how-to" / "logs.html").read_text(encoding="utf-8")
+    assert "/edit/main/docs/how-to/logs.md" in logs
+    assert "theme-toggle" in logs
+
+
+def test_terms_lead_to_the_glossary_once(site: Path) -> None:
+    links = parsed(site / "tutorials" / "laptop.html").links
+    terms = [link for link in links if "glossary.html#term-" in link]
+    assert "../reference/glossary.html#term-launcher" in terms
+    assert len(terms) == len({*terms})
+
+
+def test_every_verb_and_public_name_has_its_place(site: Path) -> None:
+    import launcher
+    import trainers
+
+    commands = parsed(site / "reference" / "commands.html").ids
+    assert [verb for verb in VERBS if f"castoff-{verb}" not in commands] == []
+    for package in (launcher, trainers):
+        ids = parsed(site / "reference" / "api" / f"{package.__name__}.html").ids
+        assert [name for name in package.__all__ if f"{package.__name__}.{name}" not in ids] == []
