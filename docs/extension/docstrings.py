@@ -7,10 +7,14 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
+from launcher.config.checked import Checked
+
 _CONFIG = Config(napoleon_use_rtype=False)
 
 
 def read_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Rewrite a docstring's sections, such as `Args:` and `Raises:`, as Sphinx's fields."""
+    if what == "class" and issubclass(obj, Checked):
+        del lines[lines.index("", lines.index("") + 1) :]  # its fields, which pages of the reference have
     if what not in ("attribute", "property"):
         lines[:] = str(GoogleDocstring(lines, _CONFIG, app, what, name, obj, options)).splitlines()
