@@ -12,6 +12,8 @@ _STYLE = """
   .dark { fill: #afb8c1 }
   .line { stroke: #59636e; stroke-width: 1.5; fill: none }
   .head { fill: #59636e }
+  .dashed { stroke-dasharray: 5 4 }
+  .curve { stroke: #d9480f; stroke-width: 2.5; fill: none }
   text { font-family: system-ui, sans-serif; font-size: 13px; fill: #1f2328 }
   .title { font-size: 16px; font-weight: 600 }
   .small { font-size: 11px }
@@ -60,6 +62,11 @@ def rect(
     return f"<rect{_kind(kind)} {place}{f' fill={quoteattr(fill)}' if fill else ''}/>"
 
 
+def line(*points: tuple[float, float], kind: str = "line") -> str:
+    """A line through some points."""
+    return f'<polyline{_kind(kind)} points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>'
+
+
 def group(title: str, parts: Iterable[str]) -> str:
     """Parts that show a text where the pointer rests on them."""
     return f"<g><title>{escape(title)}</title>{''.join(parts)}</g>"
@@ -71,8 +78,7 @@ def arrow(*points: tuple[float, float]) -> str:
     length = max(((x - x0) ** 2 + (y - y0) ** 2) ** 0.5, 1e-9)
     dx, dy = (x - x0) / length * 8, (y - y0) / length * 8
     head = f"{x:g},{y:g} {x - dx + dy / 2:g},{y - dy - dx / 2:g} {x - dx - dy / 2:g},{y - dy + dx / 2:g}"
-    path = " ".join(f"{px:g},{py:g}" for px, py in (*points[:-1], (x - dx, y - dy)))
-    return f'<polyline class="line" points="{path}"/><polygon class="head" points="{head}"/>'
+    return f'{line(*points[:-1], (x - dx, y - dy))}<polygon class="head" points="{head}"/>'
 
 
 def _kind(kind: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.pictures.curves import CHARTS, chart
 from docs.pictures.life import life
 from docs.pictures.loop import loop
 from docs.pictures.nodes import SITES, node
@@ -20,5 +21,6 @@ def drawn() -> dict[str, str]:
     nodes = {f"node-{site}.svg": node(site) for site in SITES}
     job, _, ranks, status = shown = session()
     recorded = {"overview.svg": overview(shown), "session.svg": terminal([job, ranks, status])}
+    charts = {f"curve-{name}.svg": chart(name) for name in CHARTS}
     recorded["attempts.svg"] = timeline(attempts())
-    return {"life.svg": life(), "loop.svg": loop(), **nodes, **recorded}
+    return {"life.svg": life(), "loop.svg": loop(), **nodes, **recorded, **charts}

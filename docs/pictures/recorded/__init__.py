@@ -9,7 +9,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 COLUMNS = 102
 """Of the terminal."""
-SESSION, ATTEMPTS = "session.json", "attempts.json"
+SESSION, ATTEMPTS, CURVES = "session.json", "attempts.json", "curves.json"
 
 
 def session() -> list[tuple[str, str]]:
@@ -21,3 +21,9 @@ def attempts() -> dict[str, Any]:
     """What `castoff status --json` printed of the run of `docs.pictures.record`."""
     status: dict[str, Any] = json.loads((FOLDER / ATTEMPTS).read_text(encoding="utf-8"))
     return status
+
+
+def curves() -> dict[str, list[list[float]]]:
+    """The steps and values of each metric that `docs.pictures.measure` kept."""
+    found: dict[str, list[list[float]]] = json.loads((FOLDER / CURVES).read_text(encoding="utf-8"))
+    return found
