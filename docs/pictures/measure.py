@@ -1,6 +1,6 @@
 """python -m docs.pictures.measure FOLDER: keep what the benches of learning measured, for their pictures.
 
-FOLDER holds those of `python -m bench.causets --folder FOLDER/causets --seeds 1`, and likewise of bench.proteins
+FOLDER holds those of `python -m bench.causets --folder FOLDER/causets --seeds 1`, and so of bench.proteins
 and bench.inverse_folding. A curve is a metric over steps, from the run's metrics.jsonl.
 """
 
