@@ -68,6 +68,13 @@ def test_the_source_distribution_holds_no_tests_and_no_benches(wheel: Path) -> N
     assert folders.isdisjoint({"tests", "bench", "docs", "examples"})
 
 
+def test_the_readme_of_the_index_needs_no_repository(wheel: Path) -> None:
+    (metadata,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
+    text = zipfile.ZipFile(wheel).read(metadata).decode()
+    links = re.findall(r"\]\(([^)]+)\)", text.partition("\n\n")[2])
+    assert len(links) > 6 and all(link.startswith("https://") for link in links)
+
+
 def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     files = [path for path in (CHECKOUT / "templates").rglob("*") if path.is_file()]
