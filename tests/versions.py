@@ -90,7 +90,8 @@ def lowest(*extras: str) -> Iterator[str]:
     """The lowest version of each of these that is admitted; not of torch."""
     for requirement in map(Requirement, asked(*extras)):
         (bound,) = [one.version for one in requirement.specifier if one.operator == ">="]
-        if requirement.name != "torch":
+        applies = requirement.marker is None or requirement.marker.evaluate()
+        if applies and requirement.name != "torch":
             yield f"{requirement.name}=={bound}"
 
 

@@ -19,6 +19,7 @@ from zarr import open_group
 
 import trainers.gnn as QG
 from launcher.ranks import RankEnv
+from tests.trainers.gnn.graphs.written import ZARR_3
 from tests.trainers.gnn.graphs_in_memory import ENCODER, HEAD, Graphs, compute_loss, described
 from tests.trainers.toys import run
 from trainers.configuration.fields import ConfigError
@@ -46,7 +47,8 @@ def stores(folder: Path, seed: int = 0) -> list[str]:
             "future": links.sum(2),
             "dimension": dimensions.float(),
         }.items():
-            group.create_array(name, shape=tuple(values.shape), dtype="float32")[...] = values.numpy()
+            make = group.create_array if ZARR_3 else group.create_dataset
+            make(name, shape=tuple(values.shape), dtype="float32")[...] = values.numpy()
         paths.append(str(path))
     return paths
 

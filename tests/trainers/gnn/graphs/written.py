@@ -17,6 +17,7 @@ from trainers.gnn.causets.order import Order
 from trainers.gnn.causets.sprinkling import sprinkled
 
 ANY = NDArray[Any]
+ZARR_3 = int(zarr.__version__.partition(".")[0]) >= 3
 
 
 def orders(number: int, seed: int = 0, spread: int = 24) -> list[Order]:
@@ -68,8 +69,9 @@ def _julia_array(folder: Path, array: ANY) -> None:
 
 
 def python_zarr(folder: Path, content: Mapping[str, Any], form: int = 3) -> Path:
-    """What zarr itself writes."""
-    _fill(zarr.open_group(str(folder), mode="w", zarr_format=form), content)  # type: ignore[arg-type]
+    """What zarr itself writes; zarr 2 has a format of its own alone."""
+    which: dict[str, Any] = {"zarr_format": form} if ZARR_3 else {}
+    _fill(zarr.open_group(str(folder), mode="w", **which), content)
     return folder
 
 
@@ -78,7 +80,8 @@ def _fill(group: Any, content: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             _fill(group.create_group(name), value)
         else:
-            group.create_array(name, data=numpy.atleast_1d(numpy.asarray(value)))
+            array = numpy.atleast_1d(numpy.asarray(value))
+            (group.create_array if ZARR_3 else group.array)(name, data=array)
 
 
 def julia_hdf5(path: Path, content: Mapping[str, Any]) -> Path:
