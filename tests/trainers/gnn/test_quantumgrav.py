@@ -195,6 +195,7 @@ def seen(answer: tuple[list[Any], list[Any], dict[str, float]]) -> None:
     assert len({each["loss"] for each in validated}) == len(validated), "each is drawn anew"
 
 
+@pytest.mark.skipif(not ZARR_3, reason="zarr 2 does not open a group that is open")
 def test_its_public_configuration_trains_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stores(tmp_path)
     answer = by_parts(tmp_path)
