@@ -106,8 +106,8 @@ class Site(Checked, frozen=True, kw_only=True):
     """How long sbatch, qsub or flux batch may take. Then castoff ends it and looks for the job in the
     queue."""
     local_storage: Word | None = None
-    """A folder on each node's local disk, in which `stage` makes a folder; if users cannot write to it, one
-    in it that has the user's name. Default: TMPDIR, else `/tmp`."""
+    """A folder on each node's local disk, where `stage` puts its files; if users cannot write to it, its
+    subfolder with the user's name. Default: TMPDIR, else `/tmp`."""
     directives: Directives = {}
     """Directives of every job, as in a job file. One that a field covers is refused: set that field under
     `defaults`."""

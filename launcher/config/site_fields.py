@@ -50,9 +50,9 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Something that somebody else decides: it names its source and the date it was read."""
 
     source: Text
-    """Where the fact was found."""
+    """The source of this information, such as a page."""
     date: Date
-    """When it was found there."""
+    """When the source was read."""
 
     @property
     def cited(self) -> str:

@@ -110,7 +110,7 @@ class Training(Loop, frozen=True, kw_only=True):
     scaling: Scaling = Scaling()
     """How learning rate and warmup grow with the number of ranks."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """Fraction of its device's memory that each process may allocate; beyond it, it is out of memory. Left
+    """Fraction of its device's memory that each process may allocate; more ends it as out of memory. Left
     out: all. No effect on a CPU, nor where torch cannot limit it; the log says so."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """The type in which autocast computes. With fp16 the loss is scaled."""
@@ -119,8 +119,8 @@ class Training(Loop, frozen=True, kw_only=True):
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Maximum norm of the gradient; a larger one is scaled down to it."""
     check_first_step: bool = True
-    """Check the first step of each start for mistakes that would otherwise stay silent, and at each
-    checkpoint that all ranks have the same weights."""
+    """Check the first step of each start for mistakes that would otherwise stay unnoticed, and at
+    each checkpoint that all ranks have the same weights."""
     log_every: Positive = 50
     """Optimizer steps between two lines of metrics."""
     checkpoint_at: Positive | None = None

@@ -77,15 +77,15 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
         action="append_const",
         const="training.fresh=true",
         dest="overrides",
-        help="Begin anew; what is in the run's folder is set aside, as NAME.1.",
+        help="Start over; what is in the run's folder is moved to NAME.1.",
     )
 
 
 def add_members(parser: argparse.ArgumentParser) -> None:
     """What chooses among the trainings of a configuration with sweeps, where no array of jobs does."""
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--member", type=int, metavar="N", help="Train the sweep's N-th training, from 0.")
-    choice.add_argument("--members", action="store_true", help="List the sweep's trainings, and train none.")
+    choice.add_argument("--member", type=int, metavar="N", help="Run only training N of the sweep, counted from 0.")
+    choice.add_argument("--members", action="store_true", help="List the trainings of the sweep, and run none.")
 
 
 Read: TypeAlias = "Callable[[Choose], Any]"

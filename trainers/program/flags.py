@@ -93,7 +93,7 @@ class CommandLine(NamedTuple):
         made = new_parser(self.system, self.description)
         made.description = self.own_words(made.description or "")
         made.add_argument("file", nargs="?", metavar="CONFIG", help=f"YAML of the training; {self.without}.")
-        made.add_argument("--config", metavar="CONFIG", help="As CONFIG.")
+        made.add_argument("--config", metavar="CONFIG", help="The same as CONFIG.")
         add_overrides(made, self.example)
         add_members(made)
         known = {name: {at.path: at for at in fields(kind.settings)} for name, kind in self.kinds.items()}

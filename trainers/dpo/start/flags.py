@@ -43,7 +43,7 @@ COMMAND_LINE = CommandLine(
     (
         Flag(
             *("output_dir", "training.run", "DIR"),
-            "The run's own folder, which is training.path and training.run: checkpoints, measures, and the "
+            "The run's own folder, which is training.path and training.run: checkpoints, metrics, and the "
             "tuned model as best_model.pt, latest_model.pt and checkpoint_epoch_N.pt.",
             sets=lambda folder: dict(zip(("training.path", "training.run"), parted(folder), strict=True)),
         ),
@@ -67,7 +67,7 @@ COMMAND_LINE = CommandLine(
         ),
         Flag(
             *("weight_decay", "training.optimizer_kwargs.weight_decay", "PART"),
-            *("Decay of the weights, as in torch. Default: 0.", typed(Number)),
+            *("Weight decay, as in torch. Default: 0.", typed(Number)),
         ),
         Flag("loss", "preference.loss"),
         Flag("beta", "preference.beta", "BETA"),
@@ -78,12 +78,12 @@ COMMAND_LINE = CommandLine(
         Flag("num_workers", "training.num_workers", "N"),
         Flag("device", "training.device"),
         Flag("backend", "parallel.backend", choices=("auto", "nccl", "gloo", "ccl", "xccl", "xpu")),
-        Switch("no_cuda", "training.device", "cpu", "On the CPU, as with --device cpu."),
+        Switch("no_cuda", "training.device", "cpu", "Train on the CPU, as with --device cpu."),
         *WANDB,
-        Refused("base_model_config_dir", "the weights say the network's sizes; drop it"),
+        Refused("base_model_config_dir", "the weights determine the network's sizes; leave it out"),
     ),
     kinds={name: Kind(each.settings, each.defaults) for name, each in OBJECTIVES.items()},
-    without="without one flags say what has no default",
+    without="without one, flags set what has no default",
     example="training.gradient_accumulation_steps=4",
 )
 

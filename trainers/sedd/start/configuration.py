@@ -44,7 +44,7 @@ class Training(Loop, frozen=True, kw_only=True):
     ema: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = 0.9995
     """Decay of the weights' moving average, which validation and generation use; null: no average."""
     log_freq: Positive = 100
-    """Optimizer steps between two lines of measures."""
+    """Optimizer steps between two lines of metrics."""
     eval_freq: Positive = 2000
     """Optimizer steps between two validations; `validation.eval_freq` overrides it."""
     snapshot_freq: Positive | None = 2000
@@ -110,7 +110,7 @@ class Memory(settings.Memory, frozen=True, kw_only=True):
     mixed_precision: bool | Literal["bf16", "fp16"] = False
     """The type in which autocast computes; true: bf16."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """Share of its device's memory that each process may use; beyond that it is out of memory. Left out:
+    """Share of its device's memory that each process may use; more ends it as out of memory. Left out:
     all."""
 
 

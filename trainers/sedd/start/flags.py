@@ -44,12 +44,12 @@ COMMAND_LINE = CommandLine(
         *WANDB,
         Refused(
             "cluster",
-            "a rank finds out by itself where it runs; for a job on a cluster, castoff submit JOB --site "
-            "NAME submits it (castoff sites lists them)",
+            "each rank detects where it runs; to run a job on a cluster, use castoff submit JOB --site NAME "
+            "(castoff sites lists the sites)",
         ),
     ),
     kinds={"sedd": Kind(Settings)},
-    without="without one every field has its default",
+    without="without one, every field has its default",
     example="training.n_iters=3000",
     more=add_flags,
     own_words=in_own_words,

@@ -164,7 +164,7 @@ def test_a_message_about_a_field_names_its_flag(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--base_model_config_dir c", "--base_model_config_dir has no meaning here: the weights say"),
+        ("--base_model_config_dir c", "--base_model_config_dir has no meaning here: the weights determine"),
         ("--no_cuda --device cuda", "--no_cuda stands beside --device cuda; drop one of the two"),
         ("--backend mpi", "invalid choice: 'mpi'"),
         ("--loss kto", "invalid choice: 'kto'"),

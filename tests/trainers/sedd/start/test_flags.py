@@ -64,7 +64,7 @@ def test_epochs_take_the_place_of_the_files_iterations() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--cluster", "--cluster has no meaning here: a rank finds out by itself where it runs"),
+        ("--cluster", "--cluster has no meaning here: each rank detects where it runs"),
         ("--cluster aurora", "castoff submit JOB --site NAME"),
         ("--master_port 80", "--master-port: is '80', but takes a whole number from 1024 to 65535"),
         ("--master_port 65536", "--master-port: is '65536', but takes a whole number from 1024 to 65535"),
