@@ -84,8 +84,8 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
 def add_members(parser: argparse.ArgumentParser) -> None:
     """What chooses among the trainings of a configuration with sweeps, where no array of jobs does."""
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--member", type=int, metavar="N", help="Run only training N of the sweep, counted from 0.")
-    choice.add_argument("--members", action="store_true", help="List the trainings of the sweep, and run none.")
+    choice.add_argument("--member", type=int, metavar="N", help="Train only number N of the sweep, from 0.")
+    choice.add_argument("--members", action="store_true", help="List the sweep's trainings; train none.")
 
 
 Read: TypeAlias = "Callable[[Choose], Any]"
