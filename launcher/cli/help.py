@@ -26,7 +26,7 @@ GROUPS = {
         "wait": "Wait until runs are over; exit with their code.",
         "shell": "Open a shell beside a rank of a running job.",
     },
-    "Steer it": {
+    "Control it": {
         "stop": "Ask runs to save their state and end.",
         "cancel": "End runs.",
         "resubmit": "Restart a run that is over, in its directory.",
@@ -45,10 +45,10 @@ GROUPS = {
 VERBS = {verb: words for group in GROUPS.values() for verb, words in group.items()}
 
 ABOUT = (
-    "From one job file to ranks that know who they are.",
-    "castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, sets RANK and "
-    "WORLD_SIZE in each, and knows afterwards how it ended. What comes after -- is the program with its "
-    "own flags. castoff VERB --help shows each verb's options and examples.",
+    "From a job file to running ranks, and a record of how they ended.",
+    "castoff renders the exact script that Slurm, PBS or Flux gets, submits it once, starts the ranks and "
+    "sets RANK and WORLD_SIZE in each. After -- comes the program with its own flags. castoff VERB --help "
+    "shows each verb's options and examples.",
 )
 
 
