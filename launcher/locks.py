@@ -1,4 +1,4 @@
-"""Locks on files, which the kernel lets go of however a process dies.
+"""Locks on files, which the kernel releases however a process dies.
 
 There are two kinds. An inherited lock (flock(2)) is held by every process that inherits the open file, so a
 run's is handed down from its submission to its ranks. One's own (fcntl(2)) is held by this process alone:

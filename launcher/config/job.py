@@ -1,4 +1,4 @@
-"""JobSpec: what a user asks for, in words that name no scheduler."""
+"""JobSpec: what a user asks for, in terms that name no scheduler."""
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 

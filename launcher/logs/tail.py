@@ -1,4 +1,4 @@
-"""One log file that grows, read from where the last look ended."""
+"""One log file that grows, read from where the last read ended."""
 
 from __future__ import annotations
 

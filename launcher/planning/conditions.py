@@ -1,4 +1,4 @@
-"""Lines of a shell file that stand in a script only where it needs them, in the C preprocessor's words.
+"""Lines of a shell file that enter a script only if it needs them, as in the C preprocessor.
 
 `#if`, `#ifdef`, `#elif`, `#else`, `#endif` and `#include` are comments to a shell, so a file stays shell for
 every editor. After `#if` stand features that must all hold: `!word` is one that must not, and `|` separates

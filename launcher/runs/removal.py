@@ -1,4 +1,4 @@
-"""Removing run directories: only of runs that are over, whole or not at all to everybody who looks.
+"""Removing run directories: only of runs that are over, each whole or not at all.
 
 A directory first gets a hidden name beside its old one, and is emptied then. Whoever looks sees a run or
 none; what an interrupt leaves has that name, and the next removal or submission sweeps it up.

@@ -1,5 +1,7 @@
-"""What state the members of a run are in whose scheduler is castoff itself: the local one, or a launch in an
-allocation. Its records tell, and whether its scheduler lives."""
+"""The state of the members of a run that castoff itself schedules: locally, or in an allocation.
+
+It follows from the run's records, and from whether its scheduler is alive.
+"""
 
 from __future__ import annotations
 

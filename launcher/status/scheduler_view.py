@@ -1,4 +1,4 @@
-"""What state the members of a run on Slurm or PBS are in, from its own records and what its scheduler says.
+"""The state of the members of a run on a cluster, from its records and its scheduler.
 
 The script's record counts where it knows best: its program was done, failed, or can be resumed. It does not
 know why it was ended from outside, and writes nothing when it is killed: then the scheduler's word counts,

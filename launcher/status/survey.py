@@ -1,5 +1,4 @@
-"""RunRecords(run): what a run's directory records, before any scheduler is asked: what was sent, and what
-its scripts recorded."""
+"""RunRecords(run): what a run's directory records of its submissions and scripts; asks no scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything with a state, which a checkpoint keeps and a resumed training restores."""
+"""Registers whatever has a state that a checkpoint keeps and a resumed training restores."""
 
 from __future__ import annotations
 

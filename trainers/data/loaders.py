@@ -1,4 +1,4 @@
-"""The loaders of a training: map-style sets here, iterable ones next door."""
+"""The loaders of a training: map-style sets here, iterable ones in `iterable`."""
 
 from __future__ import annotations
 

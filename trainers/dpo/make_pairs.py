@@ -1,4 +1,4 @@
-"""Made-up preferences: `python -m trainers.dpo.make_pairs structures --out pairs.json --number 400`.
+"""Synthetic preferences: `python -m trainers.dpo.make_pairs structures --out pairs.json --number 400`.
 
 In each pair the preferred sequence is the one that the structure has, and the other is the same with some
 residues put in their places that are guessed to be worse (see `samples.worse`). So it is certain that

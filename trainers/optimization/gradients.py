@@ -1,4 +1,4 @@
-"""The norm of a step's gradient, and whether it is finite, over the memory that DDP lays gradients in."""
+"""The norm of a step's gradient, and whether it is finite, over the memory in which DDP keeps gradients."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _report(settings: Settings) -> None:
         logger.info("%s", note)
     if settings.data.datafile is None:
         logger.warning(
-            "data.datafile is not given: training on %d made-up proteins; name a FASTA file with "
+            "data.datafile is not given: training on %d synthetic proteins; name a FASTA file with "
             "--datafile FILE",
             settings.data.synthetic,
         )

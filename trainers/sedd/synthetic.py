@@ -1,4 +1,4 @@
-"""Made-up proteins: coiled coils, whose residues repeat in sevens."""
+"""Synthetic proteins: coiled coils, whose residues repeat in heptads."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_without_arguments_it_starts(here: Here, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(program, "_train", trained.append)
     assert here() == 0, here.stderr
     assert trained == [core_config(read({}))]
-    assert "WARNING: data.datafile is not given: training on 4000 made-up proteins" in here.stderr
+    assert "WARNING: data.datafile is not given: training on 4000 synthetic proteins" in here.stderr
 
 
 def test_with_a_data_file_nothing_is_warned_of(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

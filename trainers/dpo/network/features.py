@@ -1,4 +1,4 @@
-"""The network's features of a structure: each residue's nearest neighbours, and how they lie to each other.
+"""The network's features of a structure: each residue's nearest neighbours, and their relative positions.
 
 As in ProteinMPNN (Dauparas et al., Science 378, 2022): the distances between all their backbone atoms, and
 how far apart they are in their chain. None of it changes when the structure is turned or moved.

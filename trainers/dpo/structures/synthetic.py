@@ -1,4 +1,4 @@
-"""Made-up structures: helices, strands and turns, with residues that are at home in each.
+"""Synthetic structures: helices, strands and turns, with the residues typical of each.
 
 They fold into nothing. But which residue stands where follows from the backbone, so there is something to
 learn, for who wants to try everything before there are real ones.

@@ -1,4 +1,4 @@
-"""Orders at random that come from no spacetime, and sprinklings made into such. None is manifold-like."""
+"""Random orders that come from no spacetime, and sprinklings turned into such. None is manifold-like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sprinklings in a spacetime with slits, through which nothing goes: a topology that is not simple."""
+"""Sprinklings in a spacetime with impassable slits: a topology that is not simple."""
 
 from __future__ import annotations
 

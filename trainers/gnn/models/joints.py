@@ -1,4 +1,4 @@
-"""Checks with a tiny made-up batch that the parts of a network fit together."""
+"""Checks with a tiny synthetic batch that the parts of a network fit together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear layers for numbers of different sizes, which are made alike before."""
+"""Linear layers for numbers of different magnitudes, which are normalised first."""
 
 from __future__ import annotations
 
