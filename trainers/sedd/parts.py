@@ -110,8 +110,6 @@ def doubts(parts: Parts, sources: Sources, data: Data) -> list[str]:
 def _a_store(source: Source) -> TokenStore:
     if not isinstance(source, TokenStore):
         raise ConfigError(
-            [
-                "data.streaming: is true, but synthetic proteins are not on disk; name a data.datafile, or drop it"
-            ]
+            ["data.streaming: is true, but synthetic proteins are not on disk; name a data.datafile"]
         )
     return source
