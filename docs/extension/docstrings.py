@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from sphinx.application import Sphinx
-from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.ext.napoleon import Config
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 from launcher.config.checked import Checked
 
-_CONFIG = Config(napoleon_use_rtype=False)
+_CONFIG: Any = Config(napoleon_use_rtype=False)  # of which napoleon is content with less than Sphinx has
 
 
-def read_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def read_sections(app: Sphinx, what: Any, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Rewrite a docstring's sections, such as `Args:` and `Raises:`, as Sphinx's fields."""
     if what == "class" and issubclass(obj, Checked):
         del lines[lines.index("", lines.index("") + 1) :]  # its fields, which pages of the reference have

@@ -132,7 +132,7 @@ def test_what_is_no_store_is_reported_with_its_place(kind: str, tmp_path: Path) 
         path.write_text("nothing")
     elif kind == "array":
         which: dict[str, Any] = {"zarr_format": 2} if written.ZARR_3 else {}
-        zarr.save_array(str(path), numpy.zeros(3), **which)
+        zarr.save_array(str(path), numpy.zeros(3), **which)  # type: ignore[arg-type]
     elif kind == "broken":
         written.python_zarr(path, {"a": numpy.zeros(3)})
         (path / "zarr.json").write_text("{")
