@@ -71,7 +71,8 @@ def test_the_source_distribution_holds_no_tests_and_no_benches(wheel: Path) -> N
 def test_the_readme_of_the_index_needs_no_repository(wheel: Path) -> None:
     (metadata,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
     text = zipfile.ZipFile(wheel).read(metadata).decode()
-    links = re.findall(r"\]\(([^)]+)\)", text.partition("\n\n")[2])
+    readme = re.sub(r"^```.*?^```$", "", text.partition("\n\n")[2], flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\(([^)]+)\)", readme)
     assert len(links) > 6 and all(link.startswith("https://") for link in links)
 
 

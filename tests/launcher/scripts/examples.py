@@ -412,10 +412,5 @@ EXAMPLES: dict[str, Example] = {
             "python": "/opt/conda/bin/python",
         },
     ),
-    **{
-        f"{site}-{system}": Example(site, {}, file=f"{system}/{site}.yaml")
-        for system in ("sedd", "dpo")
-        for site in ("aurora", "polaris", "perlmutter", "frontier", "slurm")
-    },
     "aurora-own-templates": Example("aurora", {"templates": str(GOLDEN / "templates")}),
 }
