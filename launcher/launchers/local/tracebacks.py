@@ -19,6 +19,7 @@ _LONGEST = 1000
 """Lines of a traceback that are held back until its end has come."""
 _MANY = 1000
 """Tracebacks that are remembered: those of ranks that fail together are among the last."""
+_ABOVE = b"shown above"
 
 
 class SeenErrors:
@@ -38,8 +39,8 @@ class SeenErrors:
         self._where.clear()
 
     def shown_above(self, lines: Iterable[bytes]) -> bytes:
-        """Lines to show above all ranks' lines; a traceback that was shown among these is shortened."""
-        shown = ErrorLines(b"", seen=self, where=b"shown above")
+        """Lines to show apart from the ranks' own; a traceback that was shown among these is shortened."""
+        shown = ErrorLines(b"", seen=self, where=_ABOVE)
         return shown.feed(_joined(lines), 0.0) + shown.flush()
 
 
@@ -111,7 +112,9 @@ class ErrorLines(RankLines):
         """A traceback, or the line that names the exception where the others have been shown."""
         where = self._where or _place(label)
         first = self._seen.first(b"\n".join(line[len(label) :] for line in lines), where)
-        return lines if first == where else [b"%s (%s)" % (lines[-1], first)]
+        if first == where:
+            return lines
+        return [b"%s (%s)" % (lines[-1], _ABOVE if where == _ABOVE else first)]
 
 
 def _place(label: bytes) -> bytes:

@@ -155,7 +155,7 @@ class TestFailure:
         assert follow(made).lines == [
             *traceback.splitlines(),
             "--- rank 2 on x1 failed first: exit code 1 ---",
-            "ValueError: no (as on rank 2)",
+            "ValueError: no (shown above)",
             "--- all ranks ---",
         ]
 

@@ -106,7 +106,7 @@ def test_a_restart_that_fails_alike_is_shown_whole() -> None:
     traceback = [b"Traceback (most recent call last):", b'  File "x"', b"ValueError: no"]
     whole = b"\n".join(traceback) + b"\n"
     show.whole_lines(0).feed(b"".join(b"[2] " + line + b"\n" for line in traceback), 0.0)
-    assert b"ValueError: no (as on rank 2)" in show.failure(Source(0, 0), FAILED, traceback)
+    assert b"ValueError: no (shown above)" in show.failure(Source(0, 0), FAILED, traceback)
     assert whole in show.failure(Source(0, 1), FAILED, traceback)
 
 

@@ -15,7 +15,6 @@ from launcher.schedulers.base import Scheduler
 from launcher.schedulers.registry import scheduler_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-JOB_FILES = Path(__file__).parents[3] / "examples"
 
 TRAINING: dict[str, Any] = {
     "name": "causets",
@@ -104,12 +103,8 @@ class Example(NamedTuple):
     function: bool = False
     changes: dict[str, Any] | None = None
     """What another profile of that site would say."""
-    file: str | None = None
-    """Its job file among the examples for people; there are no other fields then."""
 
     def spec(self) -> JobSpec:
-        if self.file is not None:
-            return JobSpec.load(JOB_FILES / self.file)
         return JobSpec.of({**TRAINING, **NEEDED[self.site], **self.fields})
 
     def on(self) -> Site:
