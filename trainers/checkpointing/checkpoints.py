@@ -253,7 +253,7 @@ class Checkpoints:
             damaged.append(f"{path}: {problem}")
         if damaged:
             raise CheckpointError(
-                "every checkpoint is damaged; put back a copy of one, or begin anew with training.fresh: "
+                "every checkpoint is damaged; put back a copy of one, or start over with training.fresh: "
                 f"true (castoff train --fresh), which sets {self.folder.parent} aside:\n" + "\n".join(damaged)
             )
         return None

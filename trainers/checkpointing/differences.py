@@ -138,7 +138,7 @@ class Differences:
 
 
 _WAYS_OUT = (
-    "this would be another training: put back what the checkpoint was made with; or begin anew with "
+    "this would be another training: put back what the checkpoint was made with; or start over with "
     "training.fresh: true (castoff train --fresh), which sets the old folder aside; or train beside it, "
     "with training.run: NAME"
 )

@@ -135,7 +135,7 @@ class IterableLoader(TrainingLoader):
         """
         problems = [
             f"{field}: there are {mine} {what}, but the checkpoint was made with {state[name]}, and an "
-            f"iterable training set resumes only with as many; take {state[name]}, or begin anew with "
+            f"iterable training set resumes only with as many; take {state[name]}, or start over with "
             "training.fresh: true"
             for (name, mine), (field, what) in zip(
                 self._shape().items(),

@@ -144,7 +144,7 @@ def _see_that_they_are_the_same(before: Mapping[str, Any] | None, now: Mapping[s
         [
             f"data.files: give {now['number']:,} graphs, other ones than the {before['number']:,} that this "
             "training was begun with: a file was changed, or code of reader, pre_filter or pre_transform; "
-            "put back what was there, begin anew with training.fresh: true (--fresh), or train beside it, "
+            "put back what was there, start over with training.fresh: true (--fresh), or train beside it, "
             "with training.run: NAME"
         ]
     )

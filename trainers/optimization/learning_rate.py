@@ -125,7 +125,7 @@ class LearningRate:
                     *changed,
                     "one of torch's schedulers computes each rate from the one before, and cannot take up "
                     "another; keep what the checkpoint was made with, write training.schedule in its place, "
-                    "which is a function of the step alone, or begin anew with training.fresh: true",
+                    "which is a function of the step alone, or start over with training.fresh: true",
                 ]
             )
         self._scheduler.load_state_dict(state["scheduler"])

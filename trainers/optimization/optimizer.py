@@ -107,7 +107,7 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
         raise ConfigError(
             [
                 f"training.optimizer_type: the checkpoint's optimizer does not fit ({error}); keep optimizer "
-                "and task.parameters, or begin anew with training.fresh: true"
+                "and task.parameters, or start over with training.fresh: true"
             ]
         ) from error
     changes: dict[str, list[int]] = {}

@@ -112,7 +112,7 @@ class SeddTask(Task):
             if before != now:
                 problems.append(
                     f"data.{field}: {file} holds other proteins (digest {now[:12]}) than those "
-                    f"({before[:12]}) that the checkpoint was {what}; bring these back, or begin anew with "
+                    f"({before[:12]}) that the checkpoint was {what}; bring these back, or start over with "
                     "training.fresh: true (--fresh)"
                 )
         if problems:

@@ -123,7 +123,7 @@ def see_that_they_are_the_same(
     """
     problems = [
         f"{field} (digest {now[name][:12]}) than those ({before[name][:12]}) that the checkpoint was {what}; "
-        "bring these back, or begin anew with training.fresh: true (--fresh)"
+        "bring these back, or start over with training.fresh: true (--fresh)"
         for name, (field, what) in given.items()
         if before[name] != now[name]
     ]
