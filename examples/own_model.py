@@ -36,5 +36,5 @@ class Spirals(Task):
 
 if __name__ == "__main__":
     trained = train("examples/own_model.yaml", Spirals(), sys.argv[1:])
-    if trained.measures:
-        print(f"test accuracy {trained.measures['accuracy']:.4f}")
+    if trained.metrics:
+        print(f"test accuracy {trained.metrics['accuracy']:.4f}")

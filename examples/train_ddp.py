@@ -66,8 +66,8 @@ def main() -> None:
     trainer.run_training(train_loader, val_loader)
     cleanup_ddp()  # nobody waits while rank 0 tests; after an error, the end of the process says it all
     if me.rank == 0:
-        measures = trainer.run_test(test_loader)
-        logger.info("The best model is in %s; its test loss is %.3f", trainer.folder, measures["loss"])
+        metrics = trainer.run_test(test_loader)
+        logger.info("The best model is in %s; its test loss is %.3f", trainer.folder, metrics["loss"])
 
 
 if __name__ == "__main__":

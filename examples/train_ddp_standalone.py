@@ -55,8 +55,8 @@ def train_ddp(rank: int, world_size: int, config: Config) -> None:
     trainer.run_training(train_loader, val_loader)
     cleanup_ddp()  # nobody waits while rank 0 tests; after an error, the end of the process says it all
     if rank == 0:
-        measures = trainer.run_test(test_loader)
-        logger.info("The best model is in %s; its test loss is %.3f", trainer.folder, measures["loss"])
+        metrics = trainer.run_test(test_loader)
+        logger.info("The best model is in %s; its test loss is %.3f", trainer.folder, metrics["loss"])
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from trainers.distributed.process_group import RankContext, context_of
 from trainers.distributed.randomness import MODEL, derived, seed_all
 from trainers.distributed.watchdog import Watchdog
 from trainers.evaluation.early_stopping import EarlyStopping
-from trainers.evaluation.measures import Measures, evaluating
+from trainers.evaluation.metrics import Metrics, evaluating
 from trainers.evaluation.tuning import Search
 from trainers.evaluation.validation import tested
 from trainers.optimization.engine import Engine
@@ -151,7 +151,7 @@ class Assembly:
         with self.watchdog.allow("after a validation"):
             self.context.on_main(export)
 
-    def run_test(self, test: EvaluationLoader) -> Measures:
+    def run_test(self, test: EvaluationLoader) -> Metrics:
         """The test set's metrics with the best model that was saved, or else with the current one.
 
         Any rank may call it: it evaluates the whole set and waits for no other rank.
@@ -162,9 +162,9 @@ class Assembly:
         """
         must_be(EvaluationLoader, test, "test")
         self.manager.best.load()
-        measures = tested(self.task, self.engine, test, self.state)
-        self.reports.tested(self.state, measures)
-        return measures
+        metrics = tested(self.task, self.engine, test, self.state)
+        self.reports.tested(self.state, metrics)
+        return metrics
 
     def take_best(self) -> None:
         """Load the weights of the best model that was saved, if there is one; all ranks must call it.

@@ -16,7 +16,7 @@ from trainers.data.loaders import EvaluationLoader, must_be
 from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.distributed.watchdog import Watchdog
-from trainers.evaluation.measures import Measures
+from trainers.evaluation.metrics import Metrics
 from trainers.evaluation.tuning import Search
 from trainers.evaluation.validation import Validation
 from trainers.optimization.garbage import collected_together
@@ -150,21 +150,21 @@ class TrainerDDP(Assembly):
 
     def _judge(self, val: EvaluationLoader | None) -> None:
         try:
-            measures = Measures(self.train_data[-1]) if val is None else self.validation(val)
+            metrics = Metrics(self.train_data[-1]) if val is None else self.validation(val)
         except StoppedInside:
             self._stop_early()
-        self.manager.record(measures.to_record(better=self._apply_verdict(measures, val)))
+        self.manager.record(metrics.to_record(better=self._apply_verdict(metrics, val)))
 
-    def _apply_verdict(self, measures: Measures, val: EvaluationLoader | None) -> bool:
+    def _apply_verdict(self, metrics: Metrics, val: EvaluationLoader | None) -> bool:
         """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
         verdict, self.search.pruned = self.context.on_main(
-            lambda: (self.early_stopping(measures), self.search.should_prune(measures, self.epoch, self.step))
+            lambda: (self.early_stopping(metrics), self.search.should_prune(metrics, self.epoch, self.step))
         )
         self.state.validated(**verdict._asdict())
-        self.rates.after_evaluation(measures.get("loss", float("nan")))
+        self.rates.after_evaluation(metrics.get("loss", float("nan")))
         if val is not None:
-            self.val_data.append(dict(measures))
-            self.reports.validated(self.state, measures)
+            self.val_data.append(dict(metrics))
+            self.reports.validated(self.state, metrics)
         self.export(better=verdict.better)
         return verdict.better
 
@@ -199,7 +199,7 @@ class TrainerDDP(Assembly):
         resumed = self.manager.resume()
         if resumed is not None and self.state.validating:
             if resumed.record is not None and self.task.whole_set_evaluator is None:
-                self._apply_verdict(Measures.of_record(resumed.record), val)
+                self._apply_verdict(Metrics.of_record(resumed.record), val)
             else:
                 self._judge(val)
         self.run_folder.write_config(self.config)

@@ -17,7 +17,7 @@ class SlowToy(Slow, Toy):
 def learned() -> str | None:
     """What its weights came to at its end; None if it has stopped before."""
     trained = train(config("trained", num_epochs=5, checkpoint_every_steps=5), SlowToy())
-    if trained.measures is None:
+    if trained.metrics is None:
         return None
     return f"{digest(trained.trainer.model)} after {trained.trainer.step} steps"
 

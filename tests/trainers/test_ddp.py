@@ -24,7 +24,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import evaluation_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.distributed.process_group import RankContext
-from trainers.evaluation.measures import evaluate
+from trainers.evaluation.metrics import evaluate
 from trainers.optimization.engine import Engine
 from trainers.reporting.metrics_file import MetricsFile
 from trainers.task import Splits
@@ -108,7 +108,7 @@ def test_q3_a_rank_without_validation_data(tmp_path: Path) -> None:
     answers = run(train, Toy(10), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
     (_, first), (_, second) = (answer["results"] for answer in answers)
     assert first == second
-    assert [measures["loss"] > 0 for measures in second] == [True] * 3
+    assert [metrics["loss"] > 0 for metrics in second] == [True] * 3
 
 
 class Careless(Toy):
@@ -242,7 +242,7 @@ def validated(fields: dict[str, Any]) -> tuple[float, float]:
     initialize_ddp(me.rank, me.world_size, device="cpu")
     trainer = TrainerDDP(me.rank, fields, Normed(70))
     first, second, _ = trainer.prepare_dataloaders()
-    _, measures = trainer.run_training(first, second)
+    _, metrics = trainer.run_training(first, second)
     alone = RankContext(0, 1, torch.device("cpu"), alone=True)
     whole = evaluation_loader(
         Normed(70).build_data().validation,
@@ -254,7 +254,7 @@ def validated(fields: dict[str, Any]) -> tuple[float, float]:
     )
     mine = evaluate(trainer.task, trainer.model, whole, alone)
     cleanup_ddp()
-    return measures[-1]["loss"], mine["loss"]
+    return metrics[-1]["loss"], mine["loss"]
 
 
 def test_q17_evaluation_with_batch_norm_on_uneven_shards(tmp_path: Path) -> None:
@@ -346,6 +346,6 @@ def test_training_without_loaders_of_the_trainer_is_refused(tmp_path: Path) -> N
 def test_a_test_is_for_one_rank_or_all(tmp_path: Path, trainer: TrainerDDP) -> None:
     first, second, third = trainer.prepare_dataloaders()
     trainer.run_training(first, second)
-    measures = trainer.run_test(third)
-    assert set(measures) == {"loss"}
+    metrics = trainer.run_test(third)
+    assert set(metrics) == {"loss"}
     assert json.loads((trainer.folder / "metrics.jsonl").read_text().splitlines()[-1])["test/loss"] > 0

@@ -30,7 +30,7 @@ from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
 from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.distributed.randomness import seed_all
-from trainers.evaluation.measures import evaluate
+from trainers.evaluation.metrics import evaluate
 from trainers.optimization.engine import NonFiniteError
 from trainers.reporting.metrics_file import MetricsFile
 from trainers.reporting.throughput import Throughput
@@ -110,8 +110,8 @@ def test_a_task_is_asked_for_everything(tmp_path: Path, caplog: pytest.LogCaptur
     caplog.set_level("INFO")
     trainer = trained(tmp_path, task, num_epochs=2)
     (line, _) = (line for line in caplog.messages if line.startswith("Validation: "))
-    measures = trainer.val_data[0]
-    shown = f", perplexity={measures['perplexity']:.4g}, rewards/margins=0.3333, longest=4"
+    metrics = trainer.val_data[0]
+    shown = f", perplexity={metrics['perplexity']:.4g}, rewards/margins=0.3333, longest=4"
     assert line.endswith(shown)  # without what stands in metrics.jsonl under a name of its own
     assert task.calls == ["setup at step 0", "build_model", "build_data"]
     assert task.seen == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 1), (7, 1)]

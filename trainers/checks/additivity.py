@@ -21,7 +21,7 @@ from trainers.configuration.fields import ConfigError, few
 from trainers.data.batches import Pair
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import TASK, derived
-from trainers.evaluation.measures import evaluating, totals
+from trainers.evaluation.metrics import evaluating, totals
 from trainers.optimization.engine import Engine
 from trainers.task import Evaluated, Sum, Task, move
 from trainers.task.training_state import TrainingState
@@ -78,7 +78,7 @@ def _of_loss(task: Task, model: nn.Module, batch: Any, _: int) -> dict[str, Sum]
 
 
 def _of_evaluation(task: Task, model: nn.Module, batch: Any, samples: int) -> dict[str, Sum]:
-    """Each measure as a sum over samples: the task's `finish` decides by what it divides."""
+    """Each metric as a sum over samples: the task's `finish` decides by what it divides."""
     given = task.evaluate(model, batch)
     sums = totals(given.sums if isinstance(given, Evaluated) else given, samples)
     return {name: (value * samples, None) for name, value in task.finish(sums).items()}
@@ -98,7 +98,7 @@ EVALUATE = Kind(
     "evaluate",
     _of_evaluation,
     "loss",
-    "measures",
+    "metrics",
     'give {"loss": (sum, None)}; of a mean, (mean * samples, None), and over other items, as tokens, '
     "(mean * tokens, tokens)",
     "a sum and its items, as ((guess == label).sum(), len(label))",

@@ -22,10 +22,10 @@ from trainers.distributed.errors import of_a_collective
 from trainers.distributed.explanations import brief, place_of
 from trainers.distributed.process_group import RankContext
 from trainers.evaluation.early_stopping import EarlyStopping
-from trainers.evaluation.measures import evaluating, totals
+from trainers.evaluation.metrics import evaluating, totals
 from trainers.optimization.engine import Engine
 from trainers.task import Evaluated, Task, move
-from trainers.task.contract import measures, validate_first_sums
+from trainers.task.contract import metrics, validate_first_sums
 from trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
@@ -128,9 +128,9 @@ class FirstEvaluation:
 
     def _measures(self, task: Task, given: Evaluated, batch: Batch) -> dict[str, float]:
         with untouched(self._engine.judged, task):
-            found = measures(task, "finish", task.finish(totals(given.sums, batch.samples)))
+            found = metrics(task, "finish", task.finish(totals(given.sums, batch.samples)))
             if given.kept is not None:
-                found |= measures(task, "measure", task.measure([given.kept]))
+                found |= metrics(task, "measure", task.measure([given.kept]))
         return found
 
     def _see_watched(self, found: dict[str, float]) -> None:

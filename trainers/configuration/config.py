@@ -276,9 +276,9 @@ class Common(Section, frozen=True, kw_only=True):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """What rank 0 logs to standard error; other ranks log warnings and errors only."""
     logging: Logging = Logging()
-    """Where measures go beside metrics.jsonl."""
+    """Where metrics go beside metrics.jsonl."""
     monitoring: Monitoring = Monitoring()
-    """What is logged beside the measures."""
+    """What is logged beside the metrics."""
     validation: Validation = Validation()
     """How good the model is, while it trains."""
     testing: Testing = Testing()

@@ -274,9 +274,9 @@ def _write(
         print(f">{each.name} score={native.score:.4f} {details}\n{native.letters}", file=file, flush=True)
         drawn = designs(model, each, options.number, options.temperature, options.seed, options.batch_size)
         for number, one in enumerate(drawn, 1):
-            measures = f"score={one.score:.4f} recovery={one.recovery:.4f}"
+            metrics = f"score={one.score:.4f} recovery={one.recovery:.4f}"
             how = f"temperature={options.temperature:g} seed={options.seed}"
-            print(f">{each.name}_{number} {measures} {how}\n{one.letters}", file=file, flush=True)
+            print(f">{each.name}_{number} {metrics} {how}\n{one.letters}", file=file, flush=True)
 
 
 # --- The command line ---------------------------------------------------------------------------------

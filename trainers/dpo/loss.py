@@ -67,7 +67,7 @@ def preference_loss(policy: Tensor, reference: Tensor, residues: Tensor, given: 
     return (1 - share) * right + share * wrong
 
 
-def measures(policy: Tensor, reference: Tensor, beta: float) -> dict[str, Tensor]:
+def metrics(policy: Tensor, reference: Tensor, beta: float) -> dict[str, Tensor]:
     """What is worth watching, of each pair (batch,), under the names that TRL gives it.
 
     Args:

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainers.configuration.config import Config
 from trainers.distributed.process_group import RankContext
 from trainers.dpo.start.configuration import OBJECTIVES
-from trainers.evaluation.measures import Measures
+from trainers.evaluation.metrics import Metrics
 from trainers.reporting.reports import Reports
 from trainers.task import Loss, Splits
 from trainers.task.training_state import TrainingState
@@ -66,12 +66,12 @@ class EpochReports(Reports):
             self._summary(state.epoch + 1, {"Train": means["loss"]})
         return means
 
-    def validated(self, state: TrainingState, measures: Measures) -> None:
+    def validated(self, state: TrainingState, metrics: Metrics) -> None:
         """Tell of a validation, and with it of the epoch that it ends."""
-        super().validated(state, measures)
+        super().validated(state, metrics)
         if self._validates and not state.consumed and state.train_data:
             trained = state.train_data[-1]["loss"]
-            self._summary(state.epoch, {"Train": trained, "Val": measures.get("loss", float("nan"))})
+            self._summary(state.epoch, {"Train": trained, "Val": metrics.get("loss", float("nan"))})
 
     def _summary(self, epoch: int, losses: Mapping[str, float]) -> None:
         self.logger.info("Epoch %d Summary:", epoch)

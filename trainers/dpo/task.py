@@ -17,7 +17,7 @@ from trainers.distributed.process_group import RankContext
 from trainers.dpo import settings
 from trainers.dpo.base_model import base_model
 from trainers.dpo.export import export
-from trainers.dpo.loss import CHOSEN, entropy, log_probabilities, measures, preference_loss
+from trainers.dpo.loss import CHOSEN, entropy, log_probabilities, metrics, preference_loss
 from trainers.dpo.network.weights import Loaded
 from trainers.dpo.reference import (
     Conditions,
@@ -165,10 +165,10 @@ class DpoTask(Task):
         return logits, log_probabilities(logits, batch.sequences, batch.designed, temperature)
 
     def _of_pairs(self, logits: Tensor, policy: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss and measures of each pair."""
+        """Loss and metrics of each pair."""
         given = self.settings.preference
         each = preference_loss(policy, batch.reference, batch.designed.sum(1), given)
-        found = measures(policy, batch.reference, given.beta)
+        found = metrics(policy, batch.reference, given.beta)
         if given.diversity_lambda:
             found["entropy"] = entropy(logits, batch.designed, given.temperature)
             each = each - given.diversity_lambda * found["entropy"]

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 WHERE = "early_stopping.kwargs"
 
 _ALSO = {"loss_avg": "loss"}
-"""QuantumGrav's name for a measure, and ours, which counts where nothing else is called so."""
+"""QuantumGrav's name for a metric, and ours, which counts where nothing else is called so."""
 
 
 class Verdict(NamedTuple):
@@ -107,50 +107,50 @@ class DefaultEarlyStopping:
         }
         self.grace = {name: task.grace_period for name, task in self.tasks.items()}
 
-    def __call__(self, measures: Mapping[str, float]) -> bool:
-        """Take an evaluation's measures in; whether it is time to stop.
+    def __call__(self, metrics: Mapping[str, float]) -> bool:
+        """Take an evaluation's metrics in; whether it is time to stop.
 
         Raises:
             ConfigError: a task's metric is not among them.
         """
-        better = {name for name, task in self.tasks.items() if self._better(name, task, measures)}
+        better = {name for name, task in self.tasks.items() if self._better(name, task, metrics)}
         self.found_better_model = bool(better) if self.mode == "any" else len(better) == len(self.tasks)
         if self.found_better_model:
             self.waited = 0
             for name in better:
-                self.best[name] = self._value(name, self.tasks[name], measures)
+                self.best[name] = self._value(name, self.tasks[name], metrics)
         elif not any(self.grace.values()):
             self.waited += 1
         self.grace = {name: max(left - 1, 0) for name, left in self.grace.items()}
         return self.patience is not None and self.waited >= self.patience
 
-    def check(self, measures: Mapping[str, float]) -> None:
-        """See that each task's metric is among an evaluation's measures.
+    def check(self, metrics: Mapping[str, float]) -> None:
+        """See that each task's metric is among an evaluation's metrics.
 
         Raises:
             ConfigError: it is not.
         """
         for name, task in self.tasks.items():
-            self._value(name, task, measures)
+            self._value(name, task, metrics)
 
-    def _better(self, name: str, task: Watched, measures: Mapping[str, float]) -> bool:
-        value = self._value(name, task, measures)
+    def _better(self, name: str, task: Watched, metrics: Mapping[str, float]) -> bool:
+        value = self._value(name, task, metrics)
         if task.mode == "min":
             return self.best[name] - task.delta > value
         return self.best[name] + task.delta < value
 
-    def _value(self, name: str, task: Watched, measures: Mapping[str, float]) -> float:
-        metric = task.metric if task.metric in measures else _ALSO.get(task.metric, task.metric)
-        if metric not in measures:
+    def _value(self, name: str, task: Watched, metrics: Mapping[str, float]) -> float:
+        metric = task.metric if task.metric in metrics else _ALSO.get(task.metric, task.metric)
+        if metric not in metrics:
             raise ConfigError(
                 [
                     f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure"
-                    f"{did_you_mean(task.metric, measures)}; name one that it does "
-                    f"({', '.join(measures) or 'there is none'}), or have it measured: by a monitor in "
+                    f"{did_you_mean(task.metric, metrics)}; name one that it does "
+                    f"({', '.join(metrics) or 'there is none'}), or have it measured: by a monitor in "
                     "validation.validator.evaluator_tasks, or by a task's own evaluate()"
                 ]
             )
-        return float(measures[metric])
+        return float(metrics[metric])
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -173,39 +173,39 @@ class EarlyStopping:
 
     @property
     def watched(self) -> tuple[str, Literal["min", "max"]]:
-        """The first measure that is watched, else the loss, and whether it is to fall or to rise."""
+        """The first metric that is watched, else the loss, and whether it is to fall or to rise."""
         tasks = self._asked.tasks if isinstance(self._asked, DefaultEarlyStopping) else {}
         return next(((task.metric, task.mode) for task in tasks.values()), ("loss", "min"))
 
-    def __call__(self, measures: Mapping[str, float]) -> Verdict:
+    def __call__(self, metrics: Mapping[str, float]) -> Verdict:
         """Take a validation in.
 
         Raises:
             ConfigError: it lacks what is watched.
         """
-        if self._by_default and "loss" not in measures:
-            self._report_newest_as_best(measures)
+        if self._by_default and "loss" not in metrics:
+            self._report_newest_as_best(metrics)
             return Verdict(better=True, stop=False)
-        stop = bool(self._asked(measures))
+        stop = bool(self._asked(metrics))
         return Verdict(bool(self._asked.found_better_model), stop)
 
-    def check(self, measures: Mapping[str, float]) -> None:
+    def check(self, metrics: Mapping[str, float]) -> None:
         """See that a validation has what is watched.
 
         Raises:
             ConfigError: it lacks it.
         """
         if type(self._asked) is DefaultEarlyStopping and not self._by_default:
-            self._asked.check(measures)
+            self._asked.check(metrics)
 
-    def _report_newest_as_best(self, measures: Mapping[str, float]) -> None:
+    def _report_newest_as_best(self, metrics: Mapping[str, float]) -> None:
         if not self._warned:
             self._warned = True
             words = (
                 "Validation measures no loss (but %s), so the newest model counts as the best; name "
-                "the measure to watch in early_stopping.kwargs.tasks"
+                "the metric to watch in early_stopping.kwargs.tasks"
             )
-            logger.warning(words, ", ".join(measures))
+            logger.warning(words, ", ".join(metrics))
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -76,7 +76,7 @@ def _choices(values: list[Any]) -> list[Any]:
 class Search:
     """Reports a training to the study that it is a trial of, on rank 0; without a trial, nothing.
 
-    `watched`: the measure that is reported, and whether it is to fall or to rise.
+    `watched`: the metric that is reported, and whether it is to fall or to rise.
     """
 
     pruned = False
@@ -102,7 +102,7 @@ class Search:
         if len(study.directions) == 1:
             self._check(study.direction.name.lower())
 
-    def should_prune(self, measures: Mapping[str, float], epoch: int, step: int) -> bool:
+    def should_prune(self, metrics: Mapping[str, float], epoch: int, step: int) -> bool:
         """Report a validation, unless an earlier start has reported it; whether the trial is to end.
 
         Raises:
@@ -110,12 +110,12 @@ class Search:
         """
         if self._trial is None:
             return False
-        if self._metric not in measures:
-            there = ", ".join(measures) or "nothing"
+        if self._metric not in metrics:
+            there = ", ".join(metrics) or "nothing"
             raise ConfigError([f"the trial is to report {self._metric}, but validation measures {there}"])
         when = epoch if self._by_epochs else step
         if when not in self._reported:
-            self._trial.report(float(measures[self._metric]), when)
+            self._trial.report(float(metrics[self._metric]), when)
             self._reported.add(when)
         return bool(self._trial.should_prune())
 

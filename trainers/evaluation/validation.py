@@ -11,7 +11,7 @@ from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, derived, seed_all
 from trainers.distributed.stopping import Stopping
 from trainers.distributed.watchdog import Watchdog
-from trainers.evaluation.measures import Measures, after_evaluation, evaluate, evaluate_whole
+from trainers.evaluation.metrics import Metrics, after_evaluation, evaluate, evaluate_whole
 from trainers.optimization.engine import Engine
 from trainers.task import Task
 from trainers.task.training_state import TrainingState
@@ -58,23 +58,23 @@ class Validation:
         self._stopping = stopping
         self._watch = watch
 
-    def __call__(self, val: EvaluationLoader) -> Measures:
-        """The measures over all ranks' samples; all of them must call it.
+    def __call__(self, val: EvaluationLoader) -> Metrics:
+        """The metrics over all ranks' samples; all of them must call it.
 
         Raises:
             StoppedInside: the ranks have agreed to stop between two batches.
         """
         engine, state = self._engine, self._state
         judge = self._on_all_ranks if self._task.whole_set_evaluator is None else self._on_rank_0
-        measures = judge(val)
+        metrics = judge(val)
         with self._watch.allow("after a validation"):
             if self._context.is_main:
                 _seeded(state, 1)
-                measures.more = after_evaluation(self._task, engine.judged, engine.autocast)
+                metrics.more = after_evaluation(self._task, engine.judged, engine.autocast)
             self._context.barrier("the end of a validation")
-        return measures
+        return metrics
 
-    def _on_all_ranks(self, val: EvaluationLoader) -> Measures:
+    def _on_all_ranks(self, val: EvaluationLoader) -> Metrics:
         return evaluate(
             *(self._task, self._engine.judged, val, self._context),
             draw_from=self._state.draw_from,
@@ -83,12 +83,12 @@ class Validation:
             waiting=partial(self._watch.allow, "after a validation"),
         )
 
-    def _on_rank_0(self, val: EvaluationLoader) -> Measures:
+    def _on_rank_0(self, val: EvaluationLoader) -> Metrics:
         """By the task's own evaluator, which sees the whole set, whatever the number of ranks."""
         evaluator, engine = self._task.whole_set_evaluator, self._engine
         assert evaluator is not None
 
-        def decide() -> Measures:
+        def decide() -> Metrics:
             _seeded(self._state, 2)
             batches = WholeSet(val, partial(self._watch.each, doing="validation"))
             return evaluate_whole(evaluator, engine.judged, batches, engine.autocast)
@@ -101,8 +101,8 @@ class Validation:
         return self._watch.each(self._stopping.between(batches, rounds), "validation")
 
 
-def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Measures:
-    """The measures of a whole data set on this rank alone, which waits for no other."""
+def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Metrics:
+    """The metrics of a whole data set on this rank alone, which waits for no other."""
     judging = task.test_task()
     if judging.whole_set_evaluator is not None:
         _seeded(state, 3)

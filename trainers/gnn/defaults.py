@@ -1,4 +1,4 @@
-"""Defaults for generated causal sets: network, criterion, measures."""
+"""Defaults for generated causal sets: network, criterion, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of a head's outputs over a whole set, by scikit-learn: F1 scores, accuracies, errors.
+"""Metrics of a head's outputs over a whole set, by scikit-learn: F1 scores, accuracies, errors.
 
 Each is a class, made with its arguments and then called with what monitors are called with: the model's
 outputs and the targets, a list of each with an item a batch. Outputs are {number of a head: (graphs,
@@ -39,7 +39,7 @@ _AVERAGES = ("macro", "weighted", "micro", "binary", "none")
 
 
 class _OfHead(ABC):
-    """A measure of head `head` beside column `column` of the targets.
+    """A metric of head `head` beside column `column` of the targets.
 
     `where`: another column; graphs count alone where it is above 0. NaN where no graph is left.
 
@@ -59,7 +59,7 @@ class _OfHead(ABC):
         self.head, self.column, self.where = head, column, where
 
     def __call__(self, predictions: Sequence[Any], targets: Sequence[Tensor]) -> Any:
-        """The measure over all graphs.
+        """The metric over all graphs.
 
         Raises:
             ConfigError: the outputs have no such head, or the targets no such column.
@@ -82,7 +82,7 @@ class _OfHead(ABC):
 
 
 def _of_scikit_learn(name: str) -> Callable[..., Any]:
-    """One of its measures, imported when it is needed.
+    """One of its metrics, imported when it is needed.
 
     torchmetrics differs in two: its ROC curve is that of sigmoids in float32, which are 1 for every logit
     above 17, and it gives a class that nothing is of a score of 0.
@@ -176,7 +176,7 @@ class RocAuc(_OfHead):
 
 
 class _OfNumbers(_OfHead):
-    """A measure of one output that is a number; NaN where it or its target is not finite, or of too few."""
+    """A metric of one output that is a number; NaN where it or its target is not finite, or of too few."""
 
     score: str
     """What scikit-learn calls it."""

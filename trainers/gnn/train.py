@@ -45,9 +45,9 @@ class Trainer(QuantumGravTrainer):
         """Test the best model: the tester's table."""
         import pandas
 
-        measures = super().run_test(test_loader)
+        metrics = super().run_test(test_loader)
         kept = getattr(self.tester, "data", None)
-        return pandas.DataFrame([measures]) if kept is None else kept
+        return pandas.DataFrame([metrics]) if kept is None else kept
 
 
 def with_tables(config: Config) -> Config:

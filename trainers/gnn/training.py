@@ -21,9 +21,9 @@ def train(config: Config) -> None:
         ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
     """
     trained = program.train(config, trainer=GraphTrainer)
-    if trained.measures is None:
+    if trained.metrics is None:
         return
-    print(aligned({f"test {name}": value for name, value in trained.measures.items()}), flush=True)
+    print(aligned({f"test {name}": value for name, value in trained.metrics.items()}), flush=True)
     compared = _compared(trained)
     if compared is not None:
         print(f"\n{compared.text}", flush=True)

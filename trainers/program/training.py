@@ -13,7 +13,7 @@ from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.distributed.failures import reported
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.stopping import StoppedEarly
-from trainers.evaluation.measures import Measures
+from trainers.evaluation.metrics import Metrics
 from trainers.program.logs import setup_logging
 from trainers.reporting.curves import draw_curves
 from trainers.reporting.reports import Reports
@@ -28,7 +28,7 @@ class Trained(NamedTuple):
     trainer: TrainerDDP
     """Its `model` has the best weights that were saved, on every rank: those that were tested."""
     splits: Splits
-    measures: Measures | None
+    metrics: Metrics | None
     """The test set's metrics; None on ranks other than 0."""
 
 
@@ -96,11 +96,11 @@ def _trained(
     # After any other error nobody leaves the group in order: that would wait for ranks which wait for us.
     trainer.take_best()
     cleanup_ddp()
-    measures = None
+    metrics = None
     if me.rank == 0:
-        measures = trainer.run_test(test)
+        metrics = trainer.run_test(test)
         trainer.reports.close()
         picture = draw_curves(trainer.folder)
         if picture is not None:
             logger.info("curves in %s", picture)
-    return Trained(trainer, trainer.splits, measures)
+    return Trained(trainer, trainer.splits, metrics)

@@ -34,7 +34,7 @@ def draw_curves(folder: Path, lines: Mapping[str, float] | None = None) -> Path 
 
 
 def draw(metrics: Path, picture: Path, lines: Mapping[str, float] | None = None) -> None:
-    """The loss on the left; other measures on the right, with `lines` to compare with.
+    """The loss on the left; other metrics on the right, with `lines` to compare with.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -66,13 +66,13 @@ def draw(metrics: Path, picture: Path, lines: Mapping[str, float] | None = None)
 
 
 def series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """(steps, values) of a measure, where it was reported and is a number."""
+    """(steps, values) of a metric, where it was reported and is a number."""
     points = [(record["step"], record[name]) for record in records if record.get(name) is not None]
     return [step for step, _ in points], [value for _, value in points]
 
 
 def others(records: list[dict[str, Any]]) -> list[str]:
-    """The measures beside the loss: of validation, else of training, else the learning rate."""
+    """The metrics beside the loss: of validation, else of training, else the learning rate."""
     seen = {key for record in records for key in record}
     hidden = {"loss", "best_loss", "without_improvement", "lr", "grad_norm", *TIMED}
     for part in ("val/", "train/"):
@@ -83,7 +83,7 @@ def others(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _plot(side: Any, records: list[dict[str, Any]], name: str) -> float:
-    """Draw a measure; its lowest value."""
+    """Draw a metric; its lowest value."""
     steps, values = series(records, name)
     if steps:
         side.plot(steps, values, label=name, marker="." if len(steps) < 50 else "")

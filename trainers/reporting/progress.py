@@ -87,7 +87,7 @@ class Progress:
         return per_step * max(self._total - self._done, 0)
 
     def line(self, values: Mapping[str, float]) -> str:
-        """A line for the log: where training stands, the measures named train/…, and the time left."""
+        """A line for the log: where training stands, the metrics named train/…, and the time left."""
         words = [f"{name} {value:.4g}" for name, value in _own(values).items()]
         speed = values.get("train/samples_per_second")
         if speed is not None:
@@ -145,7 +145,7 @@ def duration_words(seconds: float) -> str:
 
 
 def _own(values: Mapping[str, float]) -> dict[str, float]:
-    """The task's measures, and the learning rate."""
+    """The task's metrics, and the learning rate."""
     named = {
         name.removeprefix("train/"): value for name, value in values.items() if name.startswith("train/")
     }

@@ -17,7 +17,7 @@ from trainers.configuration.yaml_text import in_a_line, plain
 from trainers.data.loaders import Group
 from trainers.distributed.devices import limiter
 from trainers.distributed.process_group import RankContext
-from trainers.evaluation.measures import Measures
+from trainers.evaluation.metrics import Metrics
 from trainers.optimization.engine import Engine
 from trainers.reporting.monitoring import Norms
 from trainers.reporting.progress import Progress
@@ -29,7 +29,7 @@ from trainers.task.training_state import TrainingState
 
 
 class Reports:
-    """One rank's measures of its training; rank 0 writes what all of them come to."""
+    """One rank's metrics of its training; rank 0 writes what all of them come to."""
 
     def __init__(self, folder: Path, config: Config, context: RankContext):
         self.running = Running()
@@ -136,25 +136,25 @@ class Reports:
         self._write(state, {f"train_epoch/{name}": value for name, value in means.items()})
         return means
 
-    def validated(self, state: TrainingState, measures: Measures) -> None:
+    def validated(self, state: TrainingState, metrics: Metrics) -> None:
         """Tell of a validation, of which `state` knows already."""
-        more = {name: value for name, value in measures.more.items() if "/" not in name}
-        words = [f"{name}={value:.4g}" for name, value in {**measures, **more}.items() if name != "loss"]
-        if "loss" in measures:
-            spread = "" if math.isnan(measures.spread) else f" ± {measures.spread:.3f}"
-            words = [f"loss={measures['loss']:.3f}{spread}", *words]
+        more = {name: value for name, value in metrics.more.items() if "/" not in name}
+        words = [f"{name}={value:.4g}" for name, value in {**metrics, **more}.items() if name != "loss"]
+        if "loss" in metrics:
+            spread = "" if math.isnan(metrics.spread) else f" ± {metrics.spread:.3f}"
+            words = [f"loss={metrics['loss']:.3f}{spread}", *words]
         self.logger.info("Validation: %s", ", ".join(words))
-        written = {name if "/" in name else f"val/{name}": value for name, value in measures.more.items()}
-        written |= {f"val/{name}": value for name, value in measures.items()} | _best(state)
+        written = {name if "/" in name else f"val/{name}": value for name, value in metrics.more.items()}
+        written |= {f"val/{name}": value for name, value in metrics.items()} | _best(state)
         self._write(state, written)
 
-    def tested(self, state: TrainingState, measures: Measures) -> None:
+    def tested(self, state: TrainingState, metrics: Metrics) -> None:
         """Tell of a test; nothing where there is no test set."""
-        if not measures:
+        if not metrics:
             return
-        words = ", ".join(f"{name}={value:.4g}" for name, value in measures.items())
+        words = ", ".join(f"{name}={value:.4g}" for name, value in metrics.items())
         self.logger.info("Test: %s", words)
-        self._write(state, {f"test/{name}": value for name, value in measures.items()})
+        self._write(state, {f"test/{name}": value for name, value in metrics.items()})
         self._flush()
 
     # --- Resuming ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Training measures: kept on the device until needed, then summed exactly."""
+"""Training metrics: kept on the device until needed, then summed exactly."""
 
 from __future__ import annotations
 

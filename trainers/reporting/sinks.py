@@ -1,4 +1,4 @@
-"""Where measures go: metrics.jsonl always, TensorBoard and Weights & Biases on request."""
+"""Where metrics go: metrics.jsonl always, TensorBoard and Weights & Biases on request."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ FURTHER_NAMES = {
 
 
 def with_further_names(values: Mapping[str, float]) -> dict[str, float]:
-    """Measures by their own names and by the further ones."""
+    """Metrics by their own names and by the further ones."""
     further = {name: values[own] for own, names in FURTHER_NAMES.items() if own in values for name in names}
     return {**values, **further}
 
@@ -87,7 +87,7 @@ class Sink(Protocol):
     """One place beside metrics.jsonl."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Take in the measures of a step."""
+        """Take in the metrics of a step."""
 
     def flush(self) -> None:
         """See that they are on the disk."""
@@ -97,7 +97,7 @@ class Sink(Protocol):
 
 
 class Sinks:
-    """All places that rank 0 writes measures to.
+    """All places that rank 0 writes metrics to.
 
     `metrics.jsonl` is the record, and exact over kills and resumes. What fails of the others (a
     server, a disk) says so once in a warning and gets no more; training continues.
@@ -126,7 +126,7 @@ class Sinks:
         self._open(step)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """The measures of a step, by name."""
+        """The metrics of a step, by name."""
         self.metrics.write({"step": step, **values})
         for name, sink in self._opened(step).items():
             self._attempt(name, sink.write, step, values)
@@ -178,8 +178,8 @@ class Sinks:
             do(*arguments)
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever a service does: measures are not worth a run
-            logger.warning("%s gets no more measures, metrics.jsonl has them all: %s", name, error)
+        except Exception as error:  # noqa: BLE001  # whatever a service does: metrics are not worth a run
+            logger.warning("%s gets no more metrics, metrics.jsonl has them all: %s", name, error)
             (self._others or {}).pop(name, None)
 
 
@@ -191,7 +191,7 @@ class TensorBoard:
         self._writer: Any = writer(log_dir=str(folder / "tensorboard"), purge_step=step + 1)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """One point in each measure's curve."""
+        """One point in each metric's curve."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 

@@ -1,4 +1,4 @@
-"""Measures for people: names and numbers."""
+"""Metrics for people: names and numbers."""
 
 from __future__ import annotations
 

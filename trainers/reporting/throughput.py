@@ -37,7 +37,7 @@ TIMED = (
     "slowest_rank",
     "slowest_rank_lag",
 )
-"""Measures that no two runs have alike, however exactly they repeat each other."""
+"""Metrics that no two runs have alike, however exactly they repeat each other."""
 
 _SAMPLES = 8
 """Steps of an interval in which communication is timed."""
@@ -135,7 +135,7 @@ class Throughput:
 
 
 def report(running: Running, throughput: Throughput, context: RankContext) -> dict[str, float]:
-    """All measures of the interval over all ranks, most of them named train/…; all ranks must call it.
+    """All metrics of the interval over all ranks, most of them named train/…; all ranks must call it.
 
     One small message carries them. Begins a new interval.
     """
@@ -146,14 +146,14 @@ def report(running: Running, throughput: Throughput, context: RankContext) -> di
     means, everything = running.report(context, [running.items, *summed, *mine])
     at = len(everything) - len(mine)
     own, losses, *uses = gathered(everything[at:], size)
-    found = measures(everything[:at], own)
+    found = metrics(everything[:at], own)
     if found:
         found |= devices_of_ranks([Use(*each) for each in zip(*uses, strict=True)])
     named = {f"train/{name}": value for name, value in {**means, **found}.items()}
     return named | running.kept | losses_of_ranks(losses)
 
 
-def measures(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
+def metrics(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
     """What the intervals' numbers say: items of the loss and `interval`'s, summed over ranks.
 
     `own`: seconds of computing of each rank.

@@ -15,7 +15,7 @@ Counts: TypeAlias = "numpy.typing.NDArray[numpy.int64]"
 _KINDS = len(RESIDUES)
 
 
-def measures(generated: Sequence[Tokens], residues: Counts, pairs: Counts) -> dict[str, float]:
+def metrics(generated: Sequence[Tokens], residues: Counts, pairs: Counts) -> dict[str, float]:
     """Of at least one generated protein, beside how often residues and pairs of neighbours stand in the data.
 
     `generated`: the tokens of each, without padding; `residues`: (20,); `pairs`: (20, 20). The names:

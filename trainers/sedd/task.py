@@ -30,7 +30,7 @@ from trainers.sedd.model import DiffusionTransformer, shape_of
 from trainers.sedd.noise import noise_of
 from trainers.sedd.parts import Sources, divided, doubts, opened
 from trainers.sedd.sampling import sampled
-from trainers.sedd.statistics import Counts, measures, pair_counts, residue_counts
+from trainers.sedd.statistics import Counts, metrics, pair_counts, residue_counts
 from trainers.task import Loss, Splits, Sum, Task
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class SeddTask(Task):
         generated: list[Tokens] = []
         for first in range(0, number, AT_ONCE):
             generated += self.generate(model, lengths[first : first + AT_ONCE])
-        found = measures(generated, *self._counts_of_data)
+        found = metrics(generated, *self._counts_of_data)
         return {f"generation/{name}": value for name, value in found.items()}
 
     @cached_property

@@ -8,11 +8,11 @@ from trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:
-    """Train what a configuration says, and show the test's measures on rank 0.
+    """Train what a configuration says, and show the test's metrics on rank 0.
 
     Raises:
         ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
     """
     trained = program.train(config)
-    if trained.measures:
-        print(aligned({f"test {name}": value for name, value in trained.measures.items()}), flush=True)
+    if trained.metrics:
+        print(aligned({f"test {name}": value for name, value in trained.metrics.items()}), flush=True)

@@ -233,12 +233,12 @@ def validate_first_loss(task: Task, loss: Any) -> Loss:
 
 def validate_first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
     """The first sums that `evaluate` gave, if they are some; may wait for the device."""
-    write = 'give {"loss": (sum, count)}, a pair for each measure'
+    write = 'give {"loss": (sum, count)}, a pair for each metric'
     if not isinstance(sums, Mapping):
         raise _wrong(task, "evaluate", sums, write)
     for name, pair in sums.items():
         if not isinstance(name, str):
-            raise _wrong(task, "evaluate", name, "give measures names", "the name")
+            raise _wrong(task, "evaluate", name, "give metrics names", "the name")
         if isinstance(pair, (str, Tensor)) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise _wrong(task, "evaluate", pair, f"{write}: a sum, and of how many items", name)
         if not _is_number(pair[0]):
@@ -247,13 +247,13 @@ def validate_first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
     return sums
 
 
-def measures(task: Task, method: str, given: Any) -> dict[str, float]:
+def metrics(task: Task, method: str, given: Any) -> dict[str, float]:
     """What `finish` or `after_evaluation` gave, as numbers by name."""
     if not isinstance(given, Mapping):
         raise _wrong(task, method, given, 'give numbers by name, {"perplexity": 3.2}')
     for name, value in given.items():
         if not isinstance(name, str):
-            raise _wrong(task, method, name, "give measures names", "the name")
+            raise _wrong(task, method, name, "give metrics names", "the name")
         if not _is_number(value):
             raise _wrong(task, method, value, "give one number", name)
     return {name: float(value) for name, value in given.items()}

@@ -25,7 +25,7 @@ _STATE = ("state_dict", "to_state_dict")
 class CustomEvaluator:
     """An object with `validate(model, data_loader)` or `test(model, data_loader)`, and perhaps `report`.
 
-    Its measures are the last row of its `data`, where it keeps one, else what that method returns.
+    Its metrics are the last row of its `data`, where it keeps one, else what that method returns.
 
     Raises:
         ConfigError: it cannot be made, or lacks the method.
@@ -45,7 +45,7 @@ class CustomEvaluator:
             raise ConfigError([f"{field}.type: {kind} has no {method}(model, data_loader); write it"])
 
     def __call__(self, model: nn.Module, batches: Any) -> dict[str, float]:
-        """Judge the model, have it reported, and return the measures.
+        """Judge the model, have it reported, and return the metrics.
 
         Raises:
             ConfigError: there are none.
@@ -55,15 +55,15 @@ class CustomEvaluator:
         if callable(report):
             report(given)
         kept: Any = getattr(self.evaluator, "data", None)
-        measures = _latest(kept) if hasattr(kept, "__len__") and len(kept) else _numbers(given)
-        if not measures:
+        metrics = _latest(kept) if hasattr(kept, "__len__") and len(kept) else _numbers(given)
+        if not metrics:
             kind = type(self.evaluator).__qualname__
             raise ConfigError(
-                [f"{self._field}: {kind}.{self._method} gave {in_words(given)}, no measures; {_KEEP}"]
+                [f"{self._field}: {kind}.{self._method} gave {in_words(given)}, no metrics; {_KEEP}"]
             )
-        if "loss_avg" in measures:
-            measures.setdefault("loss", measures["loss_avg"])
-        return measures
+        if "loss_avg" in metrics:
+            metrics.setdefault("loss", metrics["loss_avg"])
+        return metrics
 
     def state_dict(self) -> Any:
         """What a checkpoint keeps: its state, where it has a method for that, else its `data`.
@@ -96,7 +96,7 @@ class CustomEvaluator:
 
 
 def _latest(history: Any) -> dict[str, float]:
-    """The measures of the last evaluation in what an evaluator keeps."""
+    """The metrics of the last evaluation in what an evaluator keeps."""
     if is_table(history):
         return _numbers({name: history[name].iloc[-1] for name in history.columns})
     if isinstance(history, Mapping):

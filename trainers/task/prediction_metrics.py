@@ -63,15 +63,15 @@ class Monitors:
             ConfigError: some fail, or give what is not a number, and which.
         """
         problems: list[str] = []
-        measures: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for each in self._each:
             with gathered(problems):
                 found = _numbers(each, kept)
-                _see_that_they_are_new(found, measures, each)
-                measures |= found
+                _see_that_they_are_new(found, metrics, each)
+                metrics |= found
         if problems:
             raise ConfigError(problems)
-        return measures
+        return metrics
 
 
 def to_keep(part: Any) -> Any:
@@ -159,10 +159,10 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
 
 
 def _see_that_they_are_new(
-    found: Mapping[str, float], measures: Mapping[str, float], monitor: _Monitor
+    found: Mapping[str, float], metrics: Mapping[str, float], monitor: _Monitor
 ) -> None:
     """That none is called as what another monitor gave."""
-    twice = [name for name in found if name in measures]
+    twice = [name for name in found if name in metrics]
     if twice:
         problem = f"its monitor gave {', '.join(twice)}, which another one has given"
         raise ConfigError([f"{monitor.field} ({monitor.name}): {problem}; take another name"])

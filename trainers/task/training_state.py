@@ -43,7 +43,7 @@ class TrainingState:
     train_data: list[dict[str, float]] = field(default_factory=list)
     """The training means of each epoch, over all ranks."""
     val_data: list[dict[str, float]] = field(default_factory=list)
-    """The measures of each validation, over all ranks."""
+    """The metrics of each validation, over all ranks."""
     _generator: torch.Generator | None = field(default=None, repr=False)
     _drawn_from: int | None = 0
 

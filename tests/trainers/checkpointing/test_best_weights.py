@@ -36,7 +36,7 @@ def what_is_left(folder: Path) -> tuple[str, str, bool]:
     """Digests of the model and of its average, and whether this rank has tested it."""
     trained = train(config(folder, ema_decay=0.9), Worsens())
     made = trained.trainer
-    return digest(made.model), digest(made.engine.judged), trained.measures is not None
+    return digest(made.model), digest(made.engine.judged), trained.metrics is not None
 
 
 def said_of_a_damaged_one(folder: Path) -> str:

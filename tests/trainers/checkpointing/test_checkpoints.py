@@ -33,7 +33,7 @@ from trainers.checkpointing.checkpoints import (
 from trainers.checkpointing.writer import Writer
 from trainers.distributed.explanations import explained
 
-BETTER = {"better": True, "measures": {"loss": 0.5}}
+BETTER = {"better": True, "metrics": {"loss": 0.5}}
 PARTS = ("model.pt", "training.pt")
 
 
@@ -86,8 +86,8 @@ def test_the_last_ones_and_the_best_stay(tmp_path: Path) -> None:
 
 def test_a_record_is_kept_with_its_checkpoint(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path)
-    path = saved(kept, 1, {"better": False, "measures": {"loss": float("inf"), "x": 0.1}})
-    assert kept.record_of(path) == {"better": False, "measures": {"loss": float("inf"), "x": 0.1}}
+    path = saved(kept, 1, {"better": False, "metrics": {"loss": float("inf"), "x": 0.1}})
+    assert kept.record_of(path) == {"better": False, "metrics": {"loss": float("inf"), "x": 0.1}}
     assert kept.record_of(saved(kept, 2)) is None
     with pytest.raises(TypeError, match="Tensor is not JSON"):
         kept.record(2, {"loss": torch.ones(1)})

@@ -26,7 +26,7 @@ Sums = Callable[[Tensor, Tensor], Mapping[str, Sum]]
 
 
 class Judged(Lossy):
-    """Its measures are what `judge` makes of scores and labels."""
+    """Its metrics are what `judge` makes of scores and labels."""
 
     def __init__(self, judge: Sums):
         super().__init__(total)
@@ -77,7 +77,7 @@ def refused(task: Task, path: Path, error: type[Exception] = ConfigError, **sect
 def test_a_mean_for_the_loss_is_an_error(judge: Sums, tmp_path: Path) -> None:
     said = refused(Judged(judge), tmp_path)
     assert "Judged.evaluate gives a mean for loss" in said
-    assert ("and for the measures size where" in said) == (judge is mean_loss)
+    assert ("and for the metrics size where" in said) == (judge is mean_loss)
     assert 'give {"loss": (sum, None)}; of a mean, (mean * samples, None)' in said
     assert "check_first_step: false" in said
 

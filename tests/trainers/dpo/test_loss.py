@@ -13,7 +13,7 @@ from trainers.dpo.alphabet import KINDS
 from trainers.dpo.loss import (
     entropy,
     log_probabilities,
-    measures,
+    metrics,
     preference_loss,
     smoothed_likelihood_loss,
 )
@@ -97,8 +97,8 @@ def test_robust_is_unbiased() -> None:
 
 def test_a_pair_the_other_way_round() -> None:
     policy, reference, residues = log_probabilities_of_pairs()
-    one = measures(policy, reference, 0.1)
-    other = measures(policy.flip(1), reference.flip(1), 0.1)
+    one = metrics(policy, reference, 0.1)
+    other = metrics(policy.flip(1), reference.flip(1), 0.1)
     torch.testing.assert_close(one["rewards/margins"], -other["rewards/margins"])
     given = Preference()
     difference = preference_loss(policy.flip(1), reference.flip(1), residues, given) - preference_loss(
@@ -110,7 +110,7 @@ def test_a_pair_the_other_way_round() -> None:
 def test_of_two_alike_neither_is_preferred() -> None:
     policy = torch.tensor([[-1.0, -2.0], [-2.0, -3.0], [-3.0, -1.0]])
     reference = torch.tensor([[-1.0, -2.0], [-3.0, -3.0], [-2.0, -1.0]])
-    found = measures(policy, reference, 0.5)
+    found = metrics(policy, reference, 0.5)
     assert found["rewards/accuracies"].tolist() == [0, 1, 0]
     assert found["rewards/chosen"].tolist() == [0, 0.5, -0.5]
     assert found["rewards/rejected"].tolist() == [0, 0, 0]

@@ -28,7 +28,7 @@ from trainers.dpo.network.weights import load
 from trainers.dpo.samples.batch import Batch
 from trainers.dpo.structures import cache
 from trainers.dpo.task import DpoTask
-from trainers.evaluation.measures import evaluate
+from trainers.evaluation.metrics import evaluate
 from trainers.task.training_state import TrainingState
 
 CPU = torch.device("cpu")

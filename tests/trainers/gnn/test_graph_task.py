@@ -50,8 +50,8 @@ def trained(given: Mapping[str, Any], rank: int = 0) -> tuple[TrainerDDP, list[d
     """A training to its end; what it measured, and what the test did on rank 0."""
     trainer = TrainerDDP(rank, given)
     training, validation, test = trainer.prepare_dataloaders()
-    _, measures = trainer.run_training(training, validation)
-    return trainer, measures, trainer.run_test(test) if rank == 0 else None
+    _, metrics = trainer.run_training(training, validation)
+    return trainer, metrics, trainer.run_test(test) if rank == 0 else None
 
 
 # --- Described ----------------------------------------------------------------------------------------
@@ -63,10 +63,10 @@ def test_a_network_of_bare_names_learns(tmp_path: Path) -> None:
     given["testing"] = {"tester": monitored({"name": "f1", "monitor": "F1", "kwargs": {"average": "none"}})}
     watched = {0: {"metric": "f1", "mode": "max"}}
     given["early_stopping"] = {"kwargs": {"patience": 3, "tasks": watched}}
-    trainer, measures, tested = trained(given)
-    assert max(each["f1"] for each in measures) == 1.0
-    assert len(measures) < 12, "nothing gets better than all of them"
-    assert set(measures[0]) == {"loss", "f1", "accuracy"}
+    trainer, metrics, tested = trained(given)
+    assert max(each["f1"] for each in metrics) == 1.0
+    assert len(metrics) < 12, "nothing gets better than all of them"
+    assert set(metrics[0]) == {"loss", "f1", "accuracy"}
     assert set(tested) == {"loss", "f1/0", "f1/1"} and tested["f1/0"] == 1.0
     assert type(trainer.model).__name__ == "GNNModel"
 
@@ -92,10 +92,10 @@ def test_another_way_to_apply_it(tmp_path: Path) -> None:
 
     given = described(tmp_path, num_epochs=6, optimizer_kwargs={"lr": 0.05})
     both = {**monitored("Accuracy"), "apply_model": negated}
-    _, measures, tested = trained(
+    _, metrics, tested = trained(
         {**given, "validation": {"validator": monitored("Accuracy")}, "testing": {"tester": both}}
     )
-    assert measures[-1]["accuracy"] == 1.0 and tested["accuracy"] == 0.0
+    assert metrics[-1]["accuracy"] == 1.0 and tested["accuracy"] == 0.0
 
 
 # --- What cannot be -----------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def test_a_training_resumes_with_the_same_graphs(tmp_path: Path) -> None:
     given = stored(tmp_path, 10)
     given["training"]["num_epochs"] = 2
     given["data"]["output"] = str(tmp_path / "elsewhere")
-    _, measures, _ = trained(given)
-    assert len(measures) == 2
+    _, metrics, _ = trained(given)
+    assert len(metrics) == 2
     changed = stored(tmp_path, 9)
     changed["training"]["num_epochs"] = 3
     with pytest.raises(ConfigError, match=r"data\.files: give 9 graphs, other ones than the 10 that"):
@@ -250,9 +250,9 @@ def validated(given: dict[str, Any]) -> tuple[list[dict[str, float]], list[dict[
     me = RankEnv.detect()
     if me.world_size > 1:
         initialize_ddp(me.rank, me.world_size, device="cpu")
-    trainer, measures, _ = trained(given, me.rank)
+    trainer, metrics, _ = trained(given, me.rank)
     cleanup_ddp()
-    return trainer.train_data, measures, trainer.step
+    return trainer.train_data, metrics, trainer.step
 
 
 def test_three_ranks_are_one_process_also_where_they_have_unequal_shares(tmp_path: Path) -> None:

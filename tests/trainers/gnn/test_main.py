@@ -94,7 +94,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
 
 def numbers(shown: str) -> dict[str, float]:
-    """The test's measures, above the comparison."""
+    """The test's metrics, above the comparison."""
     rows = [line.rsplit("  ", 1) for line in shown.splitlines() if line.startswith("test ")]
     return {name.strip(): float(value) for name, value in rows}
 

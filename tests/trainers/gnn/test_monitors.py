@@ -1,4 +1,4 @@
-"""Measures of heads, against what is worked out by hand."""
+"""Metrics of heads, against what is worked out by hand."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def by_parts(folder: Path) -> tuple[list[dict[str, float]], list[dict[str, float
 
 
 def seen(answer: tuple[list[Any], list[Any], dict[str, float]]) -> None:
-    """Early stopping has watched what the evaluator gave, both measures of it."""
+    """Early stopping has watched what the evaluator gave, both metrics of it."""
     trained, validated, tested = answer
     assert 4 < len(validated) <= 13 and len(trained) == len(validated)
     assert all(set(each) == {"loss", "other_loss"} for each in [*validated, tested])
@@ -219,10 +219,10 @@ def validated_by(path: Path, validator: Any, **sections: Any) -> tuple[Any, list
     given = described(path, num_epochs=2, optimizer_kwargs={"lr": 0.05})
     trainer = QG.TrainerDDP(0, {**given, "validation": {"validator": validator}, **sections})
     training, validation, test = trainer.prepare_dataloaders()
-    _, measures = trainer.run_training(training, validation)
+    _, metrics = trainer.run_training(training, validation)
     trainer.run_test(test)
     assert trainer.config["training"]["num_epochs"] == 2
-    return trainer.validator, measures
+    return trainer.validator, metrics
 
 
 def size(predictions: list[Any], targets: list[Tensor]) -> float:
@@ -240,9 +240,9 @@ WATCHED = {"tasks": {0: {"metric": "loss_avg", "delta": 1e-4, "mode": "min"}}, "
 def test_a_validator_measures_as_the_one_that_ranks_share(tmp_path: Path) -> None:
     arguments = {"device": "cpu", "criterion": compute_loss, "evaluator_tasks": MEASURES}
     given = {"type": PyObject("trainers.gnn.Validator"), "kwargs": arguments}
-    mine, measures = validated_by(tmp_path / "mine", given, early_stopping=WATCHED)
+    mine, metrics = validated_by(tmp_path / "mine", given, early_stopping=WATCHED)
     _, shared = validated_by(tmp_path / "shared", {"evaluator_tasks": MEASURES}, early_stopping=WATCHED)
-    for one, other in zip(measures, shared, strict=True):
+    for one, other in zip(metrics, shared, strict=True):
         assert one["loss_avg"] == one["loss"] == pytest.approx(other["loss"], rel=1e-6)
         assert {name: one[name] for name in other if name != "loss"} == {
             name: value for name, value in other.items() if name != "loss"
@@ -269,16 +269,16 @@ class Reporting(QG.Validator):
 
 def test_one_that_is_derived(tmp_path: Path) -> None:
     given = {"type": Reporting, "args": ["cpu", compute_loss, []], "kwargs": {"apply_model": None}}
-    mine, measures = validated_by(tmp_path, given)
+    mine, metrics = validated_by(tmp_path, given)
     assert mine.reports == [1, 2]
-    assert [each["twice"] for each in measures] == [2 * each["loss"] for each in measures]
+    assert [each["twice"] for each in metrics] == [2 * each["loss"] for each in metrics]
 
 
 def test_the_older_kind_keeps_means_and_deviations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = {"type": QG.DefaultValidator, "args": ["cpu", compute_loss]}
     with caplog.at_level(logging.INFO):
-        mine, measures = validated_by(tmp_path, given)
-    assert mine.data == [(each["loss"], each["loss_std"]) for each in measures]
+        mine, metrics = validated_by(tmp_path, given)
+    assert mine.data == [(each["loss"], each["loss_std"]) for each in metrics]
     assert "DefaultValidator: loss" in caplog.text
 
 

@@ -31,7 +31,7 @@ def from_factory(given: dict[str, Any], rank: int = 0) -> QG.TrainerDDP:
 
 
 def both_ways(given: dict[str, Any], other: str) -> list[tuple[str, list[dict[str, float]]]]:
-    """The weights and measures of a training with loaders of a factory, and of one with the trainer's own."""
+    """The weights and metrics of a training with loaders of a factory, and of one with the trainer's own."""
     me = RankEnv.detect()
     if me.world_size > 1:
         QG.initialize_ddp(me.rank, me.world_size, backend="gloo")
@@ -127,7 +127,7 @@ def test_by_how_much_the_loss_is_to_fall() -> None:
 
 
 def test_defaults_of_generated_sets_leave_the_users_own_evaluators_alone(tmp_path: Path) -> None:
-    """Where sets are generated: tables have the measures that are built in, and another judges by itself."""
+    """Where sets are generated: tables have the metrics that are built in, and another judges by itself."""
     given = described(tmp_path, num_epochs=1)
     for name in ("model", "criterion"):
         del given[name]
@@ -138,5 +138,5 @@ def test_defaults_of_generated_sets_leave_the_users_own_evaluators_alone(tmp_pat
     given["training"]["path"] = str(tmp_path / "own")
     own = {"type": QG.Validator, "kwargs": {"device": "cpu", "criterion": "manifold_and_dimension"}}
     other = QG.TrainerDDP(0, {**given, "validation": {"validator": own}})
-    _, measures = other.run_training(*other.prepare_dataloaders()[:2])
-    assert set(measures[0]) == {"loss", "loss_avg", "loss_min", "loss_max"}
+    _, metrics = other.run_training(*other.prepare_dataloaders()[:2])
+    assert set(metrics[0]) == {"loss", "loss_avg", "loss_min", "loss_max"}

@@ -1,4 +1,4 @@
-"""Where measures go, over kills, full disks and services that fail."""
+"""Where metrics go, over kills, full disks and services that fail."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_service_that_fails_is_dropped_and_reported_once(
         used.write(step, {"x": 1.0})
     used.position()
     used.close()
-    assert caplog.text.count("TensorBoard gets no more measures") == 1
+    assert caplog.text.count("TensorBoard gets no more metrics") == 1
     assert "the server is on fire" in caplog.text
     assert steps(tmp_path) == [1, 2, 3]
 
@@ -341,7 +341,7 @@ UNIREF50 = {
     "checkpoint/best_loss": "val/best_loss",
     "validation/steps_without_improvement": "val/without_improvement",
 }
-"""What the measures of the UniRef50 trainer are here."""
+"""What the metrics of the UniRef50 trainer are here."""
 
 
 @given(st.dictionaries(st.sampled_from([*UNIREF50.values(), "train/loss", "test/loss"]), st.integers()))

@@ -15,7 +15,7 @@ from launcher.ranks import RankEnv
 from tests.trainers.toys import run
 from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.reporting.running import Running
-from trainers.reporting.throughput import TIMED, Throughput, measures, report
+from trainers.reporting.throughput import TIMED, Throughput, metrics, report
 
 ALONE = RankContext(0, 1, torch.device("cpu"))
 
@@ -44,27 +44,27 @@ def test_one_rank() -> None:
         with throughput.paused():
             clock.now += 100.0
     summed, computing = throughput.interval()
-    given = measures([64.0, *summed], [computing])
+    given = metrics([64.0, *summed], [computing])
     assert given == {"samples_per_second": 2.0, "tokens_per_second": 4.0, "step_time": 4.0, "data_wait": 0.25}
     clock.now += 2.0
     throughput.step(8)
     summed, computing = throughput.interval()
-    assert measures([8.0, *summed], [computing])["step_time"] == 2.0, "a new interval has begun"
+    assert metrics([8.0, *summed], [computing])["step_time"] == 2.0, "a new interval has begun"
 
 
 def test_samples_are_not_reported_as_tokens() -> None:
-    assert "tokens_per_second" not in measures([8.0, 1.0, 8.0, 2.0, 0.0, 0.0], [2.0])
+    assert "tokens_per_second" not in metrics([8.0, 1.0, 8.0, 2.0, 0.0, 0.0], [2.0])
 
 
 def test_no_steps_have_no_speed() -> None:
     summed, computing = Throughput(ALONE, 10).interval()
-    assert measures([0.0, *summed], [computing]) == {}
+    assert metrics([0.0, *summed], [computing]) == {}
 
 
 def test_the_slowest_rank_is_the_one_that_waits_least() -> None:
     # two steps of 2 s each on four ranks; all but rank 2 wait for it for half of the time
     own = [2.0, 2.0, 3.9, 2.0]
-    given = measures([80.0, 8.0, 80.0, 16.0, 1.6, 6.1], own)
+    given = metrics([80.0, 8.0, 80.0, 16.0, 1.6, 6.1], own)
     assert given == {
         "samples_per_second": 20.0,
         "step_time": 2.0,

@@ -8,7 +8,7 @@ import pytest
 from trainers.sedd.alphabet import RESIDUES, Tokens, encode
 from trainers.sedd.statistics import (
     expected_distance,
-    measures,
+    metrics,
     pair_counts,
     residue_counts,
     total_variation,
@@ -38,7 +38,7 @@ def test_total_variation_is_half_of_what_shares_differ() -> None:
 
 def test_generated_proteins_are_reported_by_the_names_that_people_plot() -> None:
     data = of("ACAC", "AACC")
-    given = measures(of("AAC", "AAC", "C"), residue_counts(data), pair_counts(data))
+    given = metrics(of("AAC", "AAC", "C"), residue_counts(data), pair_counts(data))
     assert set(given) == {
         *("avg_length", "distinct", "residue_distance", "pair_distance"),
         *(f"aa_freq_{letter}" for letter in RESIDUES),

@@ -14,7 +14,7 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import EvaluationLoader
 from trainers.distributed.process_group import RankContext
-from trainers.evaluation.measures import evaluate
+from trainers.evaluation.metrics import evaluate
 from trainers.sedd import settings
 from trainers.sedd.alphabet import MASK
 from trainers.sedd.data import ProteinBatch

@@ -136,13 +136,13 @@ def test_loss(given: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (None, 'Toy.evaluate gave None; give {"loss": (sum, count)}, a pair for each measure'),
+        (None, 'Toy.evaluate gave None; give {"loss": (sum, count)}, a pair for each metric'),
         ({"loss": 0.3}, 'gave 0.3 for loss; give {"loss": (sum, count)}'),
         ({"loss": torch.ones(2)}, "gave a tensor of shape (2,) for loss; give"),
         ({"loss": (1.0, 2, 3)}, "gave a tuple of 3 for loss; give"),
         ({"loss": (WEIGHT, 2)}, "gave a tensor of shape (2,) for loss's sum; give a sum: one number"),
         ({"loss": (1.0, 2.5)}, "gave 2.5 for loss's count"),
-        ({3: (1.0, 2)}, "gave 3 for the name; give measures names"),
+        ({3: (1.0, 2)}, "gave 3 for the name; give metrics names"),
     ],
 )
 def test_evaluate(given: Any, says: str) -> None:
@@ -159,7 +159,7 @@ def test_evaluate(given: Any, says: str) -> None:
     ],
 )
 def test_finish(given: Any, says: str) -> None:
-    assert says in refused(contract.measures, TASK, "finish", given)
+    assert says in refused(contract.metrics, TASK, "finish", given)
 
 
 MODEL = nn.Linear(2, 1)
@@ -174,7 +174,7 @@ def test_what_is_right_is_given_back() -> None:
         assert contract.validate_first_loss(TASK, loss) is loss is contract.validate_loss(TASK, loss)
     sums = {"loss": (TOTAL, None), "right": (numpy.float64(3), 4), "wrong": (1, torch.tensor(2))}
     assert contract.validate_first_sums(TASK, sums) is sums
-    assert contract.measures(TASK, "finish", {"f1": torch.tensor(0.5)}) == {"f1": 0.5}
+    assert contract.metrics(TASK, "finish", {"f1": torch.tensor(0.5)}) == {"f1": 0.5}
 
 
 Pair = namedtuple("Pair", "x y")

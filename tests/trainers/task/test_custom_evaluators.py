@@ -77,18 +77,18 @@ def test_its_last_row_is_what_is_measured_and_watched(tmp_path: Path) -> None:
     given = own(tmp_path, judge, tester=Judge, early_stopping=WATCHED)
     trainer = TrainerDDP(0, given)
     training, validation, test = trainer.prepare_dataloaders()
-    _, measures = trainer.run_training(training, validation)
+    _, metrics = trainer.run_training(training, validation)
     task = trainer.task
     assert isinstance(task, ConfiguredTask)
     assert isinstance(task.whole_set_evaluator, CustomEvaluator)
     made = task.whole_set_evaluator.evaluator
-    assert made.data.to_dict("records") == measures and len(measures) == 4
-    assert measures[0]["other_loss"] == pytest.approx(3 * measures[0]["loss"])
+    assert made.data.to_dict("records") == metrics and len(metrics) == 4
+    assert metrics[0]["other_loss"] == pytest.approx(3 * metrics[0]["loss"])
     assert made.reported == [None] * 4, "what validate has returned"
     tested = trainer.run_test(test)
     assert set(tested) == {"loss", "other_loss", "drawn"}
     lines = [line for line in lasting_lines(trainer.folder) if "val/other_loss" in line]
-    assert [line["val/other_loss"] for line in lines] == [each["other_loss"] for each in measures]
+    assert [line["val/other_loss"] for line in lines] == [each["other_loss"] for each in metrics]
 
 
 class Seen:
@@ -172,7 +172,7 @@ def measured(given: Any = None, kept: Any = None) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept", "measures"),
+    ("given", "kept", "metrics"),
     [
         (0.5, None, {"loss": 0.5}),
         (torch.tensor([0.5]), None, {"loss": 0.5}),
@@ -186,8 +186,8 @@ def measured(given: Any = None, kept: Any = None) -> dict[str, float]:
         ({"loss_avg": 0.5, "loss": 1.0}, None, {"loss_avg": 0.5, "loss": 1.0}),
     ],
 )
-def test_numbers_by_name(given: Any, kept: Any, measures: dict[str, float]) -> None:
-    assert measured(given, kept) == measures
+def test_numbers_by_name(given: Any, kept: Any, metrics: dict[str, float]) -> None:
+    assert measured(given, kept) == metrics
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_without_a_loss_and_anything_to_watch_the_newest_is_the_best(
 ) -> None:
     trained(own(tmp_path, {"type": Gives, "kwargs": {"given": {"f1": 0.5}}}))
     assert [each.message for each in caplog.records].count(
-        "Validation measures no loss (but f1), so the newest model counts as the best; name the measure to "
+        "Validation measures no loss (but f1), so the newest model counts as the best; name the metric to "
         "watch in early_stopping.kwargs.tasks"
     ) == 1
     newest = max(each.name for each in (tmp_path / "toy" / "checkpoints").glob("step-*"))
@@ -261,8 +261,8 @@ def test_a_run_that_resumes_has_the_same_rows(world: int, tmp_path: Path) -> Non
     first["training"]["num_epochs"] = 2
     on_ranks(first, "first")
     assert on_ranks(own(tmp_path / "b", early_stopping=WATCHED), "second") == whole
-    measures, weight, rows = whole[0]
-    assert rows == measures and len(rows) == 4 and weight > 1.0
+    metrics, weight, rows = whole[0]
+    assert rows == metrics and len(rows) == 4 and weight > 1.0
 
 
 def test_one_that_was_broken_off_is_done_again(tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_a_state_of_its_own_is_kept(tmp_path: Path) -> None:
     given = own(tmp_path, Counts)
     given["training"]["num_epochs"] = 1
     trained(given)
-    measures, _ = trained(own(tmp_path, Counts))
-    assert [each["loss"] for each in measures] == [1.0, 2.0, 3.0, 4.0]
+    metrics, _ = trained(own(tmp_path, Counts))
+    assert [each["loss"] for each in metrics] == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_what_no_checkpoint_can_keep_is_named(tmp_path: Path) -> None:

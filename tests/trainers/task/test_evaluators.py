@@ -24,7 +24,7 @@ from trainers.data.loaders import evaluation_loader
 from trainers.ddp import TrainerDDP
 from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.distributed.stopping import StoppedEarly
-from trainers.evaluation.measures import evaluate
+from trainers.evaluation.metrics import evaluate
 from trainers.task import Evaluated
 from trainers.task.configured_task import ConfiguredTask
 from trainers.task.prediction_metrics import targets_in, to_keep
@@ -103,7 +103,7 @@ def fields(path: Path | str, *monitors: Any, **sections: Any) -> dict[str, Any]:
 
 
 def judged(given: dict[str, Any], length: int, size: int, context: RankContext) -> dict[str, float]:
-    """The measures of numbers up to a length."""
+    """The metrics of numbers up to a length."""
     task = ConfiguredTask(Config.of(given))
     settings = task.config.training
     loader = evaluation_loader(
@@ -147,9 +147,9 @@ def test_monitors_see_all_samples_of_all_ranks_in_order(world: int, tmp_path: Pa
     answers = run(on_ranks, 12, folder=tmp_path, world_size=world)
     alone = [here(fields("x", ("seen", seen), ("drawn", drawn)), length) for length in range(1, 12)]
     for answer in answers:
-        for length, (measures, wanted) in enumerate(zip(answer, alone, strict=True), 1):
-            assert [measures[f"seen/{number}"] for number in range(length)] == list(range(length))
-            assert measures == {**wanted, "rank": 0.0}
+        for length, (metrics, wanted) in enumerate(zip(answer, alone, strict=True), 1):
+            assert [metrics[f"seen/{number}"] for number in range(length)] == list(range(length))
+            assert metrics == {**wanted, "rank": 0.0}
 
 
 def test_without_monitors_nothing_is_kept() -> None:
@@ -186,8 +186,8 @@ class Middle(Toy):
 def test_a_task_of_ones_own_may_keep_things_too(tmp_path: Path) -> None:
     trainer = TrainerDDP(0, config(tmp_path, num_epochs=1), Middle())
     training, validation, test = trainer.prepare_dataloaders()
-    _, measures = trainer.run_training(training, validation)
-    for found, part in ((measures[0], validation), (trainer.run_test(test), test)):
+    _, metrics = trainer.run_training(training, validation)
+    for found, part in ((metrics[0], validation), (trainer.run_test(test), test)):
         wanted = torch.stack([each[1][0] for each in part.dataset]).median()
         assert found == {"loss": 1.0, "median": pytest.approx(float(wanted))}
 
@@ -205,7 +205,7 @@ def gives(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("value", "measures"),
+    ("value", "metrics"),
     [
         (0.5, {"m": 0.5}),
         (True, {"m": 1.0}),
@@ -218,10 +218,10 @@ def gives(value: Any) -> Any:
         ([], {}),
     ],
 )
-def test_a_number_or_several(value: Any, measures: dict[str, float]) -> None:
+def test_a_number_or_several(value: Any, metrics: dict[str, float]) -> None:
     found = here(fields("x", ("m", gives(value))))
     assert found.pop("loss") == 0.0
-    assert found == measures
+    assert found == metrics
 
 
 @pytest.mark.parametrize(
@@ -291,8 +291,8 @@ def test_classes_are_made_with_their_arguments() -> None:
         {"name": "median", "monitor": PyObject(f"{__name__}.Quantile"), "args": [0.5]},
         {"name": "tenfold", "monitor": Quantile, "args": [1.0], "kwargs": {"scale": 10.0}},
     ]
-    measures = here(fields("x", *given))
-    assert (measures["median"], measures["tenfold"]) == (2.0, 40.0)
+    metrics = here(fields("x", *given))
+    assert (metrics["median"], metrics["tenfold"]) == (2.0, 40.0)
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,8 @@ def test_a_split_into_other_than_three_shares_is_reported(shares: Any, tmp_path:
 def trained(given: dict[str, Any]) -> tuple[list[dict[str, float]], dict[str, float]]:
     trainer = TrainerDDP(0, given)
     training, validation, test = trainer.prepare_dataloaders()
-    _, measures = trainer.run_training(training, validation)
-    return measures, trainer.run_test(test)
+    _, metrics = trainer.run_training(training, validation)
+    return metrics, trainer.run_test(test)
 
 
 def test_an_evaluator_falls_back_to_the_trainings_fields(tmp_path: Path) -> None:
@@ -455,7 +455,7 @@ def test_a_resumed_run_knows_their_measures(tmp_path: Path, caplog: pytest.LogCa
     """And may have others from there on, of which the log tells. The record has them, too, also NaN."""
     trained(fields(tmp_path, ("a", lambda p, t: math.nan)))
     (record,) = (tmp_path / "toy" / "checkpoints").glob("step-*/record.json")
-    assert math.isnan(read_checksummed(record)["record"]["measures"]["a"])
+    assert math.isnan(read_checksummed(record)["record"]["metrics"]["a"])
     again = fields(tmp_path, ("b", lambda p, t: 2.0))
     again["training"]["num_epochs"] = 2
     with caplog.at_level("INFO"):

@@ -16,15 +16,15 @@ from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import evaluation_loader
 from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.evaluation.early_stopping import DefaultEarlyStopping
-from trainers.evaluation.measures import evaluate, evaluating
+from trainers.evaluation.metrics import evaluate, evaluating
 from trainers.task import Splits
 
 CPU = torch.device("cpu")
 
 
-def stops_after(stopping: DefaultEarlyStopping, *measures: dict[str, float]) -> int | None:
+def stops_after(stopping: DefaultEarlyStopping, *metrics: dict[str, float]) -> int | None:
     """At which evaluation it says stop, from 1."""
-    return next((number for number, each in enumerate(measures, 1) if stopping(each)), None)
+    return next((number for number, each in enumerate(metrics, 1) if stopping(each)), None)
 
 
 def losses(*values: float) -> list[dict[str, float]]:

@@ -17,14 +17,14 @@ from trainers.data.loaders import Batch, EvaluationLoader
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import seed_all
 from trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
-from trainers.task.contract import measures as checked
+from trainers.task.contract import metrics as checked
 from trainers.task.contract import validate_first_sums
 
 _SQUARES = "loss, squared means of batches"
 
 
-class Measures(dict[str, float]):
-    """Measures by name, and how far the loss of single batches lies from its mean."""
+class Metrics(dict[str, float]):
+    """Metrics by name, and how far the loss of single batches lies from its mean."""
 
     spread: float = 0.0
     """Standard deviation of the batches' mean losses, weighted by their counts."""
@@ -33,14 +33,14 @@ class Measures(dict[str, float]):
 
     def to_record(self, *, better: bool) -> dict[str, Any]:
         """What is kept beside the checkpoint that was judged; `better`: than all before."""
-        return {"measures": dict(self), "spread": self.spread, "more": dict(self.more), "better": better}
+        return {"metrics": dict(self), "spread": self.spread, "more": dict(self.more), "better": better}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Measures:
+    def of_record(cls, record: Mapping[str, Any]) -> Metrics:
         """What was kept."""
-        measures = cls({str(name): float(value) for name, value in record["measures"].items()})
-        measures.spread, measures.more = float(record["spread"]), record["more"]
-        return measures
+        metrics = cls({str(name): float(value) for name, value in record["metrics"].items()})
+        metrics.spread, metrics.more = float(record["spread"]), record["more"]
+        return metrics
 
 
 @contextmanager
@@ -65,8 +65,8 @@ def evaluate(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     paced: Callable[[Iterable[Batch], int], Iterable[Batch]] = lambda batches, rounds: batches,
     waiting: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Measures:
-    """The task's measures over the samples of all ranks' loaders.
+) -> Metrics:
+    """The task's metrics over the samples of all ranks' loaders.
 
     `model` is the bare module: a DistributedDataParallel around it would wait in its forward pass
     for ranks that have fewer batches. Every rank must call this; the result is the same on all.
@@ -90,14 +90,14 @@ def evaluate(
     names, something = _of_all(sorted(sums), bool(kept), context)
     totals = _over_ranks(context, sums, names)
     squares, weight = totals.pop(_SQUARES, (0.0, 0.0))
-    measures = Measures(checked(task, "finish", task.finish(totals)))
+    metrics = Metrics(checked(task, "finish", task.finish(totals)))
     if weight:
         total, count = totals["loss"]
-        measures.spread = math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
+        metrics.spread = math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
     if something:
         with waiting():
-            measures |= _measured(task, kept, judged.seed, context)
-    return measures
+            metrics |= _measured(task, kept, judged.seed, context)
+    return metrics
 
 
 def evaluate_whole(
@@ -105,12 +105,12 @@ def evaluate_whole(
     model: nn.Module,
     batches: Any,
     autocast: Callable[[], AbstractContextManager[Any]],
-) -> Measures:
+) -> Metrics:
     """What a task's own evaluator measures, on this rank alone."""
     with torch.no_grad(), evaluating(model), autocast():
-        measures = Measures(evaluator(model, batches))
-    measures.spread = math.nan  # of its batches nothing is known
-    return measures
+        metrics = Metrics(evaluator(model, batches))
+    metrics.spread = math.nan  # of its batches nothing is known
+    return metrics
 
 
 def _measured(task: Task, mine: list[tuple[int, Any]], seed: int, context: RankContext) -> dict[str, float]:
