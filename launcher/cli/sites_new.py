@@ -89,7 +89,7 @@ def new(
         f"           export CASTOFF_SITE={word}   or `site: {word}` in .castoff/config.yaml: for every job"
     )
     if not also_probe:
-        click.echo(f"           castoff sites probe {word}   asks a node what {found.title} does not know")
+        click.echo(f"           castoff sites probe {word}   a job that asks one of its nodes")
 
 
 @click.command("probe", short_help="Ask a node what its scheduler does not know.")
@@ -122,7 +122,7 @@ def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | 
     info = ask(site)
     if reference is None:
         run = start_probe(site, info, overrides)
-        report(f"site {site.name}: run {run.id} asks a node; waits for it up to {units(timeout)}")
+        report(f"site {site.name}: run {run.id} probes a node; waiting up to {units(timeout)}")
     else:
         run = Index.of(os.environ).find(reference)
     text, now = collect(run, timeout)

@@ -62,7 +62,7 @@ def _read(text: str, shell: str) -> Imported:
     result = reading.imported()
     make_valid(result)
     if result.fields.get("inherit") == "all" and re.match(r"#!\s*/(?:usr/)?bin/(?:ba)?sh\s*$", lines[0]):
-        why = "as in the script's first line: a login shell, as castoff's sites have it, may set PATH anew"
+        why = "as in the script's first line; castoff's sites start a login shell, which may reset PATH"
         result.profile["shell: /bin/bash"] = why
     if "\r\n" in text:
         result.note("", "the script's lines end as on Windows (CRLF), which the scheduler would refuse")

@@ -211,4 +211,4 @@ def port(placement: Placement, around: Around) -> tuple[int, str] | None:
     names = [next((n for n in group if n in around), "") for group in JOB_VARIABLES]
     given = [name for name in (*names, START_VARIABLES.get(placement.launcher, "")) if name in around]
     derived = derived_port("/".join(around[name] for name in given))
-    return derived, "derived from " + (", ".join(given) or "nothing but itself")
+    return derived, "derived from " + ", ".join(given) if given else "the default where no job id is set"

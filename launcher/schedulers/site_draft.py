@@ -135,7 +135,7 @@ def node_lines(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterat
 
 def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, None, int]:
     """The cores; returns how many sockets the profile has then."""
-    probe = f"`castoff sites probe {draft.name}` asks a node; so does `lscpu --extended` there"
+    probe = f"`castoff sites probe {draft.name}` finds them; so does `lscpu --extended` on a node"
     if info.counts_threads:
         yield from ask_person(
             f"Which physical cores does each socket have? {draft.title} counts {kind.cores} CPUs, which "
@@ -190,7 +190,7 @@ def _devices(draft: Draft, kind: NodeKind, sockets: int) -> Iterator[str]:
         held = [kind.devices // sockets + (at < kind.devices % sockets) for at in range(sockets)]
         yield from ask_person(
             f"How many of its {kind.devices} devices belong to each socket? {draft.title} does not say; here "
-            f"they are spread evenly. `castoff sites probe {draft.name}` asks a node.",
+            f"they are spread evenly. `castoff sites probe {draft.name}` finds them.",
             [],
             2,
         )

@@ -54,7 +54,7 @@ class _Resolution:
             if set(circle) not in self._circles:
                 self._circles.append(set(circle))
                 round_it = " to ".join(map(text_of, (*circle, place)))
-                self._report(reference, place, f"!reference leads round in a circle: {round_it}")
+                self._report(reference, place, f"!reference is circular: {round_it}")
             return None
         behind = (*behind, place)
         found: Any = self._data

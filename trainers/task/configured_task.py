@@ -322,7 +322,7 @@ def samples_in(batch: Any) -> int:
     if found is None:
         raise ConfigError(
             [
-                f"criterion: how many samples it judges cannot be seen in a batch that is {in_words(batch)}, "
+                f"criterion: the number of samples is unknown of a batch that is {in_words(batch)}, "
                 "with no tensor and no num_graphs; write a Task, whose loss says it"
             ]
         )

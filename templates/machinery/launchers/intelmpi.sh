@@ -34,7 +34,7 @@ castoff_launcher_advise() {
       "squeue --steps --job $SLURM_JOB_ID shows what holds it up" >&2
     return
   fi
-  echo "castoff: mpiexec reaches other hosts by ssh, and waits for ever for one that does not answer." \
+  echo "castoff: mpiexec reaches other hosts by ssh, and never returns where one does not answer." \
     "Where ssh is closed between nodes, name a wrapper round pbs_tmrsh in the job's env:" \
     "I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=WRAPPER (docs/how-to/pbs.md has one)" >&2
 }

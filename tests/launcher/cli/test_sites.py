@@ -197,7 +197,7 @@ class TestNew:
             "open       1 question in it, the lines with `# ?`",
             "next       castoff render --site lab --nodes 2 --walltime 30m -- python train.py",
             "           export CASTOFF_SITE=lab   or `site: lab` in .castoff/config.yaml: for every job",
-            "           castoff sites probe lab   asks a node what Slurm does not know",
+            "           castoff sites probe lab   a job that asks one of its nodes",
         ]
         assert castoff("sites", "check", "lab", env=lab).returncode == 0
         words = ("render", "--site", "lab", "--nodes", "2", "--walltime", "30m", "--", "python", "train.py")

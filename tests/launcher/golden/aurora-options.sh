@@ -14,7 +14,7 @@
 # each rank: 4 cores and 1 of 12 devices
 # copper: each node reads the packages of your venv from Copper's cache, not from Lustre
 # proxy: compute nodes reach the internet through ALCF's proxy
-# no-vni: against "No VNIs available", in jobs that start many programs one after the other
+# no-vni: for "No VNIs available", where a job starts many programs one after the other
 # ddp-cores: the cores of ALCF's page on DDP, which leaves some to oneCCL's threads
 # 12 ranks per node: the node has 12 devices
 # OMP_NUM_THREADS=4: a rank's cores

@@ -157,8 +157,8 @@ class TestTags:
             ("a: !reference {target: b.c}\nb: {d: 1}", "leads to b.c, but b has no c"),
             ("a: !reference {target: bc}\nbcd: 1", "leads to bc, but there is no bc; did you mean bcd"),
             ("a: !reference {target: 'b[3]'}\nb: [1]", "leads to b.3, but b has no 3"),
-            ("a: !reference {target: a}", "a .line 1.: !reference leads round in a circle: a to a"),
-            ("a: {b: !reference {target: a}}", "leads round in a circle: a.b to a.b"),
+            ("a: !reference {target: a}", "a .line 1.: !reference is circular: a to a"),
+            ("a: {b: !reference {target: a}}", "is circular: a.b to a.b"),
             ("a: !coupled-sweep {target: b, values: [1]}", "goes along with b, but there is no such field"),
             (
                 "a: !coupled-sweep {target: b, values: [1]}\nb: 2",

@@ -345,7 +345,7 @@ def test_samples_of_odd_batches(batch: Any, samples: int) -> None:
 
 @pytest.mark.parametrize("batch", [None, "text", {}, [], [["a", "b"]], torch.tensor(3.0), 3])
 def test_samples_that_cannot_be_seen(batch: Any) -> None:
-    assert "criterion: how many samples it judges cannot be seen" in refused(samples_in, batch)
+    assert "criterion: the number of samples is unknown of a batch" in refused(samples_in, batch)
 
 
 @pytest.mark.parametrize("names", [(), ("torch",), ["random", "numpy"]])

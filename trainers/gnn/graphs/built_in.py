@@ -35,8 +35,7 @@ class BuiltIn:
         problems = []
         if settings.adjacency is None and store.find(MATRICES) is None:
             problems.append(
-                "data.adjacency: which array holds the matrices cannot be seen; name it: there are "
-                f"{_few(names)}"
+                f"data.adjacency: name the array that holds the matrices; there are {_few(names)}"
             )
         wanted: list[tuple[str, str | None, tuple[str, ...]]] = [
             ("adjacency", settings.adjacency, ()),

@@ -81,7 +81,7 @@ def _in_time(related: Order) -> numpy.typing.NDArray[numpy.int64]:
         ready = numpy.flatnonzero(left & (waiting == 0))
         if not len(ready):
             some = numpy.flatnonzero(left)[:3].tolist()
-            raise ValueError(f"its relations go in a circle, near the elements {some}, which no order has")
+            raise ValueError(f"its relations have a cycle near the elements {some}, which no order has")
         left[ready] = False
         waiting -= related[ready].sum(0, dtype=numpy.int64)
         found.append(ready)

@@ -98,7 +98,7 @@ class Store:
                 return int(next(iter(found)) or 0)
         raise ConfigError(
             [
-                f"how many samples it has cannot be seen: {_listing(shapes)}; write their number as an array "
+                f"the number of its samples is unknown: {_listing(shapes)}; write their number as an array "
                 "num_samples, or one group cset_1, cset_2 … for each"
             ],
             str(self.path),
@@ -218,7 +218,7 @@ def opened(path: Path) -> Iterator[Store]:
     """A store, to be read.
 
     Raises:
-        ConfigError: it is not a store, cannot be read, or how many samples it has cannot be seen.
+        ConfigError: it is not a store, cannot be read, or the number of its samples is unknown.
     """
     with _root(path) as root:
         if path.is_dir():

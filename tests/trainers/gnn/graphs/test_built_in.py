@@ -121,7 +121,7 @@ def test_a_store_without_a_known_matrix_needs_the_field(tmp_path: Path) -> None:
     path = written.python_zarr(tmp_path / "a.zarr", {"cset_1": {"relation": ORDERS[0], "dimension": 2}})
     with opened(path) as store:
         (said,) = BuiltIn(Files(files=["a"], targets=("dimension",))).problems(store)
-    assert "data.adjacency: which array holds the matrices" in said and "dimension, relation" in said
+    assert "data.adjacency: name the array that holds the matrices" in said and "dimension, relation" in said
     assert len(read(path, 0, adjacency="relation").x) == len(ORDERS[0])
 
 

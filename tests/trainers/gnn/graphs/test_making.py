@@ -171,7 +171,7 @@ def test_a_cyclic_matrix_is_reported_with_its_sample(tmp_path: Path) -> None:
     content["cset_3"]["adj"][-1, 0] = content["cset_3"]["adj"][0, -1] = 1
     path = written.julia_zarr(tmp_path / "a.zarr", content)
     said = refusal(FromFiles(Files(files=[str(path)], targets=("dimension",))))
-    assert f"{path}: sample 2: adj: its relations go in a circle" in said and said.count("sample") == 1
+    assert f"{path}: sample 2: adj: its relations have a cycle" in said and said.count("sample") == 1
 
 
 def test_a_damaged_chunk_is_reported_with_its_sample(tmp_path: Path) -> None:

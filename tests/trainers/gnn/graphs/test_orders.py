@@ -70,7 +70,7 @@ CIRCLE = numpy.roll(numpy.eye(4), 1, axis=1)
 @pytest.mark.parametrize(
     ("matrix", "size", "said"),
     [
-        (CIRCLE, None, r"go in a circle, near the elements \[0, 1, 2\]"),
+        (CIRCLE, None, r"have a cycle near the elements \[0, 1, 2\]"),
         (numpy.diag([0, 1, 0]), None, "element 1 precedes itself"),
         (numpy.zeros((3, 4)), None, r"shape \(3, 4\), which is not a square"),
         (numpy.zeros(3), None, "not a square"),
