@@ -194,7 +194,7 @@ class TestTags:
             "a: !reference {target: b}\nb: !reference {target: c}\n"
             "c: !reference {target: a}\nd: !reference {target: a}"
         )
-        assert stated.count("circle") == 1
+        assert stated.count("circular") == 1
 
     def test_references_lead_through_references(self) -> None:
         text = """
