@@ -461,9 +461,10 @@ def described(document: str) -> set[str]:
 def test_every_computed_feature_is_named() -> None:
     from trainers.gnn.causets.features import NODE, SCALARS
 
-    text = (CHECKOUT / "docs" / "how-to" / "gnn-data.md").read_text(encoding="utf-8")
-    (reported,) = re.findall(r"^Computed features.*?\n\n", text, re.MULTILINE | re.DOTALL)
-    assert re.findall(r"`([^`]+)`", " ".join(reported.split())) == [*NODE, *SCALARS]
+    page = CHECKOUT / "docs" / "reference" / "gnn-data-configuration.md"
+    _, _, section = page.read_text(encoding="utf-8").partition("\n## Computed features\n")
+    cells = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n## ")[0], re.MULTILINE)
+    assert re.findall(r"`([^`]+)`", " ".join(cells)) == [*NODE, *SCALARS]
 
 
 def test_everything_that_a_task_may_have_is_described() -> None:

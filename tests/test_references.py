@@ -43,7 +43,7 @@ def test_a_page_is_as_its_types_are(page: Path) -> None:
         ("trainer-configuration.md", [Config, Watching]),
         ("sedd-configuration.md", [Settings]),
         ("dpo-configuration.md", [dpo.Dpo, dpo.Likelihood]),
-        ("gnn-data.md", [Files, Generated, Causets]),
+        ("gnn-data-configuration.md", [Files, Generated, Causets]),
     ],
 )
 def test_a_page_has_every_field(page: str, roots: list[Struct]) -> None:
