@@ -479,13 +479,13 @@ def test_everything_that_a_task_may_have_is_described() -> None:
 def test_every_measure_of_how_fast_it_goes_is_described() -> None:
     from trainers.reporting.throughput import TIMED
 
-    assert {f"train/{name}" for name in TIMED} - described("reference/trainer.md") == set()
+    assert {f"train/{name}" for name in TIMED} - described("reference/training-runs.md") == set()
 
 
 def test_every_further_name_of_a_measure_is_described() -> None:
     from trainers.reporting.sinks import FURTHER_NAMES
 
-    text = (CHECKOUT / "docs" / "reference" / "trainer.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs" / "reference" / "training-runs.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|$", text, re.MULTILINE)
     found = {own: re.findall(r"`([^`]+)`", names) for own, names in rows}
     assert found == {f"`{own}`": list(names) for own, names in FURTHER_NAMES.items()}

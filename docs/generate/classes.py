@@ -48,7 +48,7 @@ def members(of: str, names: Collection[str]) -> str:
         KeyError: there is none of that name, or nobody has said what it means.
     """
     known = dict(_members(_class(of)))
-    return "\n".join(["| | |", "|---|---|", *(_row(*known[name]) for name in names)])
+    return "\n".join(["| name | meaning |", "|---|---|", *(_row(*known[name]) for name in names)])
 
 
 def _class(of: str) -> ast.ClassDef:
