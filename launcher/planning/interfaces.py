@@ -19,7 +19,7 @@ def _in(folder: str, names: Iterable[str]) -> str:
 PARTS = {
     "begin": "`castoff_begin` finds or makes the run directory, exports its paths, records start and ending; "
     "`castoff_write` writes the programs of the nodes",
-    _in("schedulers", NAMES): "what a scheduler tells a job, and how the job is started again",
+    _in("schedulers", NAMES): "what a scheduler reports to a job, and how the job is requeued",
     "stopping": "`castoff_listen` traps TERM, INT, HUP and USR2; `castoff_terminate` ends the ranks; "
     "`castoff_wait` waits for the launcher; a timer, if the scheduler sends no signal before the walltime",
     "setup": "`castoff_setup` and `castoff_setup_over`: if a line between them ends the job, it is reported; "
@@ -38,7 +38,7 @@ PARTS = {
     "`castoff_export_hosts`, for a driver",
     "preload": "`castoff_preload` starts a process on each node that imports modules, and `rank.sh` runs "
     "ranks as copies of it; `castoff_end_agents`",
-    _in("launchers", LAUNCHERS): "what only the job can tell its launcher, and a rank's number",
+    _in("launchers", LAUNCHERS): "what only the job can pass to its launcher, and a rank's number",
     "start": "`castoff_start` starts the ranks, follows the first log and reports the first failure",
     "unstarted": "`castoff_watch_start`, on several nodes, reports ranks that have not started, and ends the "
     "job after `castoff_start_timeout` seconds",
@@ -47,7 +47,7 @@ PARTS = {
     "program": "in both of these: starts the program by `castoff_exec`, passes signals on, leaves its exit "
     "code in `castoff_code`; `castoff_record_failure`",
     "device": "in `rank.sh`: CASTOFF_DEVICE, counted among the devices that the rank sees",
-    "ending": "`castoff_end` reads how the job ended, starts it again or continues a chain if necessary, and "
+    "ending": "`castoff_end` reads how the job ended, requeues it or continues a chain if necessary, and "
     "sets the exit code",
 }
 """The files that scripts are made of, in their order, and what each does."""
@@ -59,7 +59,8 @@ OF_A_SCHEDULER = {
     "castoff_scheduler_clear_env": "except on `local`: unsets variables of other schedulers, which would "
     "mislead the launcher",
     "castoff_scheduler_end_time": "with `deadline`: prints when the job will be ended, in seconds since 1970",
-    "castoff_scheduler_requeue": "with `requeue` or `copy`: has the job started again; fails if it cannot be",
+    "castoff_scheduler_requeue": "with `requeue` or `copy`: requeues the job, or submits a copy of "
+    "it; fails if neither is possible",
     "castoff_scheduler_kill_delay": "with `teardown`: prints the seconds between TERM and KILL",
     "castoff_scheduler_begin": "optional, before anything is recorded: ends a job that must not begin, "
     "clears what an outer step left",
@@ -77,14 +78,14 @@ OF_A_LAUNCHER = {
     "castoff_launcher_advise": "with `nodes`: prints what to check if ranks do not start",
     "castoff_launcher_each": "with `hosts`; `FILE COUNT`: sets `castoff_flags` for one process on each host "
     "of a file, beside what runs there",
-    "castoff_launcher_name_hosts": "optional; `FILE PROCESSES NODES`: writes a host file, so many processes "
-    "on each of the first nodes and one fewer on the others; sets `castoff_flags`",
+    "castoff_launcher_name_hosts": "optional; `FILE PROCESSES NODES`: writes a host file with PROCESSES "
+    "on each of the first NODES and one fewer on the others; sets `castoff_flags`",
     "castoff_launcher_beside": "optional, before a restart: sets flags in case something of the last attempt "
     "still runs",
     "castoff_launcher_place": "optional, before the ranks start: a host file, or variables that the launcher "
     "follows",
     "castoff_launcher_export": "optional, last before the ranks start: names variables that the launcher "
     "passes on",
-    "castoff_launcher_host_of_rank_0": "optional: prints it, if it is not the first of the hosts",
+    "castoff_launcher_host_of_rank_0": "optional: prints the host, if it is not the first one",
 }
 """The functions that a launcher's file defines, when, and what each does."""

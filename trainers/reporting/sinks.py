@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 METRICS = {
     "train/loss": "Mean over the items of all ranks since the last line.",
-    "train/NAME": "The same of each of `Loss.metrics`.",
+    "train/NAME": "The same for each of `Loss.metrics`.",
     "train/grad_norm": "Norm of the last step's gradient, before clipping.",
     "train/lr": "Learning rate of the last step, of the first parameter group.",
     "train/samples_per_second": "Samples per second, of all ranks together.",
@@ -35,29 +35,30 @@ METRICS = {
     "train/slowest_rank_lag": "How much longer it computes than the median, as a fraction of the step.",
     "train/memory_gb": "Memory of the rank with most, in 10^9 bytes: an accelerator's peak, or what the "
     "process has now.",
-    "train/memory_balance": "The least of the ranks' memory over the most, 0 to 1. Several ranks only.",
+    "train/memory_balance": "The smallest memory of a rank divided by the largest, 0 to 1. Several ranks "
+    "only.",
     "train/memory_allocated_gb": "Memory in tensors now, in 10^9 bytes, on the accelerator with most.",
-    "train/memory_reserved_gb": "Memory that torch holds of that device now, in 10^9 bytes.",
-    "train/utilization": "Fraction of the time in which accelerators computed, as their driver last saw it: "
+    "train/memory_reserved_gb": "Memory that torch holds on that device now, in 10^9 bytes.",
+    "train/utilization": "Fraction of the time in which accelerators computed, as their driver reports it: "
     "the mean over ranks. Only where torch can ask (NVIDIA: with the package nvidia-ml-py).",
-    "train/utilization_min": "The least of them.",
+    "train/utilization_min": "The lowest of the ranks' utilizations.",
     "train/skipped_steps": "Steps that left the weights unchanged because the gradient was not finite; only "
     "if there are any.",
-    "ranks/loss_min": "The least of the ranks' own mean losses since the last line. Several ranks only.",
-    "ranks/loss_max": "The greatest of them.",
+    "ranks/loss_min": "The lowest mean loss of a rank since the last line. Several ranks only.",
+    "ranks/loss_max": "The highest mean loss of a rank.",
     "ranks/loss_N": "The loss of each rank, on up to 16 ranks.",
     "gradients/PART": "Norm of a part's gradient, after clipping, with `monitoring.log_gradients`.",
     "weights/PART": "Norm of a part's weights, with `monitoring.log_weights`.",
     "checkpoint/stall": "Seconds for which training halted for the last checkpoint.",
     "train_epoch/loss": "Mean over an epoch.",
-    "train_epoch/NAME": "The same of each of `Loss.metrics`.",
+    "train_epoch/NAME": "The same for each of `Loss.metrics`.",
     "val/loss": "Loss of a validation.",
     "val/NAME": "Another metric of a validation.",
     "val/best_loss": "The lowest loss of all validations so far.",
     "val/without_improvement": "Validations in a row, this one included, without improvement, as "
     "`early_stopping` defines it.",
     "checkpoint/step": "The step of the checkpoint that was validated.",
-    "checkpoint/is_best": "1 if that is the best so far, else 0.",
+    "checkpoint/is_best": "1 if that checkpoint is the best so far, else 0.",
     "test/loss": "Loss of the test, with the best model.",
     "test/NAME": "Another metric of the test.",
 }
