@@ -130,4 +130,5 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
 
 
 def _short(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= _WHY else f"{text[: _WHY - 1]}…"

@@ -177,7 +177,8 @@ class Search(msgspec.Struct, frozen=True):
         """
         folder = project_folder()
         if folder is not None:
-            check(folder, otherwise="or make this folder its own project: mkdir .castoff")
+            own = "" if folder.parent == Path.cwd() else "or make this folder its own project: mkdir .castoff"
+            check(folder, otherwise=own)
         return cls(os.environ, folder and folder.parent)
 
     def folders(self) -> list[tuple[str, Path]]:

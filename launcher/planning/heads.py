@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 1794175074, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 2103240995, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -22,7 +22,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
@@ -150,7 +150,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
@@ -277,7 +277,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
@@ -406,7 +406,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they stand below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:

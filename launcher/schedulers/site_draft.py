@@ -85,8 +85,8 @@ def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[st
     yield from comment(
         f"A line with `{QUESTION}` is a question that it does not answer: answer it in the profile, and "
         "remove it. "
-        f"`castoff sites check {draft.name}` tells what has changed on the machine since, and writes it here "
-        "with --update."
+        f"`castoff sites check {draft.name}` shows what has changed on the machine since; with --update it "
+        "writes that here."
     )
     what = f"the {draft.title} cluster" + (f" {info.name}" if info.name and info.name != draft.name else "")
     nodes = f", nodes with {kind._replace(memory=None).words(_counted(info))}" if kind else ""
@@ -149,7 +149,7 @@ def _sockets(draft: Draft, info: MachineInfo, kind: NodeKind) -> Generator[str, 
         listed = [_range(0, kind.cores)]
         yield from ask_person(
             f"Which cores belong to which socket? {draft.title} does not know: it counts {kind.cores} cores, "
-            f"which stand here as one socket. {probe}.",
+            f"listed here as one socket. {probe}.",
             [],
             2,
         )

@@ -143,6 +143,14 @@ class TestList:
             assert (len(answer.stdout.splitlines()), answer.stderr) == (102, "")
             assert len(objects(castoff("list", "--json").stdout)) == 101
 
+    def test_a_refusal_of_several_lines_is_one_line(
+        self, castoff: Castoff, tmp_path: Path, index: Index
+    ) -> None:
+        made = Made(tmp_path, job=None, error="sbatch: error: no such queue\nsbatch: error: failed")
+        index.adopt([(made.run, "made", 1_780_000_000)])
+        row = columns(castoff("list").stdout)[1]
+        assert row[-1] == "it could not be submitted: sbatch: error: no such queue sbatch: error: failed"
+
     def test_filters(self, castoff: Castoff, runs: list[RunDirectory], index: Index, tmp_path: Path) -> None:
         def listed(*words: str) -> list[str]:
             return [one["id"] for one in objects(castoff("list", "--json", *words).stdout)]

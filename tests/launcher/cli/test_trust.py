@@ -91,6 +91,15 @@ def test_a_file_of_his_in_a_project_of_ours(castoff: Castoff, tmp_path: Path) ->
     assert answer.returncode == 1 and f"{config}: is not used, since it can be changed by" in answer.stderr
 
 
+def test_a_project_of_ours_that_others_can_change(castoff: Castoff, tmp_path: Path) -> None:
+    """To make the folder a project, as where it is a neighbour's, would change nothing."""
+    (tmp_path / ".castoff").mkdir()
+    tmp_path.chmod(0o777)
+    answer = castoff("render", "--site", "slurm", "--", "true")
+    assert answer.returncode == 1 and " is not used, since " in answer.stderr
+    assert "mkdir .castoff" not in answer.stderr
+
+
 def test_a_profile_of_the_user_s_own(castoff: Castoff, fresh_home: Path) -> None:
     (path := fresh_home / ".config" / "castoff" / "sites" / "lab.yaml").parent.mkdir(parents=True)
     path.write_text("extends: slurm\n")

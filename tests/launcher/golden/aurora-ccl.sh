@@ -18,7 +18,7 @@
 # ccl-application: oneCCL's and Slingshot's settings that help some applications, against hangs at large scale too
 # 12 ranks per node: what ccl-workers is made for
 # OMP_NUM_THREADS=7: a rank's cores
-# castoff's functions first: they stand below the last line that begins with "# === castoff".
+# castoff's functions first: they are below the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
   castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
   [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }

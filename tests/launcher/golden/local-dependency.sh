@@ -1,7 +1,7 @@
 #!/bin/bash
 
 # causets on local: 2 ranks, 2 on 1 node.
-# castoff's functions first: they stand below the last line that begins with "# === castoff".
+# castoff's functions first: they are below the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
   castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
   [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
