@@ -36,9 +36,14 @@ CHARTS = {
         "mean error on validation sets; lower is better",
     ),
     "proteins": Chart(
-        *("A small diffusion of proteins", "proteins", "the model's bound"),
-        {"frequencies of residues": 2.894, "frequencies of triples": 2.876},
-        "nats per residue; lower is better",
+        *("A small diffusion of proteins", "proteins", "the model, in training"),
+        {"frequencies of residues": 2.894, "frequencies of triples": 2.876, "the model, held out": 2.867},
+        "nats per residue; lower is better; the dashed lines are of held-out proteins",
+    ),
+    "structures": Chart(
+        *("Inverse folding: what comes back of native sequences", "structures", "the network"),
+        {"most frequent residue": 0.093},
+        "share of the residues of validation chains; higher is better",
     ),
 }
 """The lines are what the benches printed beside these runs, on held-out data."""

@@ -16,6 +16,7 @@ RUNS = {
     "causets": ("causets/seed-1/trained", "val/accuracy"),
     "dimension": ("causets/seed-1/trained", "val/dimension_error"),
     "proteins": ("proteins/trained/proteins", "train/loss"),
+    "structures": ("structures/base", "recovery/sampled"),
 }
 """The folder of each run below FOLDER, and the metric."""
 
