@@ -69,12 +69,15 @@ echo "qsub: job 7.head completed"
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Programs:
-    """The environment with a scheduler's command before all others on PATH."""
+    """The environment with a scheduler's command before all others on PATH.
+
+    And sbatch, which castoff looks for where it is to use Slurm, and never calls here.
+    """
 
     def made(**texts: str) -> dict[str, str]:
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
-        for name, text in texts.items():
+        for name, text in {"sbatch": "exit 1", **texts}.items():
             (folder / name).write_text(f"#!/bin/sh\n{text}")
             (folder / name).chmod(0o755)
         return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
@@ -178,7 +181,7 @@ def test_a_signal_while_it_waits_withdraws_it(
             stderr=file,
             start_new_session=True,
         )
-        patience.until(lambda: waits in output.read_text())
+        patience.until(lambda: waits in output.read_text() or process.poll() is not None)
         if number == signal.SIGINT:
             os.killpg(process.pid, number)
         else:

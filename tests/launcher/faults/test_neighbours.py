@@ -115,7 +115,7 @@ class TestTheFolderOfRuns:
     @pytest.mark.parametrize("mode", [0o775, 0o2775, 0o757, 0o777, 0o2777])
     @pytest.mark.parametrize("runs", ["", "inner/runs"])
     def test_one_where_others_write_is_refused(
-        self, tmp_path: Path, mode: int, runs: str, shared_group: None
+        self, tmp_path: Path, mode: int, runs: str, slurm: FakeSlurm, shared_group: None
     ) -> None:
         folder = tmp_path / "castoff-runs"
         folder.mkdir()
@@ -138,7 +138,7 @@ class TestTheFolderOfRuns:
             assert draft.publish().path.parent == folder
 
     @pytest.mark.parametrize("mode", [0o755, 0o1777])
-    def test_somebody_else_s_is_refused(self, tmp_path: Path, mode: int) -> None:
+    def test_somebody_else_s_is_refused(self, tmp_path: Path, mode: int, slurm: FakeSlurm) -> None:
         """Its owner can rename what lies in it, sticky or not."""
         folder = tmp_path / "runs"
         folder.mkdir()
