@@ -60,8 +60,9 @@ class Loop(Section, frozen=True, kw_only=True):
     persistent_workers: bool = False
     """Keep the workers between epochs, except those of an iterable set. No effect without workers."""
     multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = None
-    """How workers are started, also for validation and test; left out: Python's default. A forked worker
-    that Python leaves asleep (before 3.10.15 and 3.11.10, CPython issue 112275) is forked again."""
+    """How workers are started, also for validation and test; left out: as the program has set with
+    `multiprocessing.set_start_method`, else `fork` on Linux, also under Python 3.14. A forked worker that
+    Python leaves asleep (before 3.10.15 and 3.11.10, CPython issue 112275) is forked again."""
     shuffle: bool = True
     """A new order in each epoch, the same on all ranks, with samples of similar lengths together if the set
     has `lengths`; false: the set's own order. No effect on an iterable set."""

@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import signal
+import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
@@ -178,7 +179,16 @@ def loader(
 
 
 def _context(training: Training) -> BaseContext:
-    context = multiprocessing.get_context(training.multiprocessing_context)
+    """How workers start: as the configuration or the program says, else by forking on Linux.
+
+    Since Python 3.14 its own default there is forkserver: each worker would import torch again, the set would
+    be pickled, and a worker would outlive its rank.
+    """
+    by_the_program: str | None = multiprocessing.get_start_method(allow_none=True)
+    if by_the_program == multiprocessing.get_all_start_methods()[0]:
+        by_the_program = None  # or by whatever used Python's default first
+    usual = "fork" if sys.platform == "linux" else None
+    context = multiprocessing.get_context(training.multiprocessing_context or by_the_program or usual)
     return Forking() if context.get_start_method() == "fork" else context
 
 

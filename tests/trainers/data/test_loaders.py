@@ -26,6 +26,7 @@ from tests.cases import others_long
 from tests.trainers import warm
 from trainers.configuration.config import Evaluation, Training
 from trainers.configuration.fields import ConfigError
+from trainers.data.batches import loader
 from trainers.data.loaders import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import seed_all
@@ -231,6 +232,26 @@ def test_workers_ignore_signals(context: str) -> None:
                 os.kill(child.pid, number)
         seen += group.micros[0].data
     assert seen == samples(loaded(length=40).groups(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("configured", "by_the_program", "used"),
+    [
+        (None, None, "fork"),
+        (None, "forkserver", "fork"),
+        (None, "spawn", "spawn"),
+        ("forkserver", "spawn", "forkserver"),
+    ],
+)
+def test_workers_are_forked_unless_somebody_says_otherwise(
+    configured: str | None, by_the_program: str | None, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Python's default is forkserver, whether somebody has used that or not."""
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["forkserver", "spawn", "fork"])
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: by_the_program)
+    settings = training(num_workers=1, multiprocessing_context=configured)
+    made = loader(Numbers(4), settings, settings)
+    assert made.multiprocessing_context.get_start_method() == used
 
 
 def own_processes() -> set[psutil.Process]:
