@@ -53,8 +53,8 @@ def test_nobody_finds_an_empty_report(tmp_path: Path, monkeypatch: pytest.Monkey
 
     opened = os.open
 
-    def open_and_look(*arguments: Any) -> int:
-        descriptor = opened(*arguments)
+    def open_and_look(*arguments: Any, **named: Any) -> int:
+        descriptor = opened(*arguments, **named)
         if path.exists():
             found.append(path.read_text())
         return descriptor

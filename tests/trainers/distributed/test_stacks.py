@@ -77,9 +77,9 @@ def with_workers(path: str) -> None:
 
 
 def written(path: Path) -> str | None:
-    """What a rank has written, once its outermost call is there."""
+    """What a rank has written, once its outermost call is there; Python 3.14 sees none beyond a fork."""
     text = path.read_text()
-    return text if text.endswith(" in _run_module_as_main\n") else None
+    return text if text.endswith((" in _run_module_as_main\n", "  <invalid frame>\n")) else None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -225,8 +226,10 @@ def _context(written: str, folders: Sequence[Path]) -> Path | str:
     refusals = []
     for place in dict.fromkeys(places):
         try:
-            if place.is_file():
+            if stat.S_ISREG(place.stat().st_mode):
                 return place
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: no file has such a name
+            continue
         except OSError as error:
             refusals.append(f"{place} cannot be read: {error.strerror}")
     where = " or ".join(str(folder) for folder in dict.fromkeys(folders))

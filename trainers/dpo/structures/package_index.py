@@ -118,9 +118,10 @@ def _download(address: str, part: Path, archive: Archive) -> None:
         try:
             answer = _opened(address, {"Range": f"bytes={there}-"} if there else {})
         except HTTPError as error:
-            if error.code != 416:  # there is nothing behind what is there
+            if error.code != 416:
                 raise
-            return
+            error.close()
+            return  # there is nothing behind what is there
         with answer, part.open("ab" if answer.status == 206 else "wb") as file:
             while block := answer.read(_PIECE):
                 file.write(block)

@@ -170,5 +170,6 @@ class _Summed(io.RawIOBase):
         return length
 
     def close(self) -> None:
-        self._file.close()
+        if not self.closed and hasattr(self, "_file"):
+            self._file.close()
         super().close()
