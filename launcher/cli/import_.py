@@ -27,7 +27,7 @@ _LONGEST = 4 << 20
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write the job file here, not over one that is there.",
+    help="Write the job file here, not over one that is there; - prints it.",
 )
 def command(script: Path, output: Path | None) -> int:
     """Write a job file for SCRIPT, which is read and never run.
@@ -40,6 +40,8 @@ def command(script: Path, output: Path | None) -> int:
     from launcher.runs.records import write_file
 
     shown = printable(str(script))
+    if output == Path("-"):
+        output = None
     if output is not None and os.path.lexists(output):
         raise CastoffError(f"{printable(str(output))}: is there already; name another file, or remove it")
     try:

@@ -27,9 +27,11 @@ from launcher.errors import CastoffError, printable
 )
 @job_options
 @click.option("--head", is_flag=True, help="Only what is the job: all above castoff's own functions.")
-@click.option("-o", "--output", type=click.Path(), help="Write the script to a file.")
+@click.option("-o", "--output", type=click.Path(), help="Write the script to a file; - prints it.")
 @click.option(
-    "--picture", type=click.Path(), help="Draw a node's ranks, cores and devices, as SVG, to a file."
+    "--picture",
+    type=click.Path(),
+    help="Draw a node's ranks, cores and devices, as SVG, to a file; - prints it.",
 )
 @json_option
 def command(
@@ -77,9 +79,12 @@ def command(
 
 
 def _write(name: str, text: str, mode: int) -> None:
-    """Write a file whole or not at all, or write to a device or a pipe."""
+    """Write a file whole or not at all, or write to a device or a pipe; `-` is standard output."""
     from launcher.runs.records import write_file
 
+    if name == "-":
+        print_script(text)
+        return
     path = Path(name)
     try:
         if path.exists() and not path.is_file() and not path.is_dir():

@@ -28,6 +28,7 @@ def test_the_job_file_is_printed(castoff: Castoff, tmp_path: Path) -> None:
     write(tmp_path)
     answer = castoff("import", "train.sbatch")
     assert (answer.returncode, answer.stderr) == (0, "")
+    assert castoff("import", "train.sbatch", "-o", "-").stdout == answer.stdout
     found = yaml.safe_load(answer.stdout)
     assert found["command"] == ["python", "train.py", "--lr", "0.1"]
     assert (found["nodes"], found["ranks_per_node"], found["walltime"]) == (2, 4, "00:30:00")

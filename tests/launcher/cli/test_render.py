@@ -129,6 +129,12 @@ class TestOutputFile:
         assert shown.startswith("#!/bin/bash\n")
         assert not Path("/dev/stdout").is_file() or Path("/dev/stdout").is_symlink()
 
+    def test_a_dash_is_standard_output(self, castoff: Castoff, tmp_path: Path) -> None:
+        words = ("--site", "local", "--", "true")
+        assert script(castoff, "-o", "-", *words) == script(castoff, *words)
+        assert script(castoff, "--picture", "-", *words).startswith("<svg ")
+        assert list(tmp_path.iterdir()) == []
+
     def test_what_cannot_be_written(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
         (tmp_path / "file").touch()
