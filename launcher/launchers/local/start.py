@@ -280,6 +280,9 @@ def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
     name, equals, _ = program.partition("=")
     if program.endswith(".py") and here.is_file():
         fix = f"{_INTERPRETED} {program}"
+    elif program.endswith(".py"):
+        looked = f"looked at {here.absolute()}, and on PATH"
+        return f"cannot find the program {program!r} ({looked}); correct its path"
     elif here.is_file():
         fix += f"; if you mean the one in the working folder, write ./{program}"
     elif equals and name.isidentifier():

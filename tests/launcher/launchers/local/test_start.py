@@ -137,6 +137,7 @@ class TestCannotStart:
             (["./orphan"], 127, "the interpreter its first line names does not exist"),
             (["./headless"], 126, "a first line such as `#!/bin/sh`"),
             (["headless"], 127, "write ./headless"),
+            (["trian.py"], 127, "/trian.py, and on PATH); correct its path"),
             (["true", "a\0b"], 126, "embedded null byte"),
             (["true", "x" * 3_000_000], 126, "too long"),
         ],
