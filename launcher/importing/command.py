@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from launcher.importing.programs import OF_RANKS
-from launcher.importing.words import NAME, literal, variables
+from launcher.importing.words import NAME, literal, split, variables
 from launcher.quoting import shell_word
 
 PROGRAM = "IMPORTED_PROGRAM"
@@ -55,7 +55,7 @@ def command_of(
     setup ends. `first`: variables that are set for the program alone, as `NAME=word`. `quoted`: the words
     are of a text in double quotes, which a shell reads once more. `inside`: a shell in each rank reads them.
     """
-    values = [_read_again(constant(f'"{word}"')) if quoted else constant(word) for word in words]
+    values = _read_twice(words, constant) if quoted else [constant(word) for word in words]
     if all(found is not None for found in values) and not behind and not first:
         plain = [found or "" for found in values]
         if plain[1:2] in (["-c"], ["-lc"]) and plain[0].endswith("sh") and len(plain) == 3:
@@ -85,9 +85,10 @@ def command_of(
     return _worked_out(words, values, start, setup, f"export {sets.strip()}; " if sets else "", behind)
 
 
-def _read_again(text: str | None) -> str | None:
-    """What a word becomes that is read by a shell inside, too."""
-    return None if text is None else literal(text)
+def _read_twice(words: list[str], constant: Callable[[str], str | None]) -> list[str | None]:
+    """What a shell makes of the words of a text in double quotes, in which variables stand for several."""
+    texts = [constant(f'"{word}"') for word in words]
+    return [None if text is None else literal(one) for text in texts for one in split(text or "''")]
 
 
 def _is_simple(word: str) -> bool:

@@ -70,7 +70,7 @@ def _candidate(number: int, at: int, command: Command, knowledge: Knowledge) -> 
     words = [*command.words]
     if words and re.match(r"\"?\$", words[0]):
         words = [*inlined(words[:1], knowledge.lists), *words[1:]]
-        single = re.fullmatch(rf'"?\$\{{?({NAME})\}}?"?', words[0])
+        single = re.fullmatch(rf'"?\$\{{?({NAME})\}}?"?', words[0]) if words else None
         if single and single[1] in knowledge.constants:
             words[0] = knowledge.constants[single[1]]
     prefix: list[tuple[str, str]] = []

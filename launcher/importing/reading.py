@@ -20,6 +20,8 @@ from launcher.importing.shell import Statement, statements
 from launcher.importing.words import NAME, literal, value, without_single_quotes
 from launcher.launchers.foreign.asked import Asked, Remark
 
+_LOGS = "castoff keeps each rank's log itself; castoff logs shows them"
+
 
 class Reading:
     """One script while it is read."""
@@ -187,13 +189,10 @@ class Reading:
             text = f"{operator} {command.text}"
             if operator in ("|", "|&"):
                 kind = command.words[:1]
-                why = "castoff keeps each rank's log itself; castoff logs shows them"
-                fate = (
-                    "dropped"
-                    if kind and kind[0] in ("tee", "ts", "cat", "head", "tail", "grep")
-                    else "not expressed"
-                )
-                self.account.add(statement.first, statement.last, fate, text, why)  # type: ignore[arg-type]
+                if kind and kind[0] in ("tee", "ts", "cat", "head", "tail", "grep"):
+                    self._output(statement, launch, text, command.words[1:] if kind[0] == "tee" else [])
+                else:
+                    self.account.add(statement.first, statement.last, "not expressed", text, _LOGS)
             elif operator == "||" and command.words[:1] in (["exit"], ["true"], ["echo"], [":"]):
                 why = "castoff reports which rank failed first, and ends the job with its code"
                 self.account.add(statement.first, statement.last, "dropped", text, why)
@@ -209,8 +208,20 @@ class Reading:
             self.account.add(statement.first, statement.last, "dropped", "& behind the launch line", why)
         outputs = [one for one in launch.command.redirections if ">" in one]
         if outputs:
-            why = "castoff keeps each rank's log itself; castoff logs shows them"
-            self.account.add(statement.first, statement.last, "dropped", " ".join(outputs), why)
+            files = [one.lstrip("0123456789&>|").strip() for one in outputs]
+            self._output(statement, launch, " ".join(outputs), files)
+
+    def _output(self, statement: Statement, launch: Candidate, text: str, files: list[str]) -> None:
+        """Files that the ranks' output goes to: dropped, unless a later line names one."""
+        for name in (literal(file) for file in files if not file.startswith("-")):
+            for later in self.body[launch.statement + 1 :]:
+                if name and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", later.text):
+                    why = (
+                        f"line {later.first} needs {name}: let the program write it, or a shell in `command`"
+                    )
+                    self.account.add(statement.first, statement.last, "not expressed", text, why)
+                    return
+        self.account.add(statement.first, statement.last, "dropped", text, _LOGS)
 
     def _group_behind(self, statement: Statement, launch: Candidate, following: list[ShellCommand]) -> None:
         """A group, or a compound command, behind the launch line, as in `|| { echo failed; exit 1; }`."""

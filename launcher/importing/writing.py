@@ -94,7 +94,9 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     looks_otherwise = re.fullmatch(r"[-+.]?[0-9][0-9_.:eE+-]*", text) or text.lower() in _WORDS
     hidden = not re.sub(r"[\n\t]", "", text).isprintable()
-    style = '"' if looks_otherwise or hidden else "|" if "\n" in text else None
+    # As a block, PyYAML would end the document behind it.
+    is_open = "\n" in text and (text.endswith("\n\n") or not text.strip())
+    style = '"' if looks_otherwise or hidden or is_open else "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 

@@ -36,6 +36,8 @@ def read_mpiexec(words: list[str]) -> Launch:
     if ":" in program:
         asked.refuse("several programs joined by :, and a job file has one program in all ranks")
         program = program[: program.index(":")]
+    if not signs and any(word.startswith("--bind-to") for word in words):
+        signs.add("openmpi")  # Hydra has that flag, too, but its manual writes it with one dash
     for name in _SIGNS:
         if name in signs:
             asked.fields["launcher.name"] = name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.importing.imported import nested
@@ -117,6 +117,10 @@ def accounted_for(script: str) -> None:
 
 
 @given(LINES)
+@example(["'", "'"])
+@example(["A=(", ")", "${A[@]}"])
+@example(["python 'a", "", "'"])
+@example(["set"])
 def test_no_line_is_lost(lines: list[str]) -> None:
     accounted_for("\n".join(["#!/bin/bash", *lines]))
 

@@ -349,6 +349,28 @@ class TestMeaning:
         found = fields("eval \"srun python a.py --x '$HOME'\"\n")
         assert found["command"] == ["bash", "-c", "eval \"exec python a.py --x '$HOME'\""]
 
+    @pytest.mark.parametrize(
+        ("held", "words"),
+        [
+            ("a.py --lr 0.1", ["a.py", "--lr", "0.1"]),
+            ("a.py --name 'my run'", ["a.py", "--name", "my run"]),
+        ],
+    )
+    def test_a_variable_in_a_text_that_is_read_again(self, held: str, words: list[str]) -> None:
+        """It stands for several words, as with BigScience's `srun bash -c "$LAUNCHER $CMD"`."""
+        assert fields(f'CMD="{held}"\nsrun bash -c "python $CMD"\n')["command"] == ["python", *words]
+        launcher = "torchrun --nproc_per_node 2 --node_rank \\$SLURM_PROCID"
+        found = fields(f'CMD="{held}"\nsrun bash -c "{launcher} $CMD"\n')
+        assert found["command"] == ["python", *words] and found["launcher"]["torchrun"] is True
+
+    @pytest.mark.parametrize("line", ["srun ./a >out.dat", "srun ./a | tee out.dat", "srun ./a >> ./out.dat"])
+    def test_output_that_a_later_line_needs(self, line: str) -> None:
+        assert " needs " in why(f"{line}\npython fit.py ./out.dat\n")[0]
+        assert why(f"{line}\npython fit.py ./out.data\n") == []
+
+    def test_an_empty_array_in_the_place_of_a_program(self) -> None:
+        assert fields("A=()\n${A[@]}\nsrun ./a\n")["command"] == ["./a"]
+
     def test_quotes_of_ansi_c_and_braces(self) -> None:
         for word in ("$'a\\tb'", "x{1..3}"):
             assert fields(f"srun python a.py {word}\n")["setup"][-1].endswith(f'python a.py {word})"')

@@ -47,7 +47,11 @@ LINES: dict[str, dict[str, Any]] = {
         "launcher.name": "openmpi",
         "launcher.args": ["--mca", "btl", "self"],
     },
-    "mpirun -npernode 2 --bind-to none P": {"ranks_per_node": 2, "launcher.args": ["--bind-to", "none"]},
+    "mpirun -npernode 2 --bind-to none P": {
+        "ranks_per_node": 2,
+        "launcher.name": "openmpi",
+        "launcher.args": ["--bind-to", "none"],
+    },
     "mpirun -x LD_LIBRARY_PATH=/a:$B P": {
         "exports": {"LD_LIBRARY_PATH": "/a:$B"},
         "launcher.name": "openmpi",
