@@ -29,6 +29,7 @@ exclude_patterns = ["extension", "generate", "pictures", "**/__pycache__"]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 4
+smartquotes = False  # they would turn the -- of commands into a dash
 default_role = "code"  # docstrings mark code by single backquotes
 
 autodoc_member_order = "bysource"

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from launcher.planning.render import render as render
     from launcher.ranks import RankEnv as RankEnv
     from launcher.runs.plan import Plan as Plan
+    from launcher.runs.states import RunStatus as RunStatus
+    from launcher.submission.send import NotSent as NotSent
+    from launcher.submission.send import Unclear as Unclear
 
     __version__: str
 
@@ -29,12 +32,15 @@ _HOMES = {
     "CastoffError": "errors",
     "InvalidInput": "errors",
     "JobSpec": "config.job",
+    "NotSent": "submission.send",
     "PlacementError": "errors",
     "Plan": "runs.plan",
     "RankEnv": "ranks",
     "Run": "api.run",
+    "RunStatus": "runs.states",
     "Site": "config.site",
     "StillRunning": "errors",
+    "Unclear": "submission.send",
     "executor": "executors.executor",
     "plan": "planning.planner",
     "render": "planning.render",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import cache
@@ -23,12 +24,20 @@ class Page(HTMLParser):
 
     def __init__(self, path: Path):
         super().__init__()
+        self.prose, self._in_code = "", 0
         self.ids, self.links, self.loads = set[str](), list[str](), list[str]()
         self.pictures: list[dict[str, str | None]] = []
         self.feed(path.read_text(encoding="utf-8"))
 
+    def handle_endtag(self, tag: str) -> None:
+        self._in_code -= tag == "pre"
+
+    def handle_data(self, data: str) -> None:
+        self.prose += "" if self._in_code else data
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         has = dict(attrs)
+        self._in_code += tag == "pre"
         self.ids |= {value for name in ("id", "name") if (value := has.get(name))}
         if tag == "a" and (href := has.get("href")):
             self.links.append(href)
@@ -82,6 +91,13 @@ def test_every_link_leads_somewhere(site: Path) -> None:
             if not there:
                 broken.append(f"{path.relative_to(site)}: {link}")
     assert broken == []
+
+
+def test_words_are_as_they_are_written(site: Path) -> None:
+    """No markup of another language is left, and no dash stands for the -- of a command."""
+    for path in pages(site):
+        found = re.findall(r".*(?:\.\. [\w-]+::|(?<!\w)–\w).*", parsed(path).prose)
+        assert found == [], path.relative_to(site)
 
 
 def test_it_loads_nothing_from_elsewhere(site: Path) -> None:

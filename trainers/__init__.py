@@ -12,24 +12,33 @@ import castoff_plugin
 castoff_plugin.own("launcher")  # which we import from, and a file of that name may lie beside the program
 
 if TYPE_CHECKING:
+    from trainers.checkpointing.checkpoints import CheckpointError
     from trainers.configuration.config import Config
     from trainers.configuration.fields import ConfigError
     from trainers.configuration.sweep import members
     from trainers.configuration.yaml_text import get_loader
     from trainers.ddp import TrainerDDP
+    from trainers.distributed.errors import DistributedError
     from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+    from trainers.distributed.stopping import StoppedEarly
     from trainers.evaluation.tuning import suggested
-    from trainers.program.training import train
+    from trainers.optimization.engine import NonFiniteError
+    from trainers.program.training import Trained, train
     from trainers.task import Evaluated, Loss, Splits, Task
     from trainers.task.splitting import split
 
 _HOMES = {
+    "CheckpointError": "trainers.checkpointing.checkpoints",
     "Config": "trainers.configuration.config",
     "ConfigError": "trainers.configuration.fields",
+    "DistributedError": "trainers.distributed.errors",
     "Evaluated": "trainers.task",
     "Loss": "trainers.task",
+    "NonFiniteError": "trainers.optimization.engine",
     "Splits": "trainers.task",
+    "StoppedEarly": "trainers.distributed.stopping",
     "Task": "trainers.task",
+    "Trained": "trainers.program.training",
     "TrainerDDP": "trainers.ddp",
     "cleanup_ddp": "trainers.distributed.process_group",
     "get_loader": "trainers.configuration.yaml_text",
@@ -41,12 +50,17 @@ _HOMES = {
 }
 
 __all__ = [
+    "CheckpointError",
     "Config",
     "ConfigError",
+    "DistributedError",
     "Evaluated",
     "Loss",
+    "NonFiniteError",
     "Splits",
+    "StoppedEarly",
     "Task",
+    "Trained",
     "TrainerDDP",
     "cleanup_ddp",
     "get_loader",

@@ -26,7 +26,7 @@ from launcher.trust.paths import weaknesses
 def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
     """Trust everyone who can write to FOLDER with what castoff runs for you from there.
 
-    Without FOLDER, list those that you trust. What else castoff refuses there: docs/how-to/trust.md.
+    Without FOLDER, list those that you trust.
     """
     if remove and not folders:
         click.get_current_context().fail("--remove takes the folders to trust no longer")

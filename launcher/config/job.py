@@ -47,7 +47,7 @@ COMMAND_LINE = "the command line"
 class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True):
     """What a user asks for: the fields of a job file. A wrong one raises InvalidInput when it is built.
 
-    None: the site's default applies, or castoff's. docs/reference/job-file.md says more of each field.
+    None: the site's default applies, or castoff's.
     """
 
     # dict=True: a job that was read keeps its Document beside the fields, so that what a site

@@ -46,10 +46,7 @@ from launcher.typed.suggestion import did_you_mean
 
 
 class Site(Checked, frozen=True, kw_only=True):
-    """What a machine is: the fields of a profile. A wrong one raises InvalidInput when it is built.
-
-    docs/reference/sites.md says more of each field.
-    """
+    """What a machine is: the fields of a profile. A wrong one raises InvalidInput when it is built."""
 
     name: Word
     """The file's name without `.yaml`; a profile does not set it."""

@@ -99,15 +99,18 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(_Summary, frozen=True, kw_only=True):
-    """What became of a run so far."""
+    """The state of a run, and of each of its members."""
 
     id: str
+    """The run's name and time, as in `hello-20261128-101500-1f2e`."""
     directory: str
+    """The run directory."""
     final: bool
     """Whether nothing but a resubmission can change this."""
     walltime: int | None
     """Seconds that each attempt may take; None: no bound, or not known."""
     members: list[MemberStatus]
+    """The state of each member; of a job that is no array, of one."""
     set_aside: list[SetAside] = []
     """Hosts that get no ranks of a job any more, and why."""
 

@@ -37,7 +37,7 @@ _UNCLEAR_PATIENCE = 20.0
 
 
 class NotSent(CastoffError):
-    """A script that its scheduler did not take."""
+    """The scheduler did not take a script."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Interrupted(CastoffError):
 
 
 class Unclear(CastoffError):
-    """A script of which nobody knows whether its scheduler took it."""
+    """It is not known whether the scheduler took a script."""
 
     def __init__(self, run: RunDirectory, command: list[str], message: str):
         self.run = run

@@ -28,6 +28,7 @@ class Trained(NamedTuple):
     trainer: TrainerDDP
     """Its `model` has the best weights that were saved, on every rank: those that were tested."""
     splits: Splits
+    """The data sets that the task built."""
     metrics: Metrics | None
     """The test set's metrics; None on ranks other than 0."""
 

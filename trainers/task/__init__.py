@@ -36,6 +36,7 @@ class Evaluated(NamedTuple):
     """The result of a batch, if sums are not all of it."""
 
     sums: Mapping[str, Sum]
+    """By the metric's name."""
     kept: Any
     """Small, and on the CPU: it is held until the set is over, then `measure` gets that of all batches."""
 
@@ -49,11 +50,14 @@ class WholeSetEvaluator(Protocol):
 
 
 class Splits(NamedTuple):
-    """The three data sets. Training may be iterable; the others have a length, and are empty by default."""
+    """The three data sets."""
 
     train: Any
+    """May be iterable."""
     validation: Any = ()
+    """Has a length; empty: no validation."""
     test: Any = ()
+    """Has a length; empty: no test."""
 
 
 class Task(ABC):
