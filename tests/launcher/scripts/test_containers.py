@@ -312,7 +312,7 @@ PODMAN = """#!/bin/sh
 verb=$1
 shift
 exec {podman} --root {store}/root --runroot {store}/run --storage-driver vfs --cgroup-manager cgroupfs \\
-  --runtime {runc} "$verb" --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "$@"
+  --runtime {runc} "$verb" --pids-limit=-1 --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "$@"
 """
 
 
