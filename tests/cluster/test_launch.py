@@ -273,7 +273,7 @@ def test_an_interrupt_lets_the_ranks_save(shell: Shell) -> None:
     shell.castoff(process).send_signal(signal.SIGINT)
     ended = shell.end(process)
     assert (ended.code, shell.runs()[0].ending) == (0, "done"), ended.errors
-    assert "castoff: SIGINT: asked the ranks to stop (SIGTERM); once more kills them\n" in ended.errors
+    assert "castoff: SIGINT: asked the ranks to stop (SIGTERM); a second one kills them\n" in ended.errors
 
 
 def test_an_interrupted_program_that_can_be_resumed(shell: Shell) -> None:

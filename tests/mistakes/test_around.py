@@ -146,7 +146,7 @@ def test_ctrl_c_twice_ends_what_launch_has_started(tmp_path: Path) -> None:
     said = [line for line in shown_lines if not re.match(r"\[[01]\] (\[RANK [01]\] .* INFO[ :]|    )", line)]
     assert said[0].startswith("castoff: 2 ranks on ")
     assert said[1:] == [
-        "castoff: SIGINT: asked the ranks to stop (SIGTERM); once more kills them",
+        "castoff: SIGINT: asked the ranks to stop (SIGTERM); a second one kills them",
         "castoff: killed 2 processes that had not ended on SIGTERM",
         "castoff: stopped by SIGINT",
     ]

@@ -349,7 +349,7 @@ class Supervision:
                 for rank in self._alive.values():
                     # Only to the program itself: it decides what its own children should hear.
                     os.kill(rank.process.pid, signal.SIGTERM)
-                self.report(f"{number.name}: asked the ranks to stop (SIGTERM); once more kills them")
+                self.report(f"{number.name}: asked the ranks to stop (SIGTERM); a second one kills them")
         elif number != signal.SIGHUP and now - self._stop_time > _ECHO:
             self._stop_requested_again(now)
 

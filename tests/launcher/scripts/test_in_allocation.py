@@ -257,7 +257,7 @@ def test_one_signal_stops_in_order(number: signal.Signals, bench: Benches) -> No
     process.send_signal(number)
     _, errors = process.communicate(timeout=patience.SECONDS)
     assert process.returncode == 128 + number, errors
-    assert f"castoff: {number.name}: asked the ranks to stop (SIGTERM); once more kills them\n" in errors
+    assert f"castoff: {number.name}: asked the ranks to stop (SIGTERM); a second one kills them\n" in errors
     assert the_run(here).ending == "cancelled"
 
 
