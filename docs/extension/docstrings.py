@@ -16,6 +16,7 @@ _CONFIG: Any = Config(napoleon_use_rtype=False)  # of which napoleon is content 
 def read_sections(app: Sphinx, what: Any, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Rewrite a docstring's sections, such as `Args:` and `Raises:`, as Sphinx's fields."""
     if what == "class" and issubclass(obj, Checked):
-        del lines[lines.index("", lines.index("") + 1) :]  # its fields, which pages of the reference have
+        # Without its fields, the last paragraph: pages of the reference have them.
+        lines[:] = "\n".join(lines).rstrip().rpartition("\n\n")[0].splitlines()
     if what not in ("attribute", "property"):
         lines[:] = str(GoogleDocstring(lines, _CONFIG, app, what, name, obj, options)).splitlines()
