@@ -7,6 +7,8 @@ import os
 import pytest
 import torch
 
+from trainers.distributed import termination
+
 THREADS = int(os.environ.get("CASTOFF_TESTS_THREADS", "1"))
 """Read once, before a test has its clean environment."""
 
@@ -15,3 +17,9 @@ THREADS = int(os.environ.get("CASTOFF_TESTS_THREADS", "1"))
 def _few_threads() -> None:
     """Several test processes share a few cores: threads that wait for each other make small things slow."""
     torch.set_num_threads(THREADS)
+
+
+@pytest.fixture(autouse=True)
+def _no_term_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an earlier test in this process, which ranks that wait would take for their own."""
+    monkeypatch.setattr(termination, "_noticed", None)
