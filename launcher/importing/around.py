@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from launcher.config.job import variable_problem
@@ -109,7 +110,7 @@ class Around:
         """What a statement says of those that follow."""
         for command in statement.commands:
             if command.words[:1] == ["set"]:
-                for option, word in zip(command.words[1:], [*command.words[2:], ""], strict=False):
+                for option, word in pairwise([*command.words[1:], ""]):
                     letters = option[1:] if re.match(r"[-+][a-zA-Z]+$", option) else ""
                     if "e" in letters or (letters.endswith("o") and word == "errexit"):
                         self.ends_at_failure = option.startswith("-")

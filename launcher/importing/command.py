@@ -87,8 +87,10 @@ def command_of(
 
 def _read_twice(words: list[str], constant: Callable[[str], str | None]) -> list[str | None]:
     """What a shell makes of the words of a text in double quotes, in which variables stand for several."""
-    texts = [constant(f'"{word}"') for word in words]
-    return [None if text is None else literal(one) for text in texts for one in split(text or "''")]
+    found: list[str | None] = []
+    for text in (constant(f'"{word}"') for word in words):
+        found += [None] if text is None else map(literal, split(text))
+    return found
 
 
 def _is_simple(word: str) -> bool:

@@ -110,7 +110,7 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
     walltime: int | None
     """Seconds that each attempt may take; None: no bound, or not known."""
     members: list[MemberStatus]
-    """The state of each member; of a job that is no array, of one."""
+    """The state of each member; a job without an array has one."""
     set_aside: list[SetAside] = []
     """Hosts that get no ranks of a job any more, and why."""
 

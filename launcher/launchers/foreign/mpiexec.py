@@ -33,11 +33,12 @@ def read_mpiexec(words: list[str]) -> Launch:
     signs: set[LauncherName] = set()
     for option in options:
         _mpiexec_option(option, asked, words, signs)
+    flags = words[: len(words) - len(program)]
+    if not signs and any(word.partition("=")[0] == "--bind-to" for word in flags):
+        signs.add("openmpi")  # Hydra has that flag, too, but its manual writes it with one dash
     if ":" in program:
         asked.refuse("several programs joined by :, and a job file has one program in all ranks")
         program = program[: program.index(":")]
-    if not signs and any(word.startswith("--bind-to") for word in words):
-        signs.add("openmpi")  # Hydra has that flag, too, but its manual writes it with one dash
     for name in _SIGNS:
         if name in signs:
             asked.fields["launcher.name"] = name

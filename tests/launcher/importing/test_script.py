@@ -354,6 +354,7 @@ class TestMeaning:
         [
             ("a.py --lr 0.1", ["a.py", "--lr", "0.1"]),
             ("a.py --name 'my run'", ["a.py", "--name", "my run"]),
+            ("a.py", ["a.py"]),
         ],
     )
     def test_a_variable_in_a_text_that_is_read_again(self, held: str, words: list[str]) -> None:
@@ -362,6 +363,9 @@ class TestMeaning:
         launcher = "torchrun --nproc_per_node 2 --node_rank \\$SLURM_PROCID"
         found = fields(f'CMD="{held}"\nsrun bash -c "{launcher} $CMD"\n')
         assert found["command"] == ["python", *words] and found["launcher"]["torchrun"] is True
+
+    def test_an_empty_variable_in_a_text_that_is_read_again(self) -> None:
+        assert fields('MORE=""\nsrun bash -c "python a.py $MORE"\n')["command"] == ["python", "a.py"]
 
     @pytest.mark.parametrize("line", ["srun ./a >out.dat", "srun ./a | tee out.dat", "srun ./a >> ./out.dat"])
     def test_output_that_a_later_line_needs(self, line: str) -> None:

@@ -80,6 +80,11 @@ def said(asked: Asked) -> dict[str, Any]:
     return {**found, **asked.fields}
 
 
+def test_flags_of_the_program_name_no_mpi() -> None:
+    launch = read(["mpirun", "-n", "2", "P", "--bind-to", "core"])
+    assert launch is not None and said(launch.asked) == {"ranks": 2}
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_lines(line: str) -> None:
     launch = read([*line.split(), "--its-own", "-n", "1"])
