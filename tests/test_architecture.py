@@ -205,7 +205,7 @@ FLOORS = {
     "launcher": (
         ("cli", "executors"),
         ("api", "diagnosis", "importing"),
-        ("logs", "submission"),
+        ("history", "logs", "submission"),
         ("status", "planning"),
         ("schedulers",),
         ("runs", "launchers"),

@@ -190,6 +190,8 @@ class Facts(msgspec.Struct, frozen=True):
     layout: list[tuple[Number, Number]] = []
     """(ranks on a node, how many such nodes in a row)."""
     launcher: str = ""
+    own_distribution: str | None = None
+    """Whether the job's own flags say where each rank starts; `layout` is then what they ask for."""
     cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
     array_indices: Indices | None = None

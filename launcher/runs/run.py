@@ -14,9 +14,10 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   functions/M.pkl  the Python function that member M runs, if it runs one
   local.lock       held by whatever may still do something for the run
   stop             `castoff stop` was here: nothing of it begins any more
-  attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; finished
-                   once rank 0 has ended well, but for the local launcher; terminated once its ranks were
-                   asked to end
+  attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; launched
+                   since its ranks were started; metrics.jsonl of what its program reports; finished once
+                   rank 0 has ended well, but for the local launcher; terminated once its ranks were asked
+                   to end
   set-aside/       HOST.json: hosts that get no ranks of a job any more, and why
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank

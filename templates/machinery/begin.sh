@@ -107,6 +107,7 @@ castoff_begin_records() {
   export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
   export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or resume
   export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
+  export CASTOFF_METRICS_FILE=$CASTOFF_ATTEMPT_DIR/metrics.jsonl # the program may add: a JSON object a line, with step
 #if restart | hang
   export CASTOFF_PROGRESS_FILE=$CASTOFF_ATTEMPT_DIR/progress    # the program may write: how far it is, a number
 #endif
@@ -122,13 +123,12 @@ castoff_begin_records() {
     mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
 #endif
 #if restart
-    printf '{"job": "%s"%s, "host": "%s", "time": %s%s}\n' "$castoff_job" \
-      "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" "$(date +%s)" \
+    printf '{"job": "%s"%s, "host": "%s", "time": %(%s)T%s}\n' "$castoff_job" \
+      "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 \
       "${castoff_restarts_done:+, \"restart\": $castoff_restarts_done}" >"$CASTOFF_ATTEMPT_DIR/start.json"
 #else
-    printf '{"job": "%s"%s, "host": "%s", "time": %s}\n' "$castoff_job" \
-      "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" "$(date +%s)" \
-      >"$CASTOFF_ATTEMPT_DIR/start.json"
+    printf '{"job": "%s"%s, "host": "%s", "time": %(%s)T}\n' "$castoff_job" \
+      "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 >"$CASTOFF_ATTEMPT_DIR/start.json"
 #endif
     printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
   )
@@ -176,15 +176,16 @@ castoff_record_ending() { # ENDING CODE
   (
     umask 077
 #if restart
-    printf '{"ending": "%s", "code": %s, "time": %s%s%s}\n' "$1" "$2" "$(date +%s)" "${3:+, \"restart\": true}" \
+    printf '{"ending": "%s", "code": %s, "time": %(%s)T%s%s}\n' "$1" "$2" -1 "${3:+, \"restart\": true}" \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
-#elif setup | teardown | hang | preflight
-    printf '{"ending": "%s", "code": %s, "time": %s%s}\n' "$1" "$2" "$(date +%s)" \
-      "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
-#else
-    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
-#endif
       1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+#elif setup | teardown | hang | preflight
+    printf '{"ending": "%s", "code": %s, "time": %(%s)T%s}\n' "$1" "$2" -1 \
+      "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+#else
+    printf '{"ending": "%s", "code": %s, "time": %(%s)T}\n' "$1" "$2" -1 1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+#endif
       mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )
 }

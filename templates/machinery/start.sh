@@ -38,6 +38,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_first_log=node-00000.log
 #endif
   : >"$CASTOFF_LOG_DIR/$castoff_first_log"
+  printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # what came before was setup
   "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
   castoff_launcher=$!
   tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it

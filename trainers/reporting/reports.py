@@ -61,6 +61,8 @@ class Reports:
     @contextmanager
     def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
         """As long as training lasts: a bar on rank 0's terminal; `total`: of all steps, if that is known."""
+        if self._sinks is not None:
+            self._sinks.begin(state.step, total)
         with Progress(self._context, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
             self._progress = bar
             try:

@@ -1,4 +1,4 @@
-"""Where metrics go: metrics.jsonl always, TensorBoard and Weights & Biases on request."""
+"""Where metrics go: metrics.jsonl and the castoff run always, TensorBoard and Weights & Biases on request."""
 
 from __future__ import annotations
 
@@ -106,6 +106,9 @@ class Sinks:
 
     def __init__(self, folder: Path, config: Logging, run_name: str, resolved: Mapping[str, Any]):
         self.metrics = MetricsFile(folder / "metrics.jsonl")
+        of_attempt = os.environ.get("CASTOFF_METRICS_FILE")
+        self._of_attempt = MetricsFile(Path(of_attempt)) if of_attempt else None
+        """What `castoff top` and `castoff report` read."""
         self._folder = folder
         self._config = config
         self._run_name = run_name
@@ -126,9 +129,19 @@ class Sinks:
         self.close()
         self._open(step)
 
+    def begin(self, step: int, total: int | None) -> None:
+        """Tell castoff's run that training begins after `step`; `total`: of all steps, None if not known."""
+        if self._of_attempt is not None:
+            parameters = json.loads(json.dumps(self._resolved, default=_word))
+            line = {"step": step, "folder": str(self._folder.absolute()), "parameters": parameters}
+            self._of_attempt.write(line if total is None else {**line, "total_steps": total})
+
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """The metrics of a step, by name."""
-        self.metrics.write({"step": step, **values})
+        line = {"step": step, **values}
+        self.metrics.write(line)
+        if self._of_attempt is not None:
+            self._of_attempt.write(line)
         for name, sink in self._opened(step).items():
             self._attempt(name, sink.write, step, values)
 

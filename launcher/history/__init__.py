@@ -1,0 +1,1 @@
+"""What a run did: its phases, what its program reported, where its ranks ran, and what they used."""

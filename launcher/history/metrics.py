@@ -1,0 +1,214 @@
+"""What a program reports as it runs: lines of JSON in CASTOFF_METRICS_FILE, read while they are written.
+
+A line is an object: `{"step": 120, "time": 1764230400.5, "train/loss": 0.31}`. Every other number in it is
+a metric of that step. A line without metrics says what follows: `total_steps`, how many there will be;
+`folder`, where the program keeps its results; `parameters`, an object of what it was started with.
+
+Each attempt has a file. A run's metrics are those of its attempts, one after the other, without the steps
+that a later attempt has done again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from launcher.runs.run import RunDirectory
+
+METRICS = "metrics.jsonl"
+"""The file in an attempt's folder."""
+
+_LONGEST_LINE = 1 << 20
+"""Bytes; a longer line is not one of metrics."""
+
+_ABOUT = ("step", "time", "epoch", "total_steps")
+"""Numbers that are not metrics."""
+
+
+class Report(NamedTuple):
+    """The metrics of one line."""
+
+    step: float
+    values: Mapping[str, float]
+    time: float | None = None
+    """Seconds since the epoch."""
+    epoch: float | None = None
+
+
+class Point(NamedTuple):
+    """One value of a curve."""
+
+    step: float
+    value: float
+
+
+@dataclass
+class Metrics:
+    """What a member of a run has reported, over all its attempts."""
+
+    reports: list[Report] = field(default_factory=list)
+    """In the order of their steps, as far as the program kept to one."""
+    step: float | None = None
+    """The step of the newest line; None while there is none."""
+    total_steps: float | None = None
+    """How many there will be, if the program has said so."""
+    time: float | None = None
+    """When the newest line was written, in seconds since the epoch."""
+    folder: str | None = None
+    """Where the program keeps its results."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What it was started with: values by their path, as in `training.batch_size`."""
+
+    @property
+    def names(self) -> list[str]:
+        """The metrics, in the order in which they first appeared."""
+        return list(dict.fromkeys(name for one in self.reports for name in one.values))
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The newest value of each metric."""
+        return {name: value for one in self.reports for name, value in one.values.items()}
+
+    def curve(self, name: str) -> list[Point]:
+        """The values of a metric by step."""
+        return [Point(one.step, one.values[name]) for one in self.reports if name in one.values]
+
+    def best(self, name: str, *, largest: bool) -> Point | None:
+        """The best value of a metric, and its step: the earliest of equal ones; None if it has none."""
+        points = self.curve(name)
+        value = (max if largest else min)((one.value for one in points), default=None)
+        return next((one for one in points if one.value == value), None)
+
+    def columns(self) -> dict[str, list[float | None]]:
+        """The reports as columns of the same length: `step`, `epoch`, `time`, and each metric."""
+        rows = self.reports
+        found: dict[str, list[float | None]] = {"step": [one.step for one in rows]}
+        for name in ("epoch", "time"):
+            if any(getattr(one, name) is not None for one in rows):
+                found[name] = [getattr(one, name) for one in rows]
+        return found | {name: [one.values.get(name) for one in rows] for name in self.names}
+
+    def begin(self, line: Mapping[str, Any]) -> None:
+        """Take in a line that says what follows: later steps are done again from there."""
+        step = _number(line.get("step")) or 0.0
+        self.reports = [one for one in self.reports if one.step <= step]
+        self.total_steps = _number(line.get("total_steps"))
+        folder, parameters = line.get("folder"), line.get("parameters")
+        self.folder = folder if isinstance(folder, str) else self.folder
+        self.parameters = flat(parameters) if isinstance(parameters, dict) else self.parameters
+
+    def add(self, report: Report) -> None:
+        """Take in the metrics of a step. Where steps begin again, what was reported of them before goes."""
+        if self.reports and report.step < self.reports[-1].step:
+            self.reports = [one for one in self.reports if one.step < report.step]
+        self.reports.append(report)
+
+
+class MetricsReader:
+    """The metrics of a member, read as they come: each look reads what is new."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self._read: dict[Path, int] = {}
+        """How many bytes of each file have been read."""
+
+    def look(self, files: Iterable[Path]) -> Metrics:
+        """Read what was added to the files of the attempts, the first of them first.
+
+        A file that cannot be read, or holds other things, adds nothing.
+        """
+        for path in files:
+            for line, end in _lines(path, self._read.get(path, 0)):
+                self._read[path] = end
+                self._take(line)
+        return self.metrics
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        metrics = self.metrics
+        values = {name: number for name, one in line.items() if (number := _number(one)) is not None}
+        metrics.time = values.get("time", metrics.time)
+        named = {name: value for name, value in values.items() if name not in _ABOUT}
+        if not named and {"total_steps", "folder", "parameters"} & line.keys():
+            metrics.begin(line)
+            metrics.step = values.get("step", 0.0)
+            return
+        metrics.total_steps = values.get("total_steps", metrics.total_steps)
+        # Without a step, lines are counted.
+        metrics.step = values.get("step", 0.0 if metrics.step is None else metrics.step + 1)
+        if named:
+            metrics.add(Report(metrics.step, named, values.get("time"), values.get("epoch")))
+
+
+def metrics_files(run: RunDirectory, member: int) -> list[Path]:
+    """The files of a member's attempts, the first of them first.
+
+    Raises:
+        CastoffError: the folder of attempts cannot be read.
+    """
+    return [folder / METRICS for number, _, folder in run.attempts() if number == member]
+
+
+def metrics_of(run: RunDirectory, member: int = 0) -> Metrics:
+    """What a member has reported so far; empty if that is nothing.
+
+    Raises:
+        CastoffError: the folder of attempts cannot be read.
+    """
+    return MetricsReader().look(metrics_files(run, member))
+
+
+def first_time(path: Path) -> float | None:
+    """When the first line of an attempt's file was written, in seconds since the epoch; None: not known."""
+    return next((_number(line.get("time")) for line, _ in _lines(path, 0)), None)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested data by paths: `{"a": {"b": 1}}` is `{"a.b": 1}`. Lists stay whole."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        found |= flat(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
+    return found
+
+
+def _lines(path: Path, start: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """The objects in the whole lines of a file from a byte on, each with the byte after it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(start)
+        while data := file.readline(_LONGEST_LINE):
+            if not data.endswith(b"\n") and len(data) < _LONGEST_LINE:
+                return  # it is being written
+            line = _decoded(data)
+            if isinstance(line, dict):
+                yield line, file.tell()
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(value: object) -> float | None:
+    """A number of a line; None for what is none, or is not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,113 @@
+"""What a program has reported: read while it writes, over attempts, and from damaged files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.history.metrics import Metrics, MetricsReader, Point, first_time, flat, metrics_of
+from launcher.runs.run import RunDirectory
+
+
+def written(path: Path, *lines: dict[str, Any] | str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = (line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    path.write_text("".join(texts))
+    return path
+
+
+def read(*files: Path) -> Metrics:
+    return MetricsReader().look(files)
+
+
+def test_lines_become_curves_and_columns(tmp_path: Path) -> None:
+    found = read(
+        written(
+            tmp_path / "a",
+            {"step": 0, "total_steps": 30, "folder": "/x", "parameters": {"lr": {"max": 0.1}}, "time": 5},
+            {"step": 10, "loss": 2, "time": 6, "epoch": 0},
+            {"step": 20, "loss": 1.5, "f1": 0.25, "time": 7, "note": "words"},
+        )
+    )
+    assert (found.step, found.total_steps, found.time, found.folder) == (20, 30, 7, "/x")
+    assert found.parameters == {"lr.max": 0.1}
+    assert found.names == ["loss", "f1"]
+    assert found.curve("loss") == [(10, 2), (20, 1.5)]
+    assert found.last == {"loss": 1.5, "f1": 0.25}
+    assert found.best("loss", largest=False) == Point(20, 1.5)
+    assert found.best("loss", largest=True) == Point(10, 2)
+    assert found.best("auc", largest=True) is None
+    assert found.columns() == {
+        "step": [10, 20],
+        "epoch": [0, None],
+        "time": [6, 7],
+        "loss": [2, 1.5],
+        "f1": [None, 0.25],
+    }
+
+
+def test_a_program_needs_no_steps(tmp_path: Path) -> None:
+    found = read(written(tmp_path / "a", {"loss": 3}, {"loss": 2}))
+    assert found.curve("loss") == [(0, 3), (1, 2)]
+
+
+def test_steps_that_are_done_again_count_once(tmp_path: Path) -> None:
+    """A checkpoint at step 20, and a kill at step 40: the next attempt begins after step 20."""
+    first = [{"step": step, "loss": -step} for step in (10, 20, 30, 40)]
+    begins = {"step": 20, "total_steps": 50, "parameters": {}}
+    again = [{"step": step, "loss": step} for step in (30, 50)]
+    trainer = read(written(tmp_path / "a", *first), written(tmp_path / "b", begins, *again))
+    bare = read(written(tmp_path / "c", *first), written(tmp_path / "d", *again))
+    whole = [(10, -10), (20, -20), (30, 30), (50, 50)]
+    assert trainer.curve("loss") == bare.curve("loss") == whole
+    assert (trainer.step, trainer.total_steps) == (50, 50)
+
+
+def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    path, reader = tmp_path / "a", MetricsReader()
+    assert reader.look([path]).names == []
+    written(path, {"step": 1, "loss": 4}, '{"step": 2, "lo')
+    assert reader.look([path]).curve("loss") == [(1, 4)]
+    with path.open("a") as file:
+        file.write('ss": 3}\n')
+    assert reader.look([path]).curve("loss") == [(1, 4), (2, 3)]
+    assert reader.look([path]).curve("loss") == [(1, 4), (2, 3)]
+
+
+def test_what_is_not_a_metric_is_left_out(tmp_path: Path) -> None:
+    broken = ['{"step": 1, "loss": NaN}\n', "}\n", "[1]\n", '{"step": 2, "loss": 1e999}\n', "\xff\n"]
+    found = read(written(tmp_path / "a", *broken, {"step": 3, "loss": True, "big": 10**400, "f1": 1}))
+    assert found.last == {"f1": 1}
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "a")
+    assert read(link, tmp_path, tmp_path / "absent").names == []
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_are_an_error(tmp_path_factory: Any, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("bytes") / "a"
+    path.write_bytes(data + b"\n" + json.dumps({"step": 7, "loss": 1}).encode() + b"\n")
+    assert read(path).last["loss"] == 1
+    first_time(path)
+
+
+def test_a_members_attempts(tmp_path: Path) -> None:
+    for member, attempt, loss in ((0, 0, 1), (1, 0, 2), (1, 1, 3)):
+        written(
+            tmp_path / "attempts" / f"{member}.{attempt}" / "metrics.jsonl", {"step": attempt, "loss": loss}
+        )
+    run = RunDirectory(tmp_path)
+    assert metrics_of(run).curve("loss") == [(0, 1)]
+    assert metrics_of(run, 1).curve("loss") == [(0, 2), (1, 3)]
+
+
+def test_paths_of_parameters() -> None:
+    assert flat({"a": {"b": 1, "c": {"d": [1, {"e": 2}]}}, "f": {}}) == {
+        "a.b": 1,
+        "a.c.d": [1, {"e": 2}],
+        "f": {},
+    }
