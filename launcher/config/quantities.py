@@ -59,6 +59,22 @@ def units(total: int) -> str:
     return f"{total // 60}m" if total and total % 60 == 0 else f"{total}s"
 
 
+def brief(span: float) -> str:
+    """A number of seconds at a glance: 45s, 12m, 3h05m, 2d07h, 53d.
+
+    What a clock that was set back made negative is 0s.
+    """
+    total = max(int(span), 0)
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 100:
+        return f"{total}s"
+    if hours == 0:
+        return f"{minutes}m"
+    if days == 0:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{days}d{hours % 24:02d}h" if days < 10 else f"{days}d"
+
+
 def cpus(cpulist: str) -> list[int]:
     """`0-2,7` as [0, 1, 2, 7]: a list that matches `CPULIST_PATTERN`."""
     numbers: list[int] = []

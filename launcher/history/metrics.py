@@ -2,7 +2,8 @@
 
 A line is an object: `{"step": 120, "time": 1764230400.5, "train/loss": 0.31}`. Every other number in it is
 a metric of that step. A line without metrics says what follows: `total_steps`, how many there will be;
-`folder`, where the program keeps its results; `parameters`, an object of what it was started with.
+`folder`, where the program keeps its results; `parameters`, an object of what it was started with;
+`packages`, an object of the versions that it uses; `device`, the name of what it computes on.
 
 Each attempt has a file. A run's metrics are those of its attempts, one after the other, without the steps
 that a later attempt has done again.
@@ -29,6 +30,9 @@ _LONGEST_LINE = 1 << 20
 
 _ABOUT = ("step", "time", "epoch", "total_steps")
 """Numbers that are not metrics."""
+
+_BEGINS = {"total_steps", "folder", "parameters", "packages", "device"}
+"""What only a line that says what follows holds."""
 
 
 class Report(NamedTuple):
@@ -64,6 +68,10 @@ class Metrics:
     """Where the program keeps its results."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """What it was started with: values by their path, as in `training.batch_size`."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """The versions of the packages that it uses, by name."""
+    device: str | None = None
+    """What it computes on, as in `NVIDIA A100-SXM4-40GB` or `cpu`."""
 
     @property
     def names(self) -> list[str]:
@@ -102,6 +110,10 @@ class Metrics:
         folder, parameters = line.get("folder"), line.get("parameters")
         self.folder = folder if isinstance(folder, str) else self.folder
         self.parameters = flat(parameters) if isinstance(parameters, dict) else self.parameters
+        packages, device = line.get("packages"), line.get("device")
+        if isinstance(packages, dict):
+            self.packages = {name: one for name, one in packages.items() if isinstance(one, str)}
+        self.device = device if isinstance(device, str) else self.device
 
     def add(self, report: Report) -> None:
         """Take in the metrics of a step. Where steps begin again, what was reported of them before goes."""
@@ -134,7 +146,7 @@ class MetricsReader:
         values = {name: number for name, one in line.items() if (number := _number(one)) is not None}
         metrics.time = values.get("time", metrics.time)
         named = {name: value for name, value in values.items() if name not in _ABOUT}
-        if not named and {"total_steps", "folder", "parameters"} & line.keys():
+        if not named and _BEGINS & line.keys():
             metrics.begin(line)
             metrics.step = values.get("step", 0.0)
             return

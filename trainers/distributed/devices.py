@@ -44,6 +44,12 @@ def use_of(device: torch.device) -> Use:
     )
 
 
+def device_name(device: torch.device) -> str:
+    """What a device calls itself, as `NVIDIA A100-SXM4-40GB`; of a CPU and the like, its type."""
+    ask = None if device.type == "cpu" else getattr(torch.get_device_module(device), "get_device_name", None)
+    return device.type if ask is None else str(ask(device))
+
+
 @cache
 def _process(pid: int) -> psutil.Process:
     """Made once, because psutil reads then when the process began."""

@@ -15,7 +15,7 @@ from trainers.configuration.config import Config, Member
 from trainers.configuration.consistency import without_effect
 from trainers.configuration.yaml_text import in_a_line, plain
 from trainers.data.loaders import Group
-from trainers.distributed.devices import limiter
+from trainers.distributed.devices import device_name, limiter
 from trainers.distributed.process_group import RankContext
 from trainers.evaluation.metrics import Metrics
 from trainers.optimization.engine import Engine
@@ -62,7 +62,7 @@ class Reports:
     def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
         """As long as training lasts: a bar on rank 0's terminal; `total`: of all steps, if that is known."""
         if self._sinks is not None:
-            self._sinks.begin(state.step, total)
+            self._sinks.begin(state.step, total, device_name(self._context.device))
         with Progress(self._context, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
             self._progress = bar
             try:

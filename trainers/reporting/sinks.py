@@ -16,6 +16,7 @@ from trainers.configuration.config import Logging, Wandb
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject
 from trainers.reporting.metrics_file import MetricsFile
+from trainers.reporting.packages import packages
 
 logger = logging.getLogger(__name__)
 
@@ -129,11 +130,17 @@ class Sinks:
         self.close()
         self._open(step)
 
-    def begin(self, step: int, total: int | None) -> None:
-        """Tell castoff's run that training begins after `step`; `total`: of all steps, None if not known."""
+    def begin(self, step: int, total: int | None, device: str) -> None:
+        """Tell castoff's run that training begins after `step`, and with which packages and device.
+
+        `total`: of all steps, None if not known; `device`: its name.
+        """
         if self._of_attempt is not None:
-            parameters = json.loads(json.dumps(self._resolved, default=_word))
+            # What was written in the configuration: not what follows from it, nor which of a sweep it is.
+            own = {name: one for name, one in self._resolved.items() if "/" not in name and name != "member"}
+            parameters = json.loads(json.dumps(own, default=_word))
             line = {"step": step, "folder": str(self._folder.absolute()), "parameters": parameters}
+            line |= {"packages": packages(), "device": device}
             self._of_attempt.write(line if total is None else {**line, "total_steps": total})
 
     def write(self, step: int, values: Mapping[str, float]) -> None:

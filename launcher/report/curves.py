@@ -1,0 +1,132 @@
+"""Curves to draw: which metrics share a plot, and as few points of each as show its shape. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from launcher.history.metrics import Metrics, Point
+from launcher.report.results import Values, summarised
+
+POINTS = 100_000
+"""Of all curves of a page together: about two megabytes."""
+
+_FEWEST, _MOST = 200, 2_000
+"""Points of a curve; a screen has no more columns than these."""
+
+_IN_A_PLOT = 8
+"""Curves that can be told apart by their colours."""
+
+_PARTS = ("val", "valid", "validation", "eval", "dev", "test", "train", "training", "train_epoch")
+"""Parts of the data: the same measure of two of them belongs into one plot. Those of validation lead."""
+
+_PART = re.compile(rf"({'|'.join(sorted(_PARTS, key=len, reverse=True))})[/_.-](.+)")
+
+
+class Curve(NamedTuple):
+    """A line to draw."""
+
+    label: str
+    points: Sequence[Point]
+    values: Values
+    """In brief, of all points."""
+    thinned: bool
+    """Whether `points` are fewer than there are."""
+
+
+class Plot(NamedTuple):
+    """Curves over the same step."""
+
+    title: str
+    curves: Sequence[Curve]
+
+
+def plots(metrics: Metrics) -> list[Plot]:
+    """A member's metrics as plots, in the order in which people look at them: losses of validation first."""
+    brief = summarised(metrics)
+    limit = points_of_each(len(brief))
+    points = _points(metrics)
+    return [
+        Plot(title, [curve(name, points[name], brief[name], limit) for name in names])
+        for title, names in grouped(list(brief))
+    ]
+
+
+def curve(label: str, points: Sequence[Point], values: Values, limit: int) -> Curve:
+    """A line with at most about `limit` points."""
+    shown = thin(points, limit)
+    return Curve(label, shown, values, len(shown) < len(points))
+
+
+def points_of_each(curves: int) -> int:
+    """How many points each of so many curves may have."""
+    return max(_FEWEST, min(_MOST, POINTS // max(curves, 1)))
+
+
+def thin(points: Sequence[Point], limit: int) -> Sequence[Point]:
+    """The smallest and the largest value of each of `limit // 2` stretches of a curve, and its ends.
+
+    So no peak is lost. The stretches have as many points each.
+    """
+    if len(points) <= limit:
+        return points
+    size = math.ceil(len(points) / max(limit // 2, 1))
+    kept: list[Point] = [points[0]]
+    for begin in range(0, len(points), size):
+        part = range(begin, min(begin + size, len(points)))
+        least = min(part, key=lambda at: points[at].value)
+        most = max(part, key=lambda at: points[at].value)
+        kept += [points[at] for at in sorted({least, most} - {0, len(points) - 1})]
+    return [*kept, points[-1]]
+
+
+def grouped(names: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Which metrics share a plot, and its title.
+
+    `train/loss` and `val/loss` share one, since both are losses; of the other names with a part before a
+    slash, those whose part is no part of the data, as `gradients/first` and `gradients/last`.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_title(name), []).append(name)
+    found = sorted(groups.items(), key=lambda group: _order(*group))
+    return [
+        (title if at == 0 else f"{title}, continued", part[at : at + _IN_A_PLOT])
+        for title, some in found
+        for part in [sorted(some, key=_part_order)]
+        for at in range(0, len(part), _IN_A_PLOT)
+    ]
+
+
+def _title(name: str) -> str:
+    part = _PART.fullmatch(name)
+    if part is not None:
+        return part[2]
+    prefix, slash, _ = name.rpartition("/")
+    return prefix if slash and prefix else name
+
+
+def _order(title: str, names: Sequence[str]) -> int:
+    """Losses first, then what is known of validation, then the rest; each in its own order."""
+    of_data = [part[1] for name in names if (part := _PART.fullmatch(name))]
+    if title == "loss":
+        return 0
+    if any(part in _PARTS[:5] for part in of_data):
+        return 1
+    return 2 if of_data else 3
+
+
+def _part_order(name: str) -> int:
+    part = _PART.fullmatch(name)
+    return _PARTS.index(part[1]) if part else 0
+
+
+def _points(metrics: Metrics) -> Mapping[str, list[Point]]:
+    """All curves at once: one look at each value, where there may be millions."""
+    found: dict[str, list[Point]] = {}
+    for report in metrics.reports:
+        for name, value in report.values.items():
+            found.setdefault(name, []).append(Point(report.step, value))
+    return found

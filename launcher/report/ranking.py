@@ -1,0 +1,153 @@
+"""Which of several members is best: by which metric, and whether smaller or larger is better. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from launcher.errors import CastoffError, printable
+from launcher.history.metrics import Point
+from launcher.report.results import Result
+
+_SMALLER = frozenset(
+    "loss losses error errors err mse rmse mae mape perplexity ppl nll bpb bpc bpd kl divergence distance "
+    "fid wer cer rmsd elbo_loss regret".split()
+)
+_LARGER = frozenset(
+    "accuracy acc f1 auc auroc auprc ap map r2 recovery precision recall score bleu rouge iou dice mcc psnr "
+    "ssim reward rewards return success correlation pearson spearman top1 top5 likelihood gdt lddt".split()
+)
+_VALIDATION = frozenset("val valid validation eval dev".split())
+
+_WORDS = re.compile(r"[^a-z0-9]+")
+
+
+class Rule(NamedTuple):
+    """How members are ordered."""
+
+    metric: str
+    largest: bool
+    """Whether the largest value is the best."""
+    because: str
+    """Why, in words."""
+
+    @property
+    def words(self) -> str:
+        """The rule in a sentence without its end."""
+        return f"best first by {self.metric}, the {'largest' if self.largest else 'smallest'}: {self.because}"
+
+
+def larger_is_better(name: str) -> bool | None:
+    """What a metric's name says of its direction; None: nothing. The last word that says something counts.
+
+    `val/loss` and `dimension_error` are better small, `accuracy` and `f1_of_class` large.
+    """
+    for word in reversed(_split(name)):
+        if word in _SMALLER:
+            return False
+        if word in _LARGER:
+            return True
+    return None
+
+
+def rule(names: Sequence[str], by: str | None = None, largest: bool | None = None) -> Rule | None:
+    """The rule for members with metrics of these names; None: there are none.
+
+    Raises:
+        CastoffError: `by` is not among them.
+    """
+    if by is not None and by not in names:
+        listed = ", ".join(map(printable, names)) or "none"
+        raise CastoffError(f"--by {printable(by)}: no member has reported it; these were reported: {listed}")
+    metric = by if by is not None else _main(names)
+    if metric is None:
+        return None
+    known = larger_is_better(metric)
+    if largest is not None:
+        return Rule(metric, largest, f"set by --{'largest' if largest else 'smallest'}")
+    if known is not None:
+        return Rule(metric, known, "its name says so")
+    return Rule(metric, False, "its name does not say which is better; --largest reverses it")
+
+
+def metric_names(results: Iterable[Result]) -> list[str]:
+    """The metrics of all members, in the order in which they first appear."""
+    return list(dict.fromkeys(name for one in results for name in one.metrics))
+
+
+def best(result: Result, rule: Rule | None) -> Point | None:
+    """A member's best value; None: it has none."""
+    held = result.metrics.get(rule.metric) if rule else None
+    return held.best(largest=rule.largest) if held and rule else None
+
+
+def ranked(results: Iterable[Result], rule: Rule | None) -> list[Result]:
+    """Members, the best first; those without a value last, in their own order."""
+
+    def place(one: Result) -> tuple[bool, float]:
+        point = best(one, rule)
+        if point is None or rule is None:
+            return True, 0.0
+        return False, -point.value if rule.largest else point.value
+
+    return sorted(results, key=place)
+
+
+def differing(results: Sequence[Result]) -> list[str]:
+    """The parameters in which members differ that have any, in the order in which they first appear."""
+    found = [one for one in results if one.parameters]
+    paths = list(dict.fromkeys(path for one in found for path in one.parameters))
+    values = {path: [one.parameters.get(path) for one in found] for path in paths}
+    return [path for path in paths if any(value != values[path][0] for value in values[path])]
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Paths by the fewest of their last parts that no other shares: `lr` for `training.optimizer.lr`."""
+    return {path: _shortest(path, paths) for path in paths}
+
+
+def value_words(value: Any) -> str:
+    """A parameter's value, on a line."""
+    if value is None:
+        return ""
+    return printable(f"{value:.6g}" if isinstance(value, float) else str(value))
+
+
+def parameters_words(parameters: Mapping[str, Any], paths: Sequence[str]) -> str:
+    """Parameters of a member in a line: `lr=0.1, width=8`."""
+    names = short_names(paths)
+    return ", ".join(
+        f"{names[path]}={value_words(parameters[path])}" for path in paths if path in parameters
+    )
+
+
+def _main(names: Sequence[str]) -> str | None:
+    """The metric that says most of a training: val/loss, else one of validation, else a loss, else the first."""
+    if "val/loss" in names:
+        return "val/loss"
+    of_validation = [name for name in names if _split(name)[0] in _VALIDATION]
+    losses = [name for name in names if "loss" in _split(name)]
+    directed = [name for name in names if larger_is_better(name) is not None]
+    choices = (
+        [name for name in of_validation if name in losses],
+        [name for name in of_validation if name in directed],
+        losses,
+        directed,
+        names,
+    )
+    return next((some[0] for some in choices if some), None)
+
+
+def _split(name: str) -> list[str]:
+    """The words of a metric's name."""
+    return [word for word in _WORDS.split(name.lower()) if word] or [""]
+
+
+def _shortest(path: str, paths: Sequence[str]) -> str:
+    parts = path.split(".")
+    for count in range(1, len(parts)):
+        tail = ".".join(parts[-count:])
+        if not any(other != path and f".{other}".endswith(f".{tail}") for other in paths):
+            return tail
+    return path

@@ -1,0 +1,102 @@
+"""The results of runs' members: parameters, and the last and best values of metrics. Read from their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from launcher.errors import printable
+from launcher.history.metrics import Metrics, Point, metrics_of
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import MemberStatus, RunStatus, why
+
+
+class Values(NamedTuple):
+    """One metric of a member, in brief."""
+
+    count: int
+    last: Point
+    smallest: Point
+    """The earliest of equal ones."""
+    largest: Point
+
+    def best(self, *, largest: bool) -> Point:
+        """The best of its values."""
+        return self.largest if largest else self.smallest
+
+
+@dataclass(frozen=True)
+class Result:
+    """One member of a run."""
+
+    run: str
+    """The run's id."""
+    directory: str
+    member: int
+    state: str
+    """How it ended, or the state that it is in."""
+    code: int | None
+    attempts: int
+    seconds: float | None
+    """From its first beginning to its last end, or until now; None: it never began."""
+    why: str
+    """Why it failed; empty: it has not, or nobody knows."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What it was started with, by path."""
+    metrics: Mapping[str, Values] = field(default_factory=dict)
+
+
+def result_of(run: RunDirectory, now: RunStatus, member: MemberStatus, metrics: Metrics, at: float) -> Result:
+    """A member's result; `at`: now, in seconds since the epoch."""
+    last = member.attempts[-1] if member.attempts else None
+    return Result(
+        run=now.id,
+        directory=str(run.path),
+        member=member.member,
+        state=member.ending or member.state,
+        code=last.code if last and member.state == "ended" else None,
+        attempts=len(member.attempts),
+        seconds=_seconds(member, at),
+        why="; ".join(map(printable, why(last.failure, last.reason))) if last else "",
+        parameters=metrics.parameters,
+        metrics=summarised(metrics),
+    )
+
+
+def results(runs: Iterable[tuple[RunDirectory, RunStatus]], at: float) -> list[Result]:
+    """The results of all members of runs, in the order of these.
+
+    Raises:
+        CastoffError: a run directory cannot be read.
+    """
+    return [
+        result_of(run, now, member, metrics_of(run, member.member), at)
+        for run, now in runs
+        for member in now.members
+    ]
+
+
+def summarised(metrics: Metrics) -> dict[str, Values]:
+    """Each metric in brief, in the order in which they first appeared: one look at each value."""
+    found: dict[str, Values] = {}
+    for report in metrics.reports:
+        for name, value in report.values.items():
+            point = Point(report.step, value)
+            held = found.get(name)
+            if held is None:
+                found[name] = Values(1, point, point, point)
+                continue
+            smallest = point if value < held.smallest.value else held.smallest
+            largest = point if value > held.largest.value else held.largest
+            found[name] = Values(held.count + 1, point, smallest, largest)
+    return found
+
+
+def _seconds(member: MemberStatus, at: float) -> float | None:
+    began = next((one.started for one in member.attempts if one.started is not None), None)
+    if began is None:
+        return None
+    last = member.attempts[-1]
+    until = at if member.state == "running" else last.ended
+    return None if until is None else max(until - began, 0.0)
