@@ -23,6 +23,7 @@ GROUPS = {
         "list": "List your runs.",
         "status": "Show the state of a run.",
         "logs": "Print a run's logs, or follow them.",
+        "usage": "Sum the node-hours of your runs.",
         "wait": "Wait until runs are over; exit with their code.",
         "shell": "Open a shell beside a rank of a running job.",
     },

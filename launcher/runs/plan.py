@@ -171,5 +171,4 @@ class Plan(Facts, frozen=True, kw_only=True):
         """Node-hours asked for, over all members; None without a walltime."""
         if self.walltime is None:
             return None
-        nodes = self.nodes + (self.restart.spare_nodes if self.restart else 0)
-        return nodes * self.walltime / 3600 * (self.array_count or 1)
+        return (self.held_nodes or self.nodes) * self.walltime / 3600 * (self.array_count or 1)

@@ -25,6 +25,7 @@ from launcher.runs.script import head_of, scheduler_in
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 Indices = Annotated[str, msgspec.Meta(pattern=INDICES_PATTERN, max_length=100_000)]
 MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
 
@@ -76,6 +77,25 @@ class SetAside(msgspec.Struct, frozen=True):
     attempt: Number
     job: str | None = None
     time: Seconds | None = None
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A usage.json: what an attempt's job used, all its restarts together. None: it is not known."""
+
+    source: str
+    """What says so: `sacct`, `qstat`, or `castoff`, which looked every few seconds."""
+    elapsed: Seconds | None = None
+    cpu_seconds: Seconds | None = None
+    """Of all its processes, in user and system mode."""
+    cpus: Number | None = None
+    """The CPUs that it had, as its scheduler counts them: cores or hardware threads."""
+    memory: Bytes | None = None
+    """The most that its processes had in memory at a time, on all nodes; pages that several have count for
+    each."""
+    memory_requested: Bytes | None = None
+    """On all nodes."""
+    device_utilization: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    """Mean fraction of the time in which its devices computed."""
 
 
 class Next(msgspec.Struct):
@@ -189,6 +209,12 @@ class Facts(msgspec.Struct, frozen=True):
     ranks: Number | None = None
     layout: list[tuple[Number, Number]] = []
     """(ranks on a node, how many such nodes in a row)."""
+    account: str | None = None
+    """None: the scheduler's default, or none."""
+    queue: str | None = None
+    """The queue or partition; None: the scheduler's default, or none."""
+    held_nodes: Number | None = None
+    """The nodes of each member's job, spare ones included."""
     launcher: str = ""
     own_distribution: str | None = None
     """Whether the job's own flags say where each rank starts; `layout` is then what they ask for."""

@@ -15,9 +15,9 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   local.lock       held by whatever may still do something for the run
   stop             `castoff stop` was here: nothing of it begins any more
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; launched
-                   since its ranks were started; metrics.jsonl of what its program reports; finished once
-                   rank 0 has ended well, but for the local launcher; terminated once its ranks were asked
-                   to end
+                   since its ranks were started; metrics.jsonl of what its program reports; usage.json of
+                   what its job used; finished once rank 0 has ended well, but for the local launcher;
+                   terminated once its ranks were asked to end
   set-aside/       HOST.json: hosts that get no ranks of a job any more, and why
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
@@ -164,6 +164,9 @@ def stop_requested(run: RunDirectory) -> bool:
     """Whether somebody asked the run to stop, and has not submitted it again since."""
     return (run.path / STOP).exists()
 
+
+USAGE = "usage.json"
+"""Stands in the folder of a job's last attempt: what the job used, all its attempts together."""
 
 SETTLED = "settled"
 """Stands in an attempt's folder when its local scheduler has looked at its ending and ended what it left.

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, failure_of, run_to_end
-from launcher.schedulers.job_info import JobInfo
+from launcher.schedulers.job_info import JobInfo, JobUsage
 
 _MOST_CANCELLED = 250
 """Jobs that one command is to end: so many are ended well within `PATIENCE`."""
@@ -174,6 +174,10 @@ class Queue(ABC):
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
         """What is known of the starts of jobs beyond `ask`, by id; None where nothing answers in time."""
         return {}
+
+    def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
+        """What accounting knows of the starts of jobs; nothing where it does not answer, or there is none."""
+        return []
 
     def find(self, script: str, name: str, since: float) -> list[JobInfo] | None:
         """The jobs of a script that `ask` may leave out; None where the scheduler does not answer.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from launcher.runs.records import Usage
+
 
 class JobInfo(NamedTuple):
     """What a scheduler says of one job, or of one of an array's; times are seconds since the epoch."""
@@ -61,6 +63,17 @@ class JobInfo(NamedTuple):
         """
         name = "/".join(script.rsplit("/", 2)[-2:])
         return self.script == script or self.script.endswith(("/" + name, " " + script))
+
+
+class JobUsage(NamedTuple):
+    """What a scheduler's accounting says that one start of a job used."""
+
+    job: str
+    """Its id; an array's own, whichever of its jobs this is."""
+    task: int | None
+    start: float | None
+    """When it began, in seconds since the epoch."""
+    usage: Usage
 
 
 def member_job_id(job: str, index: int | None) -> str:

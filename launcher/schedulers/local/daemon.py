@@ -38,7 +38,7 @@ from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import SECRETS
 from launcher.runs.owner import record_owner, taken_submission
 from launcher.runs.records import Ending, Submission, begins, encode, ending_of, write
-from launcher.runs.run import LOCK, SETTLED, RunDirectory, stop_requested
+from launcher.runs.run import LOCK, SETTLED, USAGE, RunDirectory, stop_requested
 from launcher.schedulers.local.control import cancel_requested, cancelled_members
 from launcher.schedulers.local.member import Member, Start, attempt_folder
 
@@ -169,6 +169,10 @@ class _Scheduler:
                 self._record(folder, "resume", 75, "asked to stop")
             else:
                 self.waiting.insert(0, attempts[-1].next)
+        usage = member.meter.usage()
+        if usage is not None:
+            with contextlib.suppress(OSError):  # a full disk must not end the run
+                write(folder / USAGE, usage)
         for attempt in attempts:
             _settle(attempt_folder(self.run, attempt))
 

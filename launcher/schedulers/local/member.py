@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import psutil
 
-from launcher.launchers.local.processes import on_cores
+from launcher.launchers.local.processes import allowed_cores, on_cores
 from launcher.runs.records import Facts, ending_of
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.command import SETTINGS
 from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
+from launcher.schedulers.local.usage import UsageMeter
 
 ALWAYS_INHERITED = frozenset(["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"])
 """What a job has of its submitter's environment, whatever it inherits; its script says the same."""
@@ -76,6 +77,7 @@ class Member:
                 start_new_session=True,
                 pass_fds=[lock],
             )
+        self.meter = UsageMeter(self.process, len(cores or allowed_cores()))
         self.deadline = None if plan.walltime is None else time.monotonic() + plan.walltime
 
     @property
@@ -93,7 +95,7 @@ class Member:
 
     def end(self, why: str) -> None:
         """TERM now, KILL later; where the script has said how it ends, that is not why it does."""
-        if self.kill_at is None and self.process.poll() is None:
+        if self.kill_at is None and self.meter.poll() is None:
             if ending_of(self.folder) is None:
                 self.why = why
             self.kill_at = time.monotonic() + KILL_AFTER
@@ -106,7 +108,8 @@ class Member:
             self.end("walltime")
         if self.kill_at is not None and now >= self.kill_at:
             self.process.kill()  # what it leaves behind is ended by the scheduler
-        return self.process.poll() is not None
+        self.meter.look()
+        return self.meter.poll() is not None
 
     def owns(self, process: psutil.Process) -> bool:
         """Whether a process without a parent was this member's, as far as that can be seen."""

@@ -107,25 +107,31 @@ def _count(indices: str) -> int:
     return len(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1) or 1)) if found else 0
 
 
-def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
+def placed(name: str) -> tuple[str, int | None] | None:
+    """The id and the index of a job by PBS's name for it, as `7[3].head`: an array's own id is `7[].head`."""
     place = re.fullmatch(r"(\d+)(?:\[(\d{0,9})\])?(\..*)?", name)
-    word = held.get("job_state")
-    if place is None or word is None:
+    if place is None:
         return None
     number, index, server = place.groups()
+    return (name if index is None else f"{number}[]{server or ''}"), int(index) if index else None
+
+
+def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
+    place, word = placed(name), held.get("job_state")
+    if place is None or word is None:
+        return None
     info = JobInfo(
-        job=name if index is None else f"{number}[]{server or ''}",
-        task=int(index) if index else None,
+        *place,
         word=word,
         stage=_STAGES.get(word, "unknown"),
-        submitted=_seconds(held.get("qtime")),
-        start=_seconds(held.get("stime") or held.get("estimated.start_time")),
-        end=_seconds(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
+        submitted=time_of(held.get("qtime")),
+        start=time_of(held.get("stime") or held.get("estimated.start_time")),
+        end=time_of(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
         script=held.get("Submit_arguments") or "",
         folder=_folder(held.get("Variable_List") or ""),
     )
     # Of a member that never ran it reports what holds for the array.
-    status = whole(held.get("Exit_status")) if not index or "array_index" in held else None
+    status = whole(held.get("Exit_status")) if info.task is None or "array_index" in held else None
     return _ended(info, status, held) if info.stage == "ended" else _waiting(info, name, held)
 
 
@@ -177,7 +183,7 @@ def _folder(variables: str) -> str:
     return next((re.sub(r"\\(.)", r"\1", value) for name, _, value in pairs if name == "PBS_O_WORKDIR"), "")
 
 
-def _seconds(value: str | None) -> float | None:
+def time_of(value: str | None) -> float | None:
     """A time as ctime(3) writes it, in this host's zone: qstat runs here."""
     try:
         return time.mktime(time.strptime(value or "", "%a %b %d %H:%M:%S %Y"))

@@ -5,13 +5,16 @@ One qstat answers for all runs, in one call for as many jobs as fit.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Iterable
 
 from launcher.runs.run import RunDirectory
-from launcher.schedulers.base_queue import QueueByIds
+from launcher.schedulers.base_queue import MAX_QUERIED, QueueByIds
 from launcher.schedulers.command import SchedulerUnreachable, failure_of
-from launcher.schedulers.job_info import JobInfo
+from launcher.schedulers.job_info import JobInfo, JobUsage
 from launcher.schedulers.pbs import TITLE
+from launcher.schedulers.pbs.accounting import parse_usage
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 
 _QSTAT = ("qstat", "-t", "-f", "-w")
@@ -34,6 +37,17 @@ class PbsQueue(QueueByIds):
         """What qstat reports."""
         done = self._run_for_all([*_QSTAT, *jobs])
         return done, parse_queue(done.stdout) if done.returncode >= 0 else [], parse_denied(done.stderr)
+
+    def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
+        """By qstat, as long as the server remembers them."""
+        wanted = sorted({*jobs})
+        found: list[JobUsage] = []
+        for begin in range(0, len(wanted), MAX_QUERIED):
+            with contextlib.suppress(SchedulerUnreachable):
+                found += parse_usage(
+                    self._run_for_all([*_QSTAT, *wanted[begin : begin + MAX_QUERIED]]).stdout
+                )
+        return found
 
     def search(self, name: str, since: float) -> list[JobInfo]:
         """Those of a name."""

@@ -13,8 +13,9 @@ from typing import ClassVar
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import Configuration, Queue, user_name
 from launcher.schedulers.command import SchedulerUnreachable, answer_of
-from launcher.schedulers.job_info import JobInfo, whole
+from launcher.schedulers.job_info import JobInfo, JobUsage, whole
 from launcher.schedulers.slurm import TITLE
+from launcher.schedulers.slurm.accounting import parse_usage, usage_command
 from launcher.schedulers.slurm.jobs import (
     MAX_QUERIED,
     history_command,
@@ -60,9 +61,10 @@ class SlurmQueue(Queue):
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
         wanted = sorted({*jobs}, key=lambda job: (len(job), job))[-MAX_QUERIED:]
-        reported = self._accounted(history_command(wanted))
-        if reported is None:
+        answer = self._accounted(history_command(wanted))
+        if answer is None:
             return None
+        reported = parse_history(answer)
         found: dict[str, list[JobInfo]] = {}
         for one in reported:
             by = one.cancelled_by and user_name(one.cancelled_by)
@@ -71,17 +73,24 @@ class SlurmQueue(Queue):
 
     def search(self, name: str, since: float) -> list[JobInfo]:
         """Those since a time that accounting knows; none where it does not answer."""
-        return self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
+        answer = self._accounted(history_command(user=self.user, since=since - _CLOCKS))
+        return parse_history(answer) if answer else []
+
+    def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
+        """By sacct."""
+        wanted = sorted({*jobs})[-MAX_QUERIED:]
+        return parse_usage(self._accounted(usage_command(wanted)) or "")
 
     def of_user(self) -> list[JobInfo]:
         """What squeue tells of."""
         return self.query(())[0]
 
-    def _accounted(self, command: list[str]) -> list[JobInfo] | None:
+    def _accounted(self, command: list[str]) -> str | None:
+        """What sacct answers; None where it does not in time."""
         if time.monotonic() < self._history_rests:
             return None
         try:
-            return parse_history(answer_of(command, min(_HISTORY_PATIENCE, self.patience), self.environ))
+            return answer_of(command, min(_HISTORY_PATIENCE, self.patience), self.environ)
         except SchedulerUnreachable:
             self._history_rests = time.monotonic() + _HISTORY_PAUSE
             return None

@@ -410,7 +410,7 @@ class TestStart:
         assert (followed.returncode, followed.stderr) == (127, f"castoff: {run.id}: failed: {reason}\n")
 
     def test_a_wrong_clock_ends_nothing(self, jobs: LocalJobs, tmp_path: Path) -> None:
-        """A `date` that jumps back a day, as when a clock is set: the walltime is still the walltime."""
+        """A clock that is set back a day: the walltime is still the walltime, and no time is negative."""
         fake = tmp_path / "bin" / "date"
         fake.parent.mkdir()
         fake.write_text(
@@ -422,4 +422,7 @@ class TestStart:
         run = jobs.submit(*words, sh="sleep 60", env={"PATH": path})
         info = jobs.wait(run)
         assert info["ending"] == "walltime"
+        record = run.path / "attempts" / "0.0" / "ending.json"
+        held = json.loads(record.read_text())
+        record.write_text(json.dumps({**held, "time": held["time"] - 86400}))
         assert re.search(r"walltime after 0 s, began ", jobs.castoff("status", run.path).stdout)

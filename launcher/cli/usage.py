@@ -1,0 +1,104 @@
+"""castoff usage: sum the node-hours of runs, by account, queue and ending."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import click
+
+from launcher.cli.help import examples
+from launcher.cli.output import duration, json_option, print_json, print_table, report, several
+from launcher.errors import CastoffError
+from launcher.history.accounting import Share, Total, shares, total
+from launcher.runs.directory import check_trusted
+from launcher.runs.index import Entry, Index
+from launcher.status.overview import adopt_unlisted, alone_in
+from launcher.status.poller import AT_A_GLANCE, Poller
+from launcher.status.survey import RunRecords
+from launcher.status.watch import judge
+
+_HEADINGS = ("site", "account", "queue", "ending", "starts", "requested", "used")
+
+_DISPENSABLE = ("starts", "queue", "account", "site")
+
+_Key = tuple[str, str, str, str]
+
+
+@click.command("usage", epilog=examples("castoff usage --since 30d", "castoff usage --name 'train*' --json"))
+@click.option(
+    "--since", callback=duration, metavar="AGE", help="Only what began so long ago or later, as 30d."
+)
+@click.option("--name", metavar="NAME", help="Only runs of this name; * matches anything.")
+@json_option
+def command(since: int | None, name: str | None, as_json: bool) -> None:
+    """Sum the node-hours of your runs, requested and used, by site, account, queue and ending.
+
+    Each start of a job counts: its nodes for its walltime are requested, and used from its beginning to its
+    end, or until now. Runs whose directories were removed are not counted.
+    """
+    adopt_unlisted(os.environ, alone_in(Path()))
+    at = time.time()
+    found = [*_shares(Index.of(os.environ).entries(), name, 0.0 if since is None else at - since, at)]
+    if not found:
+        report("nothing that began counts here; `castoff list` shows your runs")
+    rows = sorted(_grouped(found).items(), key=lambda row: (row[0][:3], -row[1].used))
+    if as_json:
+        print_json(*(_plain(key, summed) for key, summed in rows))
+        return
+    if found:
+        cells = [(*key, *_cells(summed)) for key, summed in rows]
+        if len(rows) > 1:
+            cells.append(("total", "", "", "", *_cells(total(found))))
+        print_table(_HEADINGS, cells, dispensable=_DISPENSABLE)
+    _explain(total(found))
+
+
+def _shares(entries: Iterable[Entry], name: str | None, since: float, at: float) -> Iterator[Share]:
+    """What the starts of runs cost; standard error says which runs could not be read."""
+    records = []
+    for entry in entries:
+        if (name is not None and not fnmatchcase(entry.name, name)) or not entry.is_there:
+            continue
+        if entry.ended and entry.ended.ended and entry.ended.ended < since:
+            continue
+        try:
+            check_trusted(Path(entry.path))
+            records.append(RunRecords(entry.run))
+        except CastoffError as error:
+            report(f"not counted: {error}")
+    for one, now in zip(records, judge(records, Poller(AT_A_GLANCE)), strict=True):
+        yield from shares(now, one.plan, at=at, since=since)
+
+
+def _grouped(found: Iterable[Share]) -> dict[_Key, Total]:
+    groups: dict[_Key, list[Share]] = {}
+    for one in found:
+        groups.setdefault((one.site, one.account, one.queue, one.ending), []).append(one)
+    return {key: total(group) for key, group in groups.items()}
+
+
+def _cells(summed: Total) -> tuple[str, str, str]:
+    requested = "" if summed.unbounded == summed.starts else _hours(summed.requested)
+    used = "" if summed.unknown == summed.starts else _hours(summed.used)
+    return str(summed.starts), requested, used
+
+
+def _hours(count: float) -> str:
+    return f"{count:,.2f}" if count >= 1 else f"{count:.2g}"
+
+
+def _plain(key: _Key, summed: Total) -> dict[str, Any]:
+    return {**dict(zip(_HEADINGS, key, strict=False)), **summed._asdict()}
+
+
+def _explain(summed: Total) -> None:
+    """What the sums are without."""
+    if summed.unbounded and summed.unbounded < summed.starts:
+        report(f"requested is without {several(summed.unbounded, 'start')} that had no walltime")
+    if summed.unknown:
+        report(f"used is without {several(summed.unknown, 'start')} of which nobody knows when it ended")

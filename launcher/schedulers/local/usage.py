@@ -1,0 +1,73 @@
+"""What a script and its descendants use of this machine: looked at now and then, and at the end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+
+import psutil
+
+from launcher.launchers.local.processes import descendants, process_of
+from launcher.runs.records import Usage
+
+_FIRST = 1.0
+_PAUSE = 5.0
+"""Seconds to the first look, and between two: each walks the table of processes."""
+
+
+class UsageMeter:
+    """Measures a process, its descendants and those that they have waited for."""
+
+    def __init__(self, process: subprocess.Popen[bytes], cpus: int):
+        """`cpus`: how many it may use."""
+        self._process = process
+        self._cpus = cpus
+        self._began = time.monotonic()
+        self._due = self._began + _FIRST
+        self._memory: int | None = None
+        self._spent: resource.struct_rusage | None = None
+        self._elapsed = 0.0
+
+    def poll(self) -> int | None:
+        """The process's exit code, as Popen.poll has it; None while it runs."""
+        if self._process.returncode is None:
+            try:
+                pid, status, spent = os.wait4(self._process.pid, os.WNOHANG)
+            except ChildProcessError:
+                return self._process.poll()
+            if pid:
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self._spent, self._elapsed = spent, time.monotonic() - self._began
+        return self._process.returncode
+
+    def look(self) -> None:
+        """Look at the memory of all its processes, if that is due."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + _PAUSE
+        top = process_of(self._process.pid)
+        if top is None:
+            return
+        held = 0
+        for one in (top, *descendants(top)):
+            try:
+                held += one.memory_info().rss
+            except psutil.Error:  # it has just ended
+                continue
+        self._memory = max(held, self._memory or 0)
+
+    def usage(self) -> Usage | None:
+        """What it used, once it is over; None if somebody else has waited for it."""
+        if self._spent is None:
+            return None
+        return Usage(
+            source="castoff",
+            elapsed=round(self._elapsed, 3),
+            cpu_seconds=round(self._spent.ru_utime + self._spent.ru_stime, 3),
+            cpus=self._cpus,
+            # Of what ended before the first look, the largest process alone is known.
+            memory=self._memory or self._spent.ru_maxrss * 1024,
+        )

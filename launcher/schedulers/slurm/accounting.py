@@ -1,0 +1,122 @@
+"""What jobs used, by Slurm's accounting: the query to sacct, and how its answer is read.
+
+https://slurm.schedmd.com/sacct.html (TotalCPU, ReqMem, TRESUsageInTot, TRESUsageInAve); seen on 22.05.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from launcher.runs.records import Usage
+from launcher.schedulers.job_info import JobUsage, whole
+
+_FIELDS = (
+    *("JobID", "Start", "ElapsedRaw", "AllocCPUS", "NNodes", "ReqMem"),
+    *("TotalCPU", "MaxRSS", "TRESUsageInTot", "TRESUsageInAve"),
+)
+
+_UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
+
+
+class _Line(NamedTuple):
+    """One line of sacct's answer: a start of a job, or a step of it, which follows it."""
+
+    job: str
+    start: str
+    elapsed: str
+    cpus: str
+    nodes: str
+    requested: str
+    cpu: str
+    largest: str
+    total: str
+    average: str
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of all tasks; of the largest alone where Slurm does not say more."""
+        return _bytes(_resource(self.total, "mem")) or _bytes(self.largest)
+
+    @property
+    def device_utilization(self) -> float | None:
+        """The mean over its tasks, as a fraction."""
+        percent = _resource(self.average, "gres/gpuutil")
+        return min(float(percent) / 100, 1.0) if percent and re.fullmatch(r"\d{1,5}", percent) else None
+
+
+def usage_command(jobs: Iterable[str]) -> list[str]:
+    """sacct about what every start of jobs used, with their steps, which alone report memory."""
+    fields = ",".join(_FIELDS)
+    return [
+        "sacct",
+        "--noheader",
+        "--parsable2",
+        "--duplicates",
+        f"--format={fields}",
+        f"--jobs={','.join(jobs)}",
+    ]
+
+
+def parse_usage(text: str) -> list[JobUsage]:
+    """What each start of a job used, in the order of sacct's answer; incomplete lines are skipped."""
+    starts: list[tuple[_Line, list[_Line]]] = []
+    for words in (line.split("|") for line in text.split("\n")[:-1]):
+        if len(words) != len(_FIELDS):
+            continue
+        line = _Line(*words)
+        base, step, _ = line.job.partition(".")
+        if not step:
+            starts.append((line, []))
+        elif starts and starts[-1][0].job == base:
+            starts[-1][1].append(line)
+    found = (_usage(line, steps) for line, steps in starts)
+    return [one for one in found if one is not None]
+
+
+def _usage(line: _Line, steps: list[_Line]) -> JobUsage | None:
+    number, _, index = line.job.partition("_")
+    began = re.fullmatch(r"\d{1,11}", line.start)  # SLURM_TIME_FORMAT=%s has Slurm write seconds
+    if not number.isdecimal() or (index and not index.isdecimal()) or began is None:
+        return None  # a part of a heterogeneous job, or it never began
+    nodes, cpus = whole(line.nodes), whole(line.cpus)
+    largest = max(steps, key=lambda step: _seconds(step.cpu) or 0.0, default=None)
+    usage = Usage(
+        source="sacct",
+        elapsed=whole(line.elapsed),
+        # Without a plugin that gathers it, all is 0.
+        cpu_seconds=_seconds(line.cpu) or None,
+        cpus=cpus,
+        memory=max((step.memory or 0 for step in steps), default=0) or None,
+        memory_requested=_requested(line.requested, nodes, cpus),
+        device_utilization=largest.device_utilization if largest else None,
+    )
+    return JobUsage(number, int(index) if index else None, float(began[0]), usage)
+
+
+def _requested(text: str, nodes: int | None, cpus: int | None) -> int | None:
+    """ReqMem in bytes, of the whole job; before 21.08 it ends with n for each node, or c for each CPU."""
+    times = {"n": nodes, "c": cpus}.get(text[-1:], 1)
+    found = _bytes(text.rstrip("nc"))
+    return found * times if found and times else None
+
+
+def _resource(text: str, name: str) -> str | None:
+    """The value of one resource of `cpu=00:00:01,mem=5124K,…`."""
+    return dict(pair.partition("=")[::2] for pair in text.split(",")).get(name)
+
+
+def _bytes(text: str | None) -> int | None:
+    """`5124K`, `1.50G` or `0` in bytes."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGTP]?)", text or "")
+    return int(float(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def _seconds(text: str) -> float | None:
+    """`1-02:03:04`, `02:03:04` or `03:04.567` in seconds."""
+    found = re.fullmatch(r"(?:(?:(\d{1,5})-)?(\d{1,5}):)?(\d{1,5}):(\d{2}(?:\.\d{1,6})?)", text)
+    if found is None:
+        return None
+    days, hours, minutes = (int(part or 0) for part in found.groups()[:3])
+    return ((days * 24 + hours) * 60 + minutes) * 60 + float(found[4])
