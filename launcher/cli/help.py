@@ -24,6 +24,8 @@ GROUPS = {
         "status": "Show the state of a run.",
         "logs": "Print a run's logs, or follow them.",
         "usage": "Sum the node-hours of your runs.",
+        "results": "Compare the members of arrays, and runs, by a metric.",
+        "report": "Write a run's page, with its curves.",
         "wait": "Wait until runs are over; exit with their code.",
         "shell": "Open a shell beside a rank of a running job.",
     },

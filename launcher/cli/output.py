@@ -7,13 +7,14 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
 from launcher.config.quantities import brief as brief
-from launcher.errors import printable
+from launcher.errors import CastoffError, printable
 from launcher.errors import report as report
 
 if TYPE_CHECKING:
@@ -70,6 +71,24 @@ def print_script(script: str) -> None:
         click.echo_via_pager(script.removesuffix("\n"))  # which it adds
     else:
         click.echo(script.encode(), nl=False)
+
+
+def write_output(name: str, text: str, mode: int) -> None:
+    """Write a file whole or not at all, or write to a device or a pipe.
+
+    Raises:
+        CastoffError: it cannot be written.
+    """
+    from launcher.runs.records import write_file
+
+    path = Path(name)
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        else:
+            write_file(Path(os.path.realpath(path)), text, mode)  # a link stays one
+    except OSError as error:
+        raise CastoffError(f"{printable(name)}: cannot be written: {error.strerror}") from error
 
 
 def is_terminal(stream: TextIO | None) -> bool:

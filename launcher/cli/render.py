@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from launcher.cli.help import examples
 from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import is_terminal, json_option, print_json, print_script, report
+from launcher.cli.output import (
+    is_terminal,
+    json_option,
+    print_json,
+    print_script,
+    report,
+    write_output,
+)
 from launcher.cli.program import TakesJob
-from launcher.errors import CastoffError, printable
 
 
 @click.command(
@@ -79,17 +83,8 @@ def command(
 
 
 def _write(name: str, text: str, mode: int) -> None:
-    """Write a file whole or not at all, or write to a device or a pipe; `-` is standard output."""
-    from launcher.runs.records import write_file
-
+    """Write a file, a device or a pipe; `-` is standard output."""
     if name == "-":
         print_script(text)
-        return
-    path = Path(name)
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_text(text, encoding="utf-8", errors="surrogateescape")
-        else:
-            write_file(Path(os.path.realpath(path)), text, mode)  # a link stays one
-    except OSError as error:
-        raise CastoffError(f"{printable(name)}: cannot be written: {error.strerror}") from error
+    else:
+        write_output(name, text, mode)

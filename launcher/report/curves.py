@@ -93,7 +93,7 @@ def grouped(names: Iterable[str]) -> list[tuple[str, list[str]]]:
         groups.setdefault(_title(name), []).append(name)
     found = sorted(groups.items(), key=lambda group: _order(*group))
     return [
-        (title if at == 0 else f"{title}, continued", part[at : at + _IN_A_PLOT])
+        (title if at == 0 else f"{title} ({at // _IN_A_PLOT + 1})", part[at : at + _IN_A_PLOT])
         for title, some in found
         for part in [sorted(some, key=_part_order)]
         for at in range(0, len(part), _IN_A_PLOT)

@@ -1,4 +1,4 @@
-"""What anybody wrote, as text that a page may show: colours and cursor moves go, what is left is visible. Pure."""
+"""What anybody wrote, as text for a page: without colours, and what cannot be seen as an escape. Pure."""
 
 from __future__ import annotations
 

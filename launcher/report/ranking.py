@@ -10,15 +10,15 @@ from launcher.errors import CastoffError, printable
 from launcher.history.metrics import Point
 from launcher.report.results import Result
 
-_SMALLER = frozenset(
-    "loss losses error errors err mse rmse mae mape perplexity ppl nll bpb bpc bpd kl divergence distance "
-    "fid wer cer rmsd elbo_loss regret".split()
+_SMALLER = re.compile(
+    "loss|losses|error|errors|err|mse|rmse|mae|mape|perplexity|ppl|nll|bpb|bpc|bpd|kl|divergence|distance"
+    "|regret|rmsd|fid|wer|cer"
 )
-_LARGER = frozenset(
-    "accuracy acc f1 auc auroc auprc ap map r2 recovery precision recall score bleu rouge iou dice mcc psnr "
-    "ssim reward rewards return success correlation pearson spearman top1 top5 likelihood gdt lddt".split()
+_LARGER = re.compile(
+    "accuracy|acc|f1|auc|auroc|auprc|ap|map|r2|recovery|precision|recall|score|bleu|rouge|iou|dice|mcc|psnr"
+    "|ssim|rewards?|return|success|correlation|pearson|spearman|top1|top5|likelihood|gdt|lddt"
 )
-_VALIDATION = frozenset("val valid validation eval dev".split())
+_VALIDATION = ("val", "valid", "validation", "eval", "dev")
 
 _WORDS = re.compile(r"[^a-z0-9]+")
 
@@ -30,12 +30,12 @@ class Rule(NamedTuple):
     largest: bool
     """Whether the largest value is the best."""
     because: str
-    """Why, in words."""
+    """Why, as the end of a sentence."""
 
     @property
     def words(self) -> str:
-        """The rule in a sentence without its end."""
-        return f"best first by {self.metric}, the {'largest' if self.largest else 'smallest'}: {self.because}"
+        """The rule, to follow on what it orders."""
+        return f"by {self.metric}, {'largest' if self.largest else 'smallest'} first{self.because}"
 
 
 def larger_is_better(name: str) -> bool | None:
@@ -44,9 +44,9 @@ def larger_is_better(name: str) -> bool | None:
     `val/loss` and `dimension_error` are better small, `accuracy` and `f1_of_class` large.
     """
     for word in reversed(_split(name)):
-        if word in _SMALLER:
+        if _SMALLER.fullmatch(word):
             return False
-        if word in _LARGER:
+        if _LARGER.fullmatch(word):
             return True
     return None
 
@@ -65,10 +65,10 @@ def rule(names: Sequence[str], by: str | None = None, largest: bool | None = Non
         return None
     known = larger_is_better(metric)
     if largest is not None:
-        return Rule(metric, largest, f"set by --{'largest' if largest else 'smallest'}")
+        return Rule(metric, largest, f", as --{'largest' if largest else 'smallest'} says")
     if known is not None:
-        return Rule(metric, known, "its name says so")
-    return Rule(metric, False, "its name does not say which is better; --largest reverses it")
+        return Rule(metric, known, ", as its name suggests")
+    return Rule(metric, False, ": its name does not say which is better, --largest reverses the order")
 
 
 def metric_names(results: Iterable[Result]) -> list[str]:
@@ -117,13 +117,11 @@ def value_words(value: Any) -> str:
 def parameters_words(parameters: Mapping[str, Any], paths: Sequence[str]) -> str:
     """Parameters of a member in a line: `lr=0.1, width=8`."""
     names = short_names(paths)
-    return ", ".join(
-        f"{names[path]}={value_words(parameters[path])}" for path in paths if path in parameters
-    )
+    return ", ".join(f"{names[path]}={value_words(parameters[path])}" for path in paths if path in parameters)
 
 
 def _main(names: Sequence[str]) -> str | None:
-    """The metric that says most of a training: val/loss, else one of validation, else a loss, else the first."""
+    """The metric that says most: val/loss, else one of validation, else a loss, else the first."""
     if "val/loss" in names:
         return "val/loss"
     of_validation = [name for name in names if _split(name)[0] in _VALIDATION]

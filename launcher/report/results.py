@@ -1,4 +1,4 @@
-"""The results of runs' members: parameters, and the last and best values of metrics. Read from their records."""
+"""The results of runs' members: their parameters, and the last and best values of metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from launcher.runs.states import MemberStatus, RunStatus, why
 class Values(NamedTuple):
     """One metric of a member, in brief."""
 
-    count: int
+    number: int
+    """How many there are."""
     last: Point
     smallest: Point
     """The earliest of equal ones."""
@@ -89,7 +90,7 @@ def summarised(metrics: Metrics) -> dict[str, Values]:
                 continue
             smallest = point if value < held.smallest.value else held.smallest
             largest = point if value > held.largest.value else held.largest
-            found[name] = Values(held.count + 1, point, smallest, largest)
+            found[name] = Values(held.number + 1, point, smallest, largest)
     return found
 
 

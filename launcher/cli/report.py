@@ -1,0 +1,48 @@
+"""castoff report: write a run's page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from launcher.cli.help import examples
+from launcher.cli.offers import complete_runs
+from launcher.cli.output import is_terminal, report, write_output
+from launcher.cli.results import ranking_options
+from launcher.cli.run_options import run_meant
+from launcher.status.poller import AT_A_GLANCE, Poller
+
+
+@click.command(
+    "report", epilog=examples("castoff report train > train.html", "castoff report sweep -o s.html")
+)
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    help="Write to this file; default: standard output, or ID.html here if that is a terminal.",
+)
+@ranking_options
+def command(run: str | None, output: str | None, by: str | None, largest: bool | None) -> None:
+    """Write a page about a run: one HTML file that needs no network and no other file.
+
+    It shows the request, attempts and their phases, hosts, the first failure, curves of all metrics, what the
+    job used, and the code. For an array it compares the members, best first. RUN is an id, the beginning of
+    one, a name (its newest run), a scheduler's id or a directory; without it, the newest run is meant.
+    """
+    # Late: a shell that completes our flags waits for what is imported.
+    from launcher.report.gathering import Wish, gather
+    from launcher.report.page import page
+
+    found = run_meant(run)
+    text = page(gather(found, Wish(by, largest), Poller(AT_A_GLANCE)))
+    if output is None and is_terminal(sys.stdout):
+        output = f"{found.id}.html"
+    if output in (None, "-"):
+        click.echo(text.encode(), nl=False)
+    else:
+        write_output(str(output), text, 0o644)
+        report(f"wrote {Path(str(output)).absolute()}")

@@ -1,0 +1,163 @@
+"""castoff results: compare the members of arrays, and runs, by a metric."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from launcher.cli.help import examples
+from launcher.cli.offers import F, complete_runs
+from launcher.cli.output import brief, json_option, print_json, print_table, report
+from launcher.cli.run_options import run_meant
+from launcher.report.ranking import (
+    Rule,
+    best,
+    differing,
+    larger_is_better,
+    metric_names,
+    ranked,
+    rule,
+    short_names,
+    value_words,
+)
+from launcher.report.results import Result, results
+from launcher.runs.index import Index
+from launcher.status.poller import AT_A_GLANCE, Poller
+from launcher.status.watch import statuses
+
+
+def ranking_options(function: F) -> F:
+    """Add --by, --largest and --smallest."""
+    function = click.option(
+        "--largest/--smallest",
+        "largest",
+        default=None,
+        help="Which of its values is the best; default: what the metric's name suggests.",
+    )(function)
+    return click.option(
+        "--by",
+        metavar="METRIC",
+        help="The metric that decides; default: val/loss, else another of validation, else a loss.",
+    )(function)
+
+
+@click.command(
+    "results",
+    epilog=examples(
+        "castoff results sweep",
+        "castoff results sweep --by val/f1 --csv > sweep.csv",
+        "castoff results a b c",
+    ),
+)
+@click.argument("runs", nargs=-1, shell_complete=complete_runs)
+@ranking_options
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with every metric of every member.")
+@json_option
+def command(runs: tuple[str, ...], by: str | None, largest: bool | None, as_csv: bool, as_json: bool) -> None:
+    """Compare the members of RUNS, best first: parameters that differ, best and last value of a metric.
+
+    Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
+    without any, the newest run is meant. Values are those that programs write into CASTOFF_METRICS_FILE.
+    """
+    if as_csv and as_json:
+        click.get_current_context().fail("--csv excludes --json: drop one")
+    meant = Index.of(os.environ).find_all(runs) if runs else [run_meant(None)]
+    states = statuses(meant, Poller(AT_A_GLANCE))
+    found = results(zip(meant, states, strict=True), time.time())
+    chosen = rule(metric_names(found), by, largest)
+    ordered = ranked(found, chosen)
+    if as_json:
+        print_json(*(_facts(one, chosen) for one in ordered))
+    elif as_csv:
+        _print_csv(ordered, chosen)
+    else:
+        _print_table(ordered, chosen)
+    if chosen is None:
+        report("no metrics: programs report them in CASTOFF_METRICS_FILE, docs/how-to/report.md")
+    elif not (as_csv or as_json):
+        report(f"ordered {chosen.words}")
+
+
+def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
+    paths = differing(ordered)
+    names = [*short_names(paths).values()]
+    metric = [f"best {chosen.metric}", "step", "last"] if chosen else []
+    headings = ("run", "member", "state", *names, *metric, "took", "why")
+    several_runs = len({one.run for one in ordered}) > 1
+    is_array = len(ordered) > len({one.run for one in ordered})
+    rows = []
+    for one in ordered:
+        parameters = [value_words(one.parameters.get(path)) for path in paths]
+        took = "" if one.seconds is None else brief(one.seconds)
+        run = one.run if several_runs or not is_array else ""
+        rows.append((run, str(one.member), one.state, *parameters, *_values(one, chosen), took, one.why))
+    if not several_runs and is_array:  # the user has just named it
+        headings, rows = headings[1:], [row[1:] for row in rows]
+    print_table(headings, rows, dispensable=("why", "took", "last", "step", *reversed(names)))
+
+
+def _values(one: Result, chosen: Rule | None) -> list[str]:
+    """The cells of the metric that decides."""
+    point = best(one, chosen)
+    if chosen is None:
+        return []
+    if point is None:
+        return ["", "", ""]
+    return [f"{point.value:.6g}", f"{point.step:g}", f"{one.metrics[chosen.metric].last.value:.6g}"]
+
+
+def _print_csv(ordered: Sequence[Result], chosen: Rule | None) -> None:
+    import csv
+
+    metrics = {name: larger_is_better(name) for name in metric_names(ordered)}
+    if chosen is not None:
+        metrics[chosen.metric] = chosen.largest
+    paths = list(dict.fromkeys(path for one in ordered for path in one.parameters))
+    kept = set(differing(ordered)) if len(ordered) > 1 else set(paths)
+    paths = [path for path in paths if path in kept]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    about = ("run", "member", "state", "code", "attempts", "seconds")
+    writer.writerow([*about, *paths, *(heading for item in metrics.items() for heading in _headings(*item))])
+    for one in ordered:
+        cells: list[Any] = [one.run, one.member, one.state, one.code, one.attempts, one.seconds]
+        cells += [one.parameters.get(path) for path in paths]
+        writer.writerow([*cells, *(cell for item in metrics.items() for cell in _cells(one, *item))])
+
+
+def _headings(metric: str, largest: bool | None) -> Iterator[str]:
+    yield f"last {metric}"
+    if largest is not None:
+        yield from (f"best {metric}", f"step of best {metric}")
+
+
+def _cells(one: Result, metric: str, largest: bool | None) -> Iterator[float | None]:
+    held = one.metrics.get(metric)
+    yield held.last.value if held else None
+    if largest is not None:
+        point = held.best(largest=largest) if held else None
+        yield from (point.value, point.step) if point else (None, None)
+
+
+def _facts(one: Result, chosen: Rule | None) -> dict[str, Any]:
+    """A member as JSON has it: all its parameters, and all its metrics."""
+    by = {"metric": chosen.metric, "largest": chosen.largest} if chosen else None
+    point = best(one, chosen)
+    metrics = {
+        name: {
+            "last": held.last._asdict(),
+            "smallest": held.smallest._asdict(),
+            "largest": held.largest._asdict(),
+        }
+        for name, held in one.metrics.items()
+    }
+    return {
+        **{"run": one.run, "directory": one.directory, "member": one.member, "state": one.state},
+        **{"code": one.code, "attempts": one.attempts, "seconds": one.seconds, "why": one.why or None},
+        **{"parameters": dict(one.parameters), "by": by, "best": point._asdict() if point else None},
+        "metrics": metrics,
+    }

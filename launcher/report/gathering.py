@@ -1,0 +1,181 @@
+"""Reads all that a run's page shows: from its directory, and what its scheduler's accounting knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.history.accounting import shares, total
+from launcher.history.hosts import hosts
+from launcher.history.metrics import Metrics, metrics_of
+from launcher.history.phases import phases, waiting
+from launcher.history.resources import usages
+from launcher.logs.failures import excerpt_of, failed_rank, setup_output
+from launcher.report.curves import Plot, curve, plots, points_of_each
+from launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
+from launcher.report.plain import log_text
+from launcher.report.ranking import Rule, differing, metric_names, parameters_words, ranked, rule
+from launcher.report.results import Result, result_of
+from launcher.runs import provenance
+from launcher.runs.directory import names_in
+from launcher.runs.plan import Plan
+from launcher.runs.records import read, record_bytes
+from launcher.runs.run import RunDirectory
+from launcher.runs.script import head_of
+from launcher.runs.states import HANG, AttemptStatus, MemberStatus, RunStatus, attempt_words, why
+from launcher.status.poller import Poller
+from launcher.status.watch import status
+
+_FAILURES = 5
+"""Failures that are shown; of the newest attempts, and of an array's first members that failed."""
+
+_OTHER_RANKS = 16
+"""Ranks beside the first that failed of which something is shown."""
+
+_LINES_OF_OTHERS = 15
+
+_COMPARED = 20
+"""Members whose curves one plot can show."""
+
+
+class Wish(NamedTuple):
+    """How members are to be ordered; None: as the metrics' names suggest."""
+
+    by: str | None = None
+    largest: bool | None = None
+
+
+def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFacts:
+    """All that the page of a run shows, at this moment.
+
+    Raises:
+        CastoffError: something in its directory cannot be read, or no member has reported `wish.by`.
+    """
+    now, planned = status(run, poller), run.facts()
+    at = time.time()
+    metrics, results = _results(run, now, at)
+    chosen = rule(metric_names(results), *wish)
+    failures, left_out = _failures(run, now)
+    is_array = len(now.members) > 1
+    return RunFacts(
+        now=now,
+        at=at,
+        planned=planned,
+        plan=read(run.path / "plan.json", Plan),
+        job_text=_text(run.path / "job.yaml"),
+        script_head=head_of(_text(run.script)),
+        code=provenance.read(run),
+        members=_members(run, now, results),
+        hours=total(shares(now, planned, at=at)),
+        failures=failures,
+        failures_left_out=left_out,
+        metrics=metrics,
+        rule=chosen,
+        plots=_compared(run, results, chosen) if is_array else plots(metrics),
+        compared=min(len(results), _COMPARED) if is_array else 0,
+    )
+
+
+def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, list[Result]]:
+    """The metrics of the first member that has any, and all members' results."""
+    first, results = Metrics(), []
+    for member in now.members:
+        metrics = metrics_of(run, member.member)
+        results.append(result_of(run, now, member, metrics, at))
+        if not (first.reports or first.packages):
+            first = metrics
+    return first, results
+
+
+def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result]) -> list[MemberFacts]:
+    used, is_array = usages(run, now), len(now.members) > 1
+    return [
+        MemberFacts(
+            result,
+            [
+                AttemptFacts(
+                    attempt_words(member.member, one.attempt, is_array=is_array),
+                    one,
+                    phases(run, now, member, one),
+                    [] if is_array else hosts(run, member.member, one.attempt),
+                    used.get((member.member, one.attempt)),
+                )
+                for one in member.attempts
+            ],
+            waiting(run, member),
+        )
+        for member, result in zip(now.members, results, strict=True)
+    ]
+
+
+def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None) -> list[Plot]:
+    """One plot: the chosen metric of the best members."""
+    if chosen is None:
+        return []
+    best = [one for one in ranked(results, chosen) if chosen.metric in one.metrics][:_COMPARED]
+    paths, limit = differing(results), points_of_each(len(best))
+    curves = []
+    for one in best:
+        words = parameters_words(one.parameters, paths)
+        label = f"{one.member}: {words}" if words else f"member {one.member}"
+        points = metrics_of(run, one.member).curve(chosen.metric)
+        curves.append(curve(label, points, one.metrics[chosen.metric], limit))
+    return [Plot(chosen.metric, curves)]
+
+
+def _failures(run: RunDirectory, now: RunStatus) -> tuple[list[FailureFacts], int]:
+    """The failures of a run, the newest of each member first, and how many more there are."""
+    found = [
+        (member, attempt)
+        for member in now.members
+        for attempt in reversed(member.attempts)
+        if attempt.failure or setup_output(run, member.member, attempt)
+    ]
+    is_array = len(now.members) > 1
+    shown = [_failure(run, member, attempt, is_array=is_array) for member, attempt in found[:_FAILURES]]
+    return shown, len(found) - len(shown)
+
+
+def _failure(
+    run: RunDirectory, member: MemberStatus, attempt: AttemptStatus, *, is_array: bool
+) -> FailureFacts:
+    failed = failed_rank(run, member.member, attempt)
+    others = [] if failed is None else [*_others(run, member.member, attempt)]
+    text = log_text(failed.excerpt()) if failed else ""
+    lines = setup_output(run, member.member, attempt)
+    return FailureFacts(
+        attempt=attempt_words(member.member, attempt.attempt, is_array=is_array),
+        why=why(attempt.failure, attempt.reason),
+        text=text or log_text([line.encode(errors="surrogateescape") for line in lines]),
+        log=str(failed.stack or failed.log) if failed and (failed.stack or failed.log) else None,
+        others=[Excerpt(path.stem, _last_lines(path)) for path in others[:_OTHER_RANKS]],
+        others_left_out=max(len(others) - _OTHER_RANKS, 0),
+    )
+
+
+def _others(run: RunDirectory, member: int, attempt: AttemptStatus) -> Iterator[Path]:
+    """The logs of the ranks that did not fail first; the stacks, if all hung."""
+    assert attempt.failure is not None
+    logs = run.log_folder / f"{member}.{attempt.attempt}"
+    hung = attempt.failure.reason == HANG
+    folder, ending = (logs / "stacks", ".txt") if hung else (logs, ".log")
+    own = None if attempt.failure.rank is None else f"rank-{attempt.failure.rank:05d}{ending}"
+    for name in sorted(names_in(folder)):
+        if (
+            name.startswith(("rank-", "node-"))
+            and name.endswith(ending)
+            and name not in (own, attempt.failure.log)
+        ):
+            yield folder / name
+
+
+def _last_lines(path: Path) -> str:
+    """A stack whole; of a log its last traceback, or its last lines."""
+    lines = excerpt_of(path)
+    return log_text(lines if path.suffix == ".txt" else lines[-_LINES_OF_OTHERS:])
+
+
+def _text(path: Path) -> str:
+    return record_bytes(path).decode(errors="replace")

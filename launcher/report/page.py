@@ -1,0 +1,96 @@
+"""The page of a run: one HTML file, which loads nothing and runs its own script only. Pure but for its files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from launcher.planning.render import template_folder
+from launcher.report import sections
+from launcher.report.curves import Plot
+from launcher.report.facts import RunFacts
+from launcher.report.moments import Moments
+from launcher.report.plain import visible
+
+
+def page(facts: RunFacts) -> str:
+    """The page, as text in UTF-8's alphabet: without lone surrogates."""
+    folder = template_folder() / "report"
+    files = ["page.css"], list[str]()
+    if facts.plots:
+        files = ["uplot/uPlot.min.css", "page.css"], ["uplot/uPlot.iife.min.js", "curves.js"]
+    styles, scripts = ([_inline(folder / name) for name in names] for names in files)
+    moments = Moments(facts.at)
+    found = _environment(folder).get_template("page.html.j2")
+    return found.render(
+        policy=_policy(styles, scripts),
+        styles=styles,
+        scripts=scripts,
+        facts=facts,
+        plots=[sections.plot(one, facts) for one in facts.plots],
+        data=_data(facts.plots),
+        moments=moments,
+        **sections.sections(facts, moments),
+    )
+
+
+def _environment(folder: Path) -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+        finalize=_shown,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """What an expression of the template becomes, before it is escaped."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _inline(path: Path) -> Markup:
+    """A file that stands in the page as it is."""
+    return Markup(path.read_text(encoding="utf-8"))  # ours, not the run's
+
+
+def _policy(styles: list[Markup], scripts: list[Markup]) -> str:
+    """A Content-Security-Policy that allows these parts and nothing else, whatever stands in the page."""
+    allowed = {"style-src": styles, "script-src": scripts}
+    rules = ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "img-src data:"]
+    for name, parts in allowed.items():
+        rules.append(" ".join([name, *(map(_hash, parts) if parts else ["'none'"])]))
+    return "; ".join(rules)
+
+
+def _hash(part: str) -> str:
+    digest = hashlib.sha256(part.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _data(plots: Sequence[Plot]) -> Markup:
+    """The points of all curves as JSON inside a script element, which nothing in it can end."""
+    held = [
+        [
+            {
+                "x": [_number(one.step) for one in curve.points],
+                "y": [_number(one.value) for one in curve.points],
+            }
+            for curve in plot.curves
+        ]
+        for plot in plots
+    ]
+    return Markup(json.dumps(held, separators=(",", ":")).replace("<", "\\u003c"))  # numbers
+
+
+def _number(value: float) -> float | int:
+    """As many digits as a plot can show."""
+    return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")

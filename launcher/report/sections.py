@@ -1,0 +1,375 @@
+"""The parts of a page as rows of words: what is asked for, what happened, and what it came to. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from launcher.config.quantities import brief, clock, cpulist, size_words
+from launcher.history.hosts import HostRanks
+from launcher.history.metrics import Point
+from launcher.report import timeline
+from launcher.report.curves import Curve, Plot
+from launcher.report.facts import AttemptFacts, RunFacts
+from launcher.report.moments import Moments
+from launcher.report.plain import cut
+from launcher.report.ranking import best, differing, larger_is_better, ranked, short_names, value_words
+from launcher.runs.records import Usage
+from launcher.runs.states import members_words, why
+
+Cell = str | Markup
+
+_LINES = 500
+"""Of a job file or a script's head."""
+
+_LINED = 40
+"""Members that have a line each in the timeline; more are counted."""
+
+
+class Table(NamedTuple):
+    """A table; `numbers`: which columns hold numbers."""
+
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numbers: Sequence[int] = ()
+
+
+class Line(NamedTuple):
+    """A line of the timeline."""
+
+    label: str
+    words: str
+    bars: Sequence[timeline.Bar]
+
+
+class Strip(NamedTuple):
+    """The timeline: its lines, or how many members were in which phase."""
+
+    begin: Cell
+    end: Cell
+    lines: Sequence[Line]
+    most: int = 0
+    """Of a census: the most members at a time; 0: it is none."""
+
+
+class Shown(NamedTuple):
+    """A plot, and the same in words."""
+
+    title: str
+    curves: Sequence[Curve]
+    table: Table
+    thinned: bool
+
+
+def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
+    """The variables of the template."""
+    return {
+        "state": facts.now.ending or facts.now.state,
+        "summary": [*_summary(facts)],
+        "request": [*_request(facts)],
+        "strip": _strip(facts, moments),
+        "sums": [(name, brief(took)) for name, took in _sums(facts).items()],
+        "attempts": _attempts(facts, moments),
+        "members": _members(facts),
+        "placements": [*_placements(facts)],
+        "local_ranks": _local_ranks(facts),
+        "resources": _resources(facts),
+        "code": [*_code(facts)],
+        "packages": _packages(facts.metrics.packages),
+        "parameters": _parameters(facts),
+        "job_text": cut(facts.job_text, _LINES, "job.yaml in the run directory"),
+        "script_head": cut(facts.script_head, _LINES, "job.sh in the run directory"),
+    }
+
+
+def plot(one: Plot, facts: RunFacts) -> Shown:
+    """A plot, with its values for those who do not see it."""
+    rows = []
+    for curve in one.curves:
+        name = facts.rule.metric if facts.is_array and facts.rule else curve.label
+        largest = facts.rule.largest if facts.rule and name == facts.rule.metric else larger_is_better(name)
+        held = curve.values
+        point = held.best(largest=largest) if largest is not None else None
+        cells = (curve.label, _value(held.last), _value(point) if point else "")
+        rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number:,}"))
+    headings = ("curve", "last", "best", "smallest", "largest", "points")
+    table = Table(f"Values of {one.title}", headings, rows, (1, 2, 3, 4, 5))
+    return Shown(one.title, one.curves, table, any(curve.thinned for curve in one.curves))
+
+
+def _value(point: Point) -> str:
+    return f"{point.value:.6g} at step {point.step:g}"
+
+
+# What stands at the top
+
+
+def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    now = facts.now
+    if facts.is_array:
+        yield "Members", members_words(now.counts)
+    seconds = [one.result.seconds for one in facts.members if one.result.seconds is not None]
+    if seconds:
+        yield ("Longest member" if facts.is_array else "Took"), brief(max(seconds))
+    number = sum(len(one.attempts) for one in facts.members)
+    if number > len(facts.members):
+        yield "Attempts", str(number)
+    hours = facts.hours
+    if hours.starts > hours.unknown:
+        of = f" of {_hours(hours.requested)} requested" if hours.unbounded < hours.starts else ""
+        yield "Node-hours", f"{_hours(hours.used)}{of}"
+    if facts.rule is not None:
+        top = ranked([one.result for one in facts.members], facts.rule)[0]
+        point = best(top, facts.rule)
+        if point is not None:
+            of = f", member {top.member}" if facts.is_array else ""
+            yield f"Best {facts.rule.metric}", f"{point.value:.6g} at step {point.step:g}{of}"
+    metrics = facts.metrics
+    if not facts.is_array and metrics.step is not None:
+        of = f" of {metrics.total_steps:,g}" if metrics.total_steps else ""
+        yield "Step", f"{metrics.step:,g}{of}"
+
+
+def _hours(count: float) -> str:
+    return f"{count:,.2f}" if count >= 1 else f"{count:.2g}"
+
+
+# The request
+
+
+def _request(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    planned, plan = facts.planned, facts.plan
+    yield "Site", f"{facts.now.site or 'not known'}, scheduler {planned.scheduler or 'not known'}"
+    if plan is not None:
+        yield "Command", "a Python function" if plan.function else shlex.join(plan.command)
+        yield "Nodes", str(plan.nodes)
+    if planned.ranks is not None:
+        layout = ", ".join(f"{ranks} on {_nodes(nodes)}" for ranks, nodes in planned.layout)
+        yield "Ranks", f"{planned.ranks} ({layout}), started by {planned.launcher}"
+    if planned.cores_per_rank:
+        yield "Cores per rank", str(planned.cores_per_rank)
+    if plan is not None and plan.devices_per_rank:
+        yield "Devices per rank", str(plan.devices_per_rank)
+    yield "Walltime", clock(planned.walltime) if planned.walltime else "none"
+    for name, value in (("Account", planned.account), ("Queue", planned.queue)):
+        if value:
+            yield name, value
+    if planned.array_count is not None:
+        at_most = (
+            f", at most {planned.array_max_concurrent} at a time" if planned.array_max_concurrent else ""
+        )
+        yield "Array", f"{planned.array_count} members{at_most}"
+    if planned.requeue_max:
+        yield "Requeues", f"at most {planned.requeue_max}"
+    if plan is not None and plan.restart is not None and plan.restart.max:
+        yield "Restarts", f"at most {plan.restart.max} in each job"
+    if plan is not None and plan.container is not None:
+        yield "Container", f"{plan.container.image} ({plan.container.runtime})"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"each of {count} nodes"
+
+
+# The timeline
+
+
+def _phases(facts: RunFacts) -> list[list[Any]]:
+    """The phases of each member, those of its attempts one after the other."""
+    return [
+        [
+            *(phase for attempt in one.attempts for phase in attempt.phases),
+            *([one.waiting] if one.waiting else []),
+        ]
+        for one in facts.members
+    ]
+
+
+def _sums(facts: RunFacts) -> dict[str, float]:
+    return timeline.sums(_phases(facts), facts.at)
+
+
+def _strip(facts: RunFacts, moments: Moments) -> Strip | None:
+    """The timeline; None: nothing has begun."""
+    some = _phases(facts)
+    whole = timeline.span(some, facts.at)
+    if whole is None:
+        return None
+    ends = moments.date(whole.begin), moments.date(whole.end)
+    if len(some) > _LINED:
+        found, most = timeline.census(some, whole, facts.at)
+        return Strip(*ends, [Line("members", f"at most {most} members at a time", found)], most)
+    lines = [
+        Line(
+            f"member {one.result.member}" if facts.is_array else "",
+            timeline.words(each, facts.at) if len(each) <= 8 else f"{len(one.attempts)} attempts",
+            timeline.bars(each, whole, facts.at),
+        )
+        for one, each in zip(facts.members, some, strict=True)
+    ]
+    return Strip(*ends, lines)
+
+
+def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
+    """The attempts of a run that is not an array; of one the members' table says enough."""
+    if facts.is_array or not facts.members[0].attempts:
+        return None
+    rows = [_attempt(one, facts, moments) for one in facts.members[0].attempts]
+    headings = ("attempt", "ended", "began", *timeline.ORDER, "host", "why")
+    return Table("Attempts", headings, rows, (3, 4, 5, 6))
+
+
+def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[Cell]:
+    status = one.status
+    took = {phase.name: brief(phase.seconds(facts.at)) for phase in one.phases}
+    restart = f" (restart {status.restart} of its job)" if status.restart else ""
+    return (
+        f"{one.words}{restart}",
+        ended(status.ending or status.state),
+        moments.date(status.started) or "never",
+        *(took.get(name, "") for name in timeline.ORDER),
+        status.host or "",
+        "; ".join(why(status.failure, status.reason)),
+    )
+
+
+def ended(word: str) -> Markup:
+    """How something ended, in its colour."""
+    return Markup('<span class="state {}">{}</span>').format(
+        word if word.replace("-", "").isalpha() else "", word
+    )
+
+
+# Members
+
+
+def _members(facts: RunFacts) -> Table | None:
+    """An array's members, the best first."""
+    if not facts.is_array:
+        return None
+    results = [one.result for one in facts.members]
+    paths, rule = differing(results), facts.rule
+    metric = (f"best {rule.metric}", "at step", f"last {rule.metric}") if rule else ()
+    headings = ("member", *short_names(paths).values(), *metric, "ended", "attempts", "took", "why")
+    rows = []
+    for one in ranked(results, rule):
+        values: Sequence[str] = ()
+        if rule is not None:
+            point = best(one, rule)
+            values = ("", "", "")
+            if point is not None:
+                last = one.metrics[rule.metric].last.value
+                values = (f"{point.value:.6g}", f"{point.step:,g}", f"{last:.6g}")
+        took = "" if one.seconds is None else brief(one.seconds)
+        own = [value_words(one.parameters.get(path)) for path in paths]
+        rows.append((str(one.member), *own, *values, ended(one.state), str(one.attempts), took, one.why))
+    first = 1 + len(paths)
+    numbers = [*range(first, first + len(metric)), len(headings) - 3, len(headings) - 2]
+    return Table("Members", headings, rows, numbers)
+
+
+# Where it ran, and what it used
+
+
+def _placements(facts: RunFacts) -> Iterator[Table]:
+    """The hosts of attempts, each list of hosts once."""
+    found: dict[tuple[HostRanks, ...], list[str]] = {}
+    for one in (one for member in facts.members for one in member.attempts if one.hosts):
+        found.setdefault(tuple(one.hosts), []).append(one.words)
+    for hosts, attempts in found.items():
+        numbers = f"attempt {attempts[0]}" if len(attempts) == 1 else f"attempts {', '.join(attempts)}"
+        rows = [(str(number), one.host, _ranks(one.ranks)) for number, one in enumerate(hosts)]
+        yield Table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, (0,))
+
+
+def _ranks(ranks: range | None) -> str:
+    return "not known" if ranks is None else cpulist(ranks) or "none"
+
+
+def _local_ranks(facts: RunFacts) -> Table | None:
+    """Cores and devices of each local rank, as planned; None: castoff does not choose them."""
+    plan = facts.plan
+    if plan is None or not (plan.cpu_lists or plan.devices.per_rank):
+        return None
+    number = max(len(plan.cpu_lists), len(plan.devices.per_rank))
+    rows = [
+        (str(rank), _at(plan.cpu_lists, rank), _at(plan.devices.per_rank, rank)) for rank in range(number)
+    ]
+    return Table("Cores and devices of each node's ranks", ("local rank", "CPUs", "devices"), rows, (0,))
+
+
+def _at(some: Sequence[str], at: int) -> str:
+    return some[at] if at < len(some) else ""
+
+
+def _resources(facts: RunFacts) -> Table | None:
+    """What jobs used of what they had."""
+    used = [(one, one.usage) for member in facts.members for one in member.attempts if one.usage is not None]
+    if not used:
+        return None
+    headings = ("job up to attempt", "took", "CPUs", "CPU use", "memory", "device use", "by")
+    return Table("Resources used", headings, [_usage(one, usage) for one, usage in used], (1, 2, 3, 4, 5))
+
+
+def _usage(one: AttemptFacts, usage: Usage) -> Sequence[str]:
+    had = (usage.elapsed or 0.0) * (usage.cpus or 0)
+    cpu = f"{usage.cpu_seconds / had:.0%}" if usage.cpu_seconds is not None and had else ""
+    memory = "" if usage.memory is None else size_words(usage.memory)
+    if memory and usage.memory_requested:
+        memory += f" of {size_words(usage.memory_requested)}"
+    return (
+        one.words,
+        "" if usage.elapsed is None else brief(usage.elapsed),
+        "" if usage.cpus is None else str(usage.cpus),
+        cpu,
+        memory,
+        "" if usage.device_utilization is None else f"{usage.device_utilization:.0%}",
+        usage.source,
+    )
+
+
+# The code
+
+
+def _code(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    code = facts.code
+    if code is not None:
+        if code.repository:
+            yield "Commit", code.commit or "none yet"
+            yield "Branch", code.branch or "none"
+        if code.remote:
+            yield "Remote", code.remote
+        for name, held in (("Changed files", code.changed), ("New files", code.untracked)):
+            if held.count:
+                yield name, f"{held.count}: {', '.join(held.first[:10])}{' …' if held.count > 10 else ''}"
+        if code.diff_bytes:
+            yield "Differences", "code.diff in the run directory"
+        if code.castoff:
+            yield "castoff", code.castoff
+        if code.python:
+            yield "Python of the submission", code.python
+    if facts.metrics.device:
+        yield "Device", facts.metrics.device
+
+
+def _packages(versions: Mapping[str, str]) -> Table | None:
+    if not versions:
+        return None
+    rows = sorted(versions.items(), key=lambda item: item[0].lower())
+    return Table("Package versions, as the program reports them", ("package", "version"), rows)
+
+
+def _parameters(facts: RunFacts) -> Table | None:
+    """What the program was started with; an array's members say in their own table where they differ."""
+    if facts.is_array:
+        found = facts.metrics.parameters
+        paths = set(differing([one.result for one in facts.members]))
+        rows = [(path, value_words(value)) for path, value in found.items() if path not in paths]
+    else:
+        rows = [(path, value_words(value)) for path, value in facts.metrics.parameters.items()]
+    caption = "Parameters that all members share" if facts.is_array else "Parameters"
+    return Table(caption, ("parameter", "value"), rows) if rows else None

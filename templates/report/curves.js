@@ -1,0 +1,131 @@
+
+"use strict";
+(() => {
+  const DASHES = [[], [6, 3], [2, 3]];
+  const HEIGHT = 256;
+  const root = document.documentElement;
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const charts = [...document.querySelectorAll("[data-plot]")].map(chart);
+
+  function colour(name) {
+    return getComputedStyle(root).getPropertyValue(name).trim();
+  }
+
+  // The mean of the values around each, a fortieth of all to each side.
+  function smoothed(values) {
+    const reach = Math.max(1, Math.round(values.length / 40));
+    const sums = [0];
+    for (const value of values) sums.push(sums[sums.length - 1] + value);
+    return values.map((_, at) => {
+      const from = Math.max(0, at - reach), to = Math.min(values.length, at + reach + 1);
+      return (sums[to] - sums[from]) / (to - from);
+    });
+  }
+
+  function chart(place) {
+    const figure = place.closest("figure");
+    const curves = data[Number(place.dataset.plot)];
+    const shows = curves.map(() => true);
+    const legend = figure.querySelector(".legend");
+    const buttons = [...legend.querySelectorAll("button")];
+    const tools = figure.querySelector(".tools");
+    const log = tools.querySelector('[data-do="log"]'), smooth = tools.querySelector('[data-do="smooth"]');
+    const pressed = (button) => button.getAttribute("aria-pressed") === "true";
+    let plot = null;
+
+    function draw() {
+      const range = plot && [plot.scales.x.min, plot.scales.x.max];
+      if (plot) plot.destroy();
+      const tables = curves.map((one) => [one.x, pressed(smooth) ? smoothed(one.y) : one.y]);
+      const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+      plot = new uPlot({
+        width: Math.max(place.clientWidth, 200),
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { sync: { key: "step", scales: ["x", null] }, drag: { x: true, y: false } },
+        scales: { x: { time: false }, y: { distr: pressed(log) ? 3 : 1 } },
+        axes: [axis, { ...axis, size: 64 }],
+        series: [{}, ...curves.map((_, at) => ({
+          show: shows[at],
+          stroke: colour(`--c${at % 8}`),
+          dash: DASHES[Math.floor(at / 8) % DASHES.length],
+          width: 2,
+          spanGaps: true,
+        }))],
+        hooks: { setCursor: [values] },
+      }, uPlot.join(tables), place);
+      if (range && range[0] !== null) plot.setScale("x", { min: range[0], max: range[1] });
+    }
+
+    function values(now) {
+      buttons.forEach((button, at) => {
+        const value = now.cursor.idx === null ? null : now.data[at + 1][now.cursor.idx];
+        button.querySelector(".value").textContent = value == null ? "" : Number(value.toPrecision(6));
+      });
+    }
+
+    function whole() {
+      const steps = plot.data[0];
+      plot.setScale("x", { min: steps[0], max: steps[steps.length - 1] });
+    }
+
+    function move(shift, zoom) {
+      const { min, max } = plot.scales.x;
+      const middle = (min + max) / 2 + shift * (max - min), half = (max - min) / 2 * zoom;
+      plot.setScale("x", { min: middle - half, max: middle + half });
+    }
+
+    function toggle(button) {
+      button.setAttribute("aria-pressed", String(!pressed(button)));
+      draw();
+    }
+
+    function begin() {
+      if (plot) return;
+      log.disabled = curves.some((one) => one.y.some((value) => value <= 0));
+      smooth.disabled = curves.every((one) => one.y.length < 20);
+      tools.hidden = legend.hidden = false;
+      draw();
+      log.addEventListener("click", () => toggle(log));
+      smooth.addEventListener("click", () => toggle(smooth));
+      tools.querySelector('[data-do="whole"]').addEventListener("click", whole);
+      buttons.forEach((button, at) => button.addEventListener("click", () => {
+        shows[at] = !shows[at];
+        button.setAttribute("aria-pressed", String(shows[at]));
+        plot.setSeries(at + 1, { show: shows[at] });
+      }));
+      const keys = {
+        ArrowLeft: () => move(-0.1, 1), ArrowRight: () => move(0.1, 1),
+        "+": () => move(0, 0.7), "=": () => move(0, 0.7), "-": () => move(0, 1 / 0.7), "0": whole,
+      };
+      place.addEventListener("keydown", (event) => {
+        if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+        event.preventDefault();
+        keys[event.key]();
+      });
+      new ResizeObserver(() => {
+        if (place.clientWidth) plot.setSize({ width: place.clientWidth, height: HEIGHT });
+      }).observe(place);
+    }
+
+    return { place, begin, again: () => plot && draw() };
+  }
+
+  // Each is drawn when it comes near the screen: there may be hundreds.
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) charts.find((one) => one.place === entry.target).begin();
+    }
+  }, { rootMargin: "600px" });
+  charts.forEach((one) => near.observe(one.place));
+
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((one) => one.again()));
+  addEventListener("beforeprint", () => {
+    root.classList.add("printing");
+    charts.forEach((one) => { if (one.place.clientWidth) one.begin(); one.again(); });
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("printing");
+    charts.forEach((one) => one.again());
+  });
+})();
