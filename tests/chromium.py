@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ _FLAGS = (
     "--remote-debugging-pipe",
 )
 
+_AT_3_AND_4 = """
+import fcntl, os, sys
+pipes = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]
+for number, pipe in zip((3, 4), pipes):
+    os.dup2(pipe, number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Puts the two pipes where Chromium looks for them, and becomes it."""
+
 
 class Chromium:
     """A browser with one tab."""
@@ -48,9 +58,10 @@ class Chromium:
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
         self._process = subprocess.Popen(
-            # The shell puts the pipes where Chromium looks for them.
-            ["sh", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "sh", str(program), *_FLAGS]
-            + [f"--user-data-dir={folder}", "about:blank"],
+            [
+                *(sys.executable, "-c", _AT_3_AND_4, str(to_read), str(to_write)),
+                *(str(program), *_FLAGS, f"--user-data-dir={folder}", "about:blank"),
+            ],
             pass_fds=(to_read, to_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -12,12 +12,13 @@ import click
 
 from launcher.cli.help import examples
 from launcher.cli.offers import F, complete_runs
-from launcher.cli.output import brief, json_option, print_json, print_table, report
+from launcher.cli.output import brief, json_option, print_json, print_table, report, several
 from launcher.cli.run_options import run_meant
 from launcher.report.ranking import (
     Rule,
     best,
     differing,
+    for_a_table,
     larger_is_better,
     metric_names,
     ranked,
@@ -84,7 +85,7 @@ def command(runs: tuple[str, ...], by: str | None, largest: bool | None, as_csv:
 
 
 def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
-    paths = differing(ordered)
+    paths, left_out = for_a_table(ordered)
     names = [*short_names(paths).values()]
     metric = [f"best {chosen.metric}", "step", "last"] if chosen else []
     headings = ("run", "member", "state", *names, *metric, "took", "why")
@@ -99,6 +100,8 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
     if not several_runs and is_array:  # the user has just named it
         headings, rows = headings[1:], [row[1:] for row in rows]
     print_table(headings, rows, dispensable=("why", "took", "last", "step", *reversed(names)))
+    if left_out:
+        report(f"{several(left_out, 'more parameter')} that differ: --csv and --json have all of them")
 
 
 def _values(one: Result, chosen: Rule | None) -> list[str]:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from launcher.runs.run import RunDirectory
 
 METRICS = "metrics.jsonl"
@@ -209,6 +211,10 @@ def _lines(path: Path, start: int) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)  # four times as fast
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass  # it may still be what Python writes: NaN, lone surrogates
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

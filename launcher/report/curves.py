@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from launcher.history.metrics import Metrics, Point
-from launcher.report.results import Values, summarised
+from launcher.report.results import Column, Values, columns, summarised
 
 POINTS = 100_000
 """Of all curves of a page together: about two megabytes."""
@@ -45,19 +45,17 @@ class Plot(NamedTuple):
 
 def plots(metrics: Metrics) -> list[Plot]:
     """A member's metrics as plots, in the order in which people look at them: losses of validation first."""
-    brief = summarised(metrics)
-    limit = points_of_each(len(brief))
-    points = _points(metrics)
+    found = columns(metrics)
+    limit = points_of_each(len(found))
     return [
-        Plot(title, [curve(name, points[name], brief[name], limit) for name in names])
-        for title, names in grouped(list(brief))
+        Plot(title, [curve(name, found[name], limit) for name in names]) for title, names in grouped(found)
     ]
 
 
-def curve(label: str, points: Sequence[Point], values: Values, limit: int) -> Curve:
+def curve(label: str, column: Column, limit: int) -> Curve:
     """A line with at most about `limit` points."""
-    shown = thin(points, limit)
-    return Curve(label, shown, values, len(shown) < len(points))
+    shown = thin(column, limit)
+    return Curve(label, shown, summarised(column), len(shown) < len(column.values))
 
 
 def points_of_each(curves: int) -> int:
@@ -65,21 +63,21 @@ def points_of_each(curves: int) -> int:
     return max(_FEWEST, min(_MOST, POINTS // max(curves, 1)))
 
 
-def thin(points: Sequence[Point], limit: int) -> Sequence[Point]:
+def thin(column: Column, limit: int) -> list[Point]:
     """The smallest and the largest value of each of `limit // 2` stretches of a curve, and its ends.
 
     So no peak is lost. The stretches have as many points each.
     """
-    if len(points) <= limit:
-        return points
-    size = math.ceil(len(points) / max(limit // 2, 1))
-    kept: list[Point] = [points[0]]
-    for begin in range(0, len(points), size):
-        part = range(begin, min(begin + size, len(points)))
-        least = min(part, key=lambda at: points[at].value)
-        most = max(part, key=lambda at: points[at].value)
-        kept += [points[at] for at in sorted({least, most} - {0, len(points) - 1})]
-    return [*kept, points[-1]]
+    steps, values = column
+    last = len(values) - 1
+    if last < limit:
+        return [*map(Point, steps, values)]
+    size = math.ceil(len(values) / max(limit // 2, 1))
+    kept = {0, last}
+    for begin in range(0, len(values), size):
+        part = values[begin : begin + size]
+        kept |= {begin + part.index(min(part)), begin + part.index(max(part))}
+    return [Point(steps[at], values[at]) for at in sorted(kept)]
 
 
 def grouped(names: Iterable[str]) -> list[tuple[str, list[str]]]:
@@ -102,10 +100,9 @@ def grouped(names: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 def _title(name: str) -> str:
     part = _PART.fullmatch(name)
-    if part is not None:
-        return part[2]
-    prefix, slash, _ = name.rpartition("/")
-    return prefix if slash and prefix else name
+    own = part[2] if part else name
+    prefix, _, _ = own.rpartition("/")
+    return prefix or own
 
 
 def _order(title: str, names: Sequence[str]) -> int:
@@ -121,12 +118,3 @@ def _order(title: str, names: Sequence[str]) -> int:
 def _part_order(name: str) -> int:
     part = _PART.fullmatch(name)
     return _PARTS.index(part[1]) if part else 0
-
-
-def _points(metrics: Metrics) -> Mapping[str, list[Point]]:
-    """All curves at once: one look at each value, where there may be millions."""
-    found: dict[str, list[Point]] = {}
-    for report in metrics.reports:
-        for name, value in report.values.items():
-            found.setdefault(name, []).append(Point(report.step, value))
-    return found

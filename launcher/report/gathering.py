@@ -16,8 +16,8 @@ from launcher.logs.failures import excerpt_of, failed_rank, setup_output
 from launcher.report.curves import Plot, curve, plots, points_of_each
 from launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from launcher.report.plain import log_text
-from launcher.report.ranking import Rule, differing, metric_names, parameters_words, ranked, rule
-from launcher.report.results import Result, result_of
+from launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
+from launcher.report.results import Column, Result, result_of
 from launcher.runs import provenance
 from launcher.runs.directory import names_in
 from launcher.runs.plan import Plan
@@ -115,13 +115,15 @@ def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None)
     if chosen is None:
         return []
     best = [one for one in ranked(results, chosen) if chosen.metric in one.metrics][:_COMPARED]
-    paths, limit = differing(results), points_of_each(len(best))
+    (paths, _), limit = for_a_table(results), points_of_each(len(best))
     curves = []
     for one in best:
         words = parameters_words(one.parameters, paths)
         label = f"{one.member}: {words}" if words else f"member {one.member}"
+        # Again: to keep the curves of all members would take much memory.
         points = metrics_of(run, one.member).curve(chosen.metric)
-        curves.append(curve(label, points, one.metrics[chosen.metric], limit))
+        if points:
+            curves.append(curve(label, Column(*map(list, zip(*points, strict=True))), limit))
     return [Plot(chosen.metric, curves)]
 
 

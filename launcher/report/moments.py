@@ -17,23 +17,17 @@ class Moments:
     def zone(self) -> str:
         """`CET (UTC+01:00)`."""
         local = _local(self._at)
-        return f"{local.tzname()} (UTC{local:%z})"
+        offset = f"{local:%z}"
+        return f"{local.tzname()} (UTC{offset[:3]}:{offset[3:5]})"
 
     def date(self, at: float | None) -> str | Markup:
         """A date and a time of day, to the second; empty for None."""
-        return "" if at is None else _element(at, "%Y-%m-%d %H:%M:%S")
-
-    def short(self, at: float) -> str | Markup:
-        """To the minute."""
-        return _element(at, "%Y-%m-%d %H:%M")
+        if at is None:
+            return ""
+        local = _local(at)
+        element = Markup('<time datetime="{}">{}</time>')
+        return element.format(local.isoformat(timespec="seconds"), f"{local:%Y-%m-%d %H:%M:%S}")
 
 
 def _local(at: float) -> datetime:
     return datetime.fromtimestamp(at, timezone.utc).astimezone()
-
-
-def _element(at: float, form: str) -> Markup:
-    local = _local(at)
-    return Markup('<time datetime="{}">{}</time>').format(
-        local.isoformat(timespec="seconds"), f"{local:{form}}"
-    )

@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file, which loads nothing and runs its own script only. Pure but for its files."""
+"""The page of a run: one HTML file, which loads nothing and runs its own script alone. Pure but for files."""
 
 from __future__ import annotations
 

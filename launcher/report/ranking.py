@@ -20,6 +20,12 @@ _LARGER = re.compile(
 )
 _VALIDATION = ("val", "valid", "validation", "eval", "dev")
 
+_COLUMNS = 8
+"""Parameters that a table has room for."""
+
+_LONGEST_VALUE = 40
+"""Characters of a value in a table."""
+
 _WORDS = re.compile(r"[^a-z0-9]+")
 
 
@@ -31,6 +37,8 @@ class Rule(NamedTuple):
     """Whether the largest value is the best."""
     because: str
     """Why, as the end of a sentence."""
+    is_guess: bool = False
+    """Whether nothing says which values are better."""
 
     @property
     def words(self) -> str:
@@ -68,7 +76,8 @@ def rule(names: Sequence[str], by: str | None = None, largest: bool | None = Non
         return Rule(metric, largest, f", as --{'largest' if largest else 'smallest'} says")
     if known is not None:
         return Rule(metric, known, ", as its name suggests")
-    return Rule(metric, False, ": its name does not say which is better, --largest reverses the order")
+    because = ": its name does not say which is better, --largest reverses the order"
+    return Rule(metric, False, because, is_guess=True)
 
 
 def metric_names(results: Iterable[Result]) -> list[str]:
@@ -102,16 +111,28 @@ def differing(results: Sequence[Result]) -> list[str]:
     return [path for path in paths if any(value != values[path][0] for value in values[path])]
 
 
+def for_a_table(results: Sequence[Result]) -> tuple[list[str], int]:
+    """The parameters that a table shows of those in which members differ, and how many more there are.
+
+    Of programs that have different ones, those that all have.
+    """
+    paths = differing(results)
+    shared = [path for path in paths if all(path in one.parameters for one in results if one.parameters)]
+    shown = shared[:_COLUMNS]
+    return shown, len(paths) - len(shown)
+
+
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """Paths by the fewest of their last parts that no other shares: `lr` for `training.optimizer.lr`."""
     return {path: _shortest(path, paths) for path in paths}
 
 
 def value_words(value: Any) -> str:
-    """A parameter's value, on a line."""
+    """A parameter's value, on a line; a long one is cut short."""
     if value is None:
         return ""
-    return printable(f"{value:.6g}" if isinstance(value, float) else str(value))
+    text = printable(f"{value:.6g}" if isinstance(value, float) else str(value))
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 
 
 def parameters_words(parameters: Mapping[str, Any], paths: Sequence[str]) -> str:

@@ -61,7 +61,7 @@ def result_of(run: RunDirectory, now: RunStatus, member: MemberStatus, metrics: 
         seconds=_seconds(member, at),
         why="; ".join(map(printable, why(last.failure, last.reason))) if last else "",
         parameters=metrics.parameters,
-        metrics=summarised(metrics),
+        metrics={name: summarised(column) for name, column in columns(metrics).items()},
     )
 
 
@@ -78,20 +78,35 @@ def results(runs: Iterable[tuple[RunDirectory, RunStatus]], at: float) -> list[R
     ]
 
 
-def summarised(metrics: Metrics) -> dict[str, Values]:
-    """Each metric in brief, in the order in which they first appeared: one look at each value."""
-    found: dict[str, Values] = {}
+class Column(NamedTuple):
+    """One metric: its steps, and the value at each."""
+
+    steps: list[float]
+    values: list[float]
+
+
+def columns(metrics: Metrics) -> dict[str, Column]:
+    """All metrics, in the order in which they first appeared. There may be millions of values."""
+    found: dict[str, Column] = {}
     for report in metrics.reports:
+        step = report.step
         for name, value in report.values.items():
-            point = Point(report.step, value)
-            held = found.get(name)
-            if held is None:
-                found[name] = Values(1, point, point, point)
-                continue
-            smallest = point if value < held.smallest.value else held.smallest
-            largest = point if value > held.largest.value else held.largest
-            found[name] = Values(held.number + 1, point, smallest, largest)
+            column = found.get(name)
+            if column is None:
+                column = found[name] = Column([], [])
+            column.steps.append(step)
+            column.values.append(value)
     return found
+
+
+def summarised(column: Column) -> Values:
+    """A metric in brief."""
+
+    def point(value: float) -> Point:
+        return Point(column.steps[column.values.index(value)], value)
+
+    last = Point(column.steps[-1], column.values[-1])
+    return Values(len(column.values), last, point(min(column.values)), point(max(column.values)))
 
 
 def _seconds(member: MemberStatus, at: float) -> float | None:

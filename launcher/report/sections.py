@@ -16,7 +16,15 @@ from launcher.report.curves import Curve, Plot
 from launcher.report.facts import AttemptFacts, RunFacts
 from launcher.report.moments import Moments
 from launcher.report.plain import cut
-from launcher.report.ranking import best, differing, larger_is_better, ranked, short_names, value_words
+from launcher.report.ranking import (
+    best,
+    differing,
+    for_a_table,
+    larger_is_better,
+    ranked,
+    short_names,
+    value_words,
+)
 from launcher.runs.records import Usage
 from launcher.runs.states import members_words, why
 
@@ -36,6 +44,17 @@ class Table(NamedTuple):
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     numbers: Sequence[int] = ()
+
+
+def _table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[Cell]], *numbers: str) -> Table:
+    """A table without its empty columns; `numbers`: the headings of those that hold numbers."""
+    kept = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in rows)]
+    return Table(
+        caption,
+        [headings[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        [place for place, at in enumerate(kept) if headings[at] in numbers],
+    )
 
 
 class Line(NamedTuple):
@@ -97,7 +116,7 @@ def plot(one: Plot, facts: RunFacts) -> Shown:
         cells = (curve.label, _value(held.last), _value(point) if point else "")
         rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number:,}"))
     headings = ("curve", "last", "best", "smallest", "largest", "points")
-    table = Table(f"Values of {one.title}", headings, rows, (1, 2, 3, 4, 5))
+    table = _table(f"Values of {one.title}", headings, rows, *headings[1:])
     return Shown(one.title, one.curves, table, any(curve.thinned for curve in one.curves))
 
 
@@ -122,7 +141,7 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
     if hours.starts > hours.unknown:
         of = f" of {_hours(hours.requested)} requested" if hours.unbounded < hours.starts else ""
         yield "Node-hours", f"{_hours(hours.used)}{of}"
-    if facts.rule is not None:
+    if facts.rule is not None and not facts.rule.is_guess:
         top = ranked([one.result for one in facts.members], facts.rule)[0]
         point = best(top, facts.rule)
         if point is not None:
@@ -194,10 +213,10 @@ def _sums(facts: RunFacts) -> dict[str, float]:
 
 
 def _strip(facts: RunFacts, moments: Moments) -> Strip | None:
-    """The timeline; None: nothing has begun."""
+    """The timeline; None: nothing has taken a second."""
     some = _phases(facts)
     whole = timeline.span(some, facts.at)
-    if whole is None:
+    if whole is None or not _sums(facts):
         return None
     ends = moments.date(whole.begin), moments.date(whole.end)
     if len(some) > _LINED:
@@ -220,7 +239,7 @@ def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
         return None
     rows = [_attempt(one, facts, moments) for one in facts.members[0].attempts]
     headings = ("attempt", "ended", "began", *timeline.ORDER, "host", "why")
-    return Table("Attempts", headings, rows, (3, 4, 5, 6))
+    return _table("Attempts", headings, rows, *timeline.ORDER)
 
 
 def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[Cell]:
@@ -252,7 +271,7 @@ def _members(facts: RunFacts) -> Table | None:
     if not facts.is_array:
         return None
     results = [one.result for one in facts.members]
-    paths, rule = differing(results), facts.rule
+    (paths, _), rule = for_a_table(results), facts.rule
     metric = (f"best {rule.metric}", "at step", f"last {rule.metric}") if rule else ()
     headings = ("member", *short_names(paths).values(), *metric, "ended", "attempts", "took", "why")
     rows = []
@@ -267,9 +286,7 @@ def _members(facts: RunFacts) -> Table | None:
         took = "" if one.seconds is None else brief(one.seconds)
         own = [value_words(one.parameters.get(path)) for path in paths]
         rows.append((str(one.member), *own, *values, ended(one.state), str(one.attempts), took, one.why))
-    first = 1 + len(paths)
-    numbers = [*range(first, first + len(metric)), len(headings) - 3, len(headings) - 2]
-    return Table("Members", headings, rows, numbers)
+    return _table("Members, best first", headings, rows, *metric, "attempts", "took")
 
 
 # Where it ran, and what it used
@@ -283,7 +300,7 @@ def _placements(facts: RunFacts) -> Iterator[Table]:
     for hosts, attempts in found.items():
         numbers = f"attempt {attempts[0]}" if len(attempts) == 1 else f"attempts {', '.join(attempts)}"
         rows = [(str(number), one.host, _ranks(one.ranks)) for number, one in enumerate(hosts)]
-        yield Table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, (0,))
+        yield _table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, "node")
 
 
 def _ranks(ranks: range | None) -> str:
@@ -299,7 +316,8 @@ def _local_ranks(facts: RunFacts) -> Table | None:
     rows = [
         (str(rank), _at(plan.cpu_lists, rank), _at(plan.devices.per_rank, rank)) for rank in range(number)
     ]
-    return Table("Cores and devices of each node's ranks", ("local rank", "CPUs", "devices"), rows, (0,))
+    headings = ("local rank", "CPUs", "devices")
+    return _table("Cores and devices of each node's ranks", headings, rows, "local rank")
 
 
 def _at(some: Sequence[str], at: int) -> str:
@@ -307,22 +325,49 @@ def _at(some: Sequence[str], at: int) -> str:
 
 
 def _resources(facts: RunFacts) -> Table | None:
-    """What jobs used of what they had."""
-    used = [(one, one.usage) for member in facts.members for one in member.attempts if one.usage is not None]
+    """What jobs used of what they had; of several, what they come to together first."""
+    used = [(one.words, one.usage) for member in facts.members for one in member.attempts if one.usage]
     if not used:
         return None
+    if len(used) > 1:
+        used = [("all", together([usage for _, usage in used])), *used]
     headings = ("job up to attempt", "took", "CPUs", "CPU use", "memory", "device use", "by")
-    return Table("Resources used", headings, [_usage(one, usage) for one, usage in used], (1, 2, 3, 4, 5))
+    return _table("Resources used", headings, [_usage(*one) for one in used], *headings[1:-1])
 
 
-def _usage(one: AttemptFacts, usage: Usage) -> Sequence[str]:
+def together(used: Sequence[Usage]) -> Usage:
+    """What several jobs used: sums of time, the most memory, and the mean use of devices by time.
+
+    Its CPUs are the mean by time, so that the product with the time is what all of them had.
+    """
+    timed = [one for one in used if one.elapsed and one.cpus is not None and one.cpu_seconds is not None]
+    elapsed = sum(one.elapsed or 0.0 for one in timed)
+    had = sum((one.elapsed or 0.0) * (one.cpus or 0) for one in timed)
+    busy = [
+        (one.elapsed or 1.0, one.device_utilization) for one in used if one.device_utilization is not None
+    ]
+    fullest = max(used, key=lambda one: one.memory or 0)
+    return Usage(
+        source=", ".join(dict.fromkeys(one.source for one in used)),
+        elapsed=elapsed or None,
+        cpu_seconds=sum(one.cpu_seconds or 0.0 for one in timed) if timed else None,
+        cpus=round(had / elapsed) if elapsed else None,
+        memory=fullest.memory,
+        memory_requested=fullest.memory_requested,
+        device_utilization=sum(time * part for time, part in busy) / sum(time for time, _ in busy)
+        if busy
+        else None,
+    )
+
+
+def _usage(words: str, usage: Usage) -> Sequence[str]:
     had = (usage.elapsed or 0.0) * (usage.cpus or 0)
     cpu = f"{usage.cpu_seconds / had:.0%}" if usage.cpu_seconds is not None and had else ""
     memory = "" if usage.memory is None else size_words(usage.memory)
     if memory and usage.memory_requested:
         memory += f" of {size_words(usage.memory_requested)}"
     return (
-        one.words,
+        words,
         "" if usage.elapsed is None else brief(usage.elapsed),
         "" if usage.cpus is None else str(usage.cpus),
         cpu,

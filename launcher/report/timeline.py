@@ -10,7 +10,13 @@ from launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase
 
 ORDER = (QUEUED, SETUP, START_UP, RUNNING)
 
+MARK = "mark"
+"""What a bar between two attempts is."""
+
 WIDTH = 1000.0
+
+_MARKED = 30
+"""Marks that a line can hold without hiding what it shows."""
 
 _BINS = 125
 """Columns of a census."""
@@ -44,17 +50,19 @@ def span(some: Iterable[Sequence[Phase]], at: float) -> Span | None:
 
 
 def bars(some: Sequence[Phase], whole: Span, at: float) -> list[Bar]:
-    """Phases as bars of one line; each is wide enough to be seen."""
+    """Phases as bars of one line, each wide enough to be seen, and a mark where a few attempts begin."""
     scale = WIDTH / (whole.end - whole.begin)
-    found = []
+    found: list[Bar] = []
+    marks: list[Bar] = []
+    place = -1
     for one in some:
-        seconds = one.seconds(at)
-        if seconds > 0:
-            width = max(seconds * scale, 1.0)
-            found.append(
-                Bar(one.name, round(min((one.start - whole.begin) * scale, WIDTH - 1.0), 1), round(width, 1))
-            )
-    return found
+        begin = round(min((one.start - whole.begin) * scale, WIDTH - 1.0), 1)
+        if ORDER.index(one.name) <= place:
+            marks.append(Bar(MARK, begin, 2.0))
+        place = ORDER.index(one.name)
+        if one.seconds(at) > 0:
+            found.append(Bar(one.name, begin, round(max(one.seconds(at) * scale, 1.0), 1)))
+    return [*found, *(marks if len(marks) <= _MARKED else ())]
 
 
 def census(some: Sequence[Sequence[Phase]], whole: Span, at: float) -> tuple[list[Bar], int]:

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const DASHES = [[], [6, 3], [2, 3]];
-  const HEIGHT = 256;
+  const HEIGHT = 272;
   const root = document.documentElement;
   const data = JSON.parse(document.getElementById("data").textContent);
   const charts = [...document.querySelectorAll("[data-plot]")].map(chart);
@@ -44,13 +44,14 @@
         legend: { show: false },
         cursor: { sync: { key: "step", scales: ["x", null] }, drag: { x: true, y: false } },
         scales: { x: { time: false }, y: { distr: pressed(log) ? 3 : 1 } },
-        axes: [axis, { ...axis, size: 64 }],
+        axes: [{ ...axis, label: "step", labelSize: 20, size: 36 }, { ...axis, size: 64 }],
         series: [{}, ...curves.map((_, at) => ({
           show: shows[at],
           stroke: colour(`--c${at % 8}`),
           dash: DASHES[Math.floor(at / 8) % DASHES.length],
           width: 2,
           spanGaps: true,
+          points: { fill: colour("--page") },
         }))],
         hooks: { setCursor: [values] },
       }, uPlot.join(tables), place);
