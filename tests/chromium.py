@@ -65,6 +65,7 @@ class Chromium:
             pass_fds=(to_read, to_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": str(folder)},  # it leaves files there when it is killed
             start_new_session=True,
         )
         os.close(to_read)
@@ -96,7 +97,7 @@ class Chromium:
         """Change the screen."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
         )
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[theme])
@@ -155,6 +156,11 @@ class Chromium:
             if event["method"] == "Network.requestWillBeSent"
         ]
         return asked[1:]
+
+    def refused(self) -> list[str]:
+        """The requests that the page's policy has stopped, by their numbers."""
+        failed = [event["params"] for event in self.events if event["method"] == "Network.loadingFailed"]
+        return [one["requestId"] for one in failed if one.get("blockedReason") == "csp"]
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """A command of the protocol, and its answer."""

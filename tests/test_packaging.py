@@ -81,7 +81,7 @@ def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
     files = [path for path in (CHECKOUT / "templates").rglob("*") if path.is_file()]
     templates = {path.relative_to(CHECKOUT) for path in files}
     sites = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "launcher" / "sites").glob("*.yaml")}
-    assert {path.suffix for path in templates} == {".j2", ".py", ".sh"}
+    assert {path.suffix for path in templates} == {".j2", ".py", ".sh", ".css", ".js", ""}
     assert sites
     assert {f"launcher/{path}" for path in templates} <= names
     assert {str(path) for path in sites} <= names

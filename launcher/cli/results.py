@@ -12,7 +12,7 @@ import click
 
 from launcher.cli.help import examples
 from launcher.cli.offers import F, complete_runs
-from launcher.cli.output import brief, json_option, print_json, print_table, report, several
+from launcher.cli.output import brief, json_option, print_json, print_table, report
 from launcher.cli.run_options import run_meant
 from launcher.report.ranking import (
     Rule,
@@ -101,7 +101,7 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
         headings, rows = headings[1:], [row[1:] for row in rows]
     print_table(headings, rows, dispensable=("why", "took", "last", "step", *reversed(names)))
     if left_out:
-        report(f"{several(left_out, 'more parameter')} that differ: --csv and --json have all of them")
+        report(f"{left_out} more parameters differ: --csv and --json have all of them")
 
 
 def _values(one: Result, chosen: Rule | None) -> list[str]:

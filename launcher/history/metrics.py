@@ -1,9 +1,10 @@
 """What a program reports as it runs: lines of JSON in CASTOFF_METRICS_FILE, read while they are written.
 
 A line is an object: `{"step": 120, "time": 1764230400.5, "train/loss": 0.31}`. Every other number in it is
-a metric of that step. A line without metrics says what follows: `total_steps`, how many there will be;
-`folder`, where the program keeps its results; `parameters`, an object of what it was started with;
-`packages`, an object of the versions that it uses; `device`, the name of what it computes on.
+a metric of that step. A line without metrics says what follows: `total_steps`, how many there will be. Any
+line may say what is known of the program: `folder`, where it keeps its results; `parameters`, an object of
+what it was started with; `packages`, an object of the versions that it uses; `device`, the name of what it
+computes on.
 
 Each attempt has a file. A run's metrics are those of its attempts, one after the other, without the steps
 that a later attempt has done again.
@@ -11,6 +12,7 @@ that a later attempt has done again.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -30,11 +32,14 @@ METRICS = "metrics.jsonl"
 _LONGEST_LINE = 1 << 20
 """Bytes; a longer line is not one of metrics."""
 
+_UNTIMED = 10
+"""Lines at the beginning that may have no time where later ones have."""
+
 _ABOUT = ("step", "time", "epoch", "total_steps")
 """Numbers that are not metrics."""
 
 _BEGINS = {"total_steps", "folder", "parameters", "packages", "device"}
-"""What only a line that says what follows holds."""
+"""Without metrics beside them, these make a line one that says what follows."""
 
 
 class Report(NamedTuple):
@@ -109,6 +114,9 @@ class Metrics:
         step = _number(line.get("step")) or 0.0
         self.reports = [one for one in self.reports if one.step <= step]
         self.total_steps = _number(line.get("total_steps"))
+
+    def describe(self, line: Mapping[str, Any]) -> None:
+        """Take in what a line says of the program."""
         folder, parameters = line.get("folder"), line.get("parameters")
         self.folder = folder if isinstance(folder, str) else self.folder
         self.parameters = flat(parameters) if isinstance(parameters, dict) else self.parameters
@@ -148,7 +156,10 @@ class MetricsReader:
         values = {name: number for name, one in line.items() if (number := _number(one)) is not None}
         metrics.time = values.get("time", metrics.time)
         named = {name: value for name, value in values.items() if name not in _ABOUT}
-        if not named and _BEGINS & line.keys():
+        describes = not _BEGINS.isdisjoint(line)
+        if describes:
+            metrics.describe(line)
+        if describes and not named:
             metrics.begin(line)
             metrics.step = values.get("step", 0.0)
             return
@@ -178,8 +189,9 @@ def metrics_of(run: RunDirectory, member: int = 0) -> Metrics:
 
 
 def first_time(path: Path) -> float | None:
-    """When the first line of an attempt's file was written, in seconds since the epoch; None: not known."""
-    return next((_number(line.get("time")) for line, _ in _lines(path, 0)), None)
+    """When an attempt's first line with a time was written, in seconds since the epoch; None: not known."""
+    first = itertools.islice(_lines(path, 0), _UNTIMED)
+    return next((time for line, _ in first if (time := _number(line.get("time"))) is not None), None)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

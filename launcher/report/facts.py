@@ -62,6 +62,8 @@ class FailureFacts:
     others: Sequence[Excerpt] = ()
     """What the other ranks wrote last, or their stacks if all hung."""
     others_left_out: int = 0
+    hung: bool = False
+    """Whether `others` are stacks."""
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,7 @@ def _failure(
         log=str(failed.stack or failed.log) if failed and (failed.stack or failed.log) else None,
         others=[Excerpt(path.stem, _last_lines(path)) for path in others[:_OTHER_RANKS]],
         others_left_out=max(len(others) - _OTHER_RANKS, 0),
+        hung=attempt.failure is not None and attempt.failure.reason == HANG,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ def page(facts: RunFacts) -> str:
     )
 
 
+@functools.cache
 def _environment(folder: Path) -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),

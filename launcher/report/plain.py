@@ -7,7 +7,7 @@ import re
 _CONTROL = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, moves
     r"|[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS and their like: titles, links
-    r"|[ -/]+[0-~]|[@-Z\\^_`a-~])",  # two or three characters
+    r"|[ -/]*[0-Z\\^-~])",  # character sets and modes
     re.DOTALL,
 )
 """Control sequences as ECMA-48 (5th edition, 5.3 to 5.6) has them."""

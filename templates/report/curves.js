@@ -58,10 +58,12 @@
       if (range && range[0] !== null) plot.setScale("x", { min: range[0], max: range[1] });
     }
 
+    // The value of each curve where the pointer is, or its last one before.
     function values(now) {
       buttons.forEach((button, at) => {
-        const value = now.cursor.idx === null ? null : now.data[at + 1][now.cursor.idx];
-        button.querySelector(".value").textContent = value == null ? "" : Number(value.toPrecision(6));
+        let place = now.cursor.idx ?? -1;
+        while (place >= 0 && now.data[at + 1][place] == null) place -= 1;
+        button.querySelector(".value").textContent = place < 0 ? "" : Number(now.data[at + 1][place].toPrecision(6));
       });
     }
 
@@ -123,7 +125,10 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((one) => one.again()));
   addEventListener("beforeprint", () => {
     root.classList.add("printing");
-    charts.forEach((one) => { if (one.place.clientWidth) one.begin(); one.again(); });
+    for (const one of charts) {
+      if (!one.place.closest("details:not([open])")) one.begin();
+      one.again();
+    }
   });
   addEventListener("afterprint", () => {
     root.classList.remove("printing");

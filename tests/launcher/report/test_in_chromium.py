@@ -1,0 +1,252 @@
+"""The page in a real browser: it draws, obeys keys and mouse, asks for nothing, fits screens and paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.report.curves import Plot, curve, plots
+from launcher.report.facts import Excerpt, FailureFacts, RunFacts
+from launcher.report.page import page
+from launcher.report.results import columns
+from tests import patience
+from tests.chromium import PACKAGE, PROGRAM, Chromium
+from tests.conftest import SystemProgram
+
+from .made import attempt, facts, metrics, result
+from .test_page import HOSTILE
+
+LINES = {
+    "train/loss": [3 / (1 + step / 50) for step in range(2000)],
+    "val/loss": [3.3 / (1 + step / 50) for step in range(50)],
+    "val/accuracy": [step / 100 - 0.1 for step in range(50)],
+    "one": [1.0],
+    **{f"more/{HOSTILE}/{number}": [math.sin(step / 9) for step in range(40)] for number in range(3)},
+    **{f"train/x{number}": [1.0, 2.0] for number in range(6)},
+}
+
+
+def one_run() -> RunFacts:
+    """A run that failed, was started again, and has curves of all kinds."""
+    found = metrics(**LINES)
+    found.packages, found.device = {"torch": "2.13.0"}, "cpu"
+    words = "a word that says why, again and again, " * 8
+    failure = FailureFacts(
+        "0", [words], "x" * 300 + "\n" + HOSTILE, "/logs/0", [Excerpt("rank-00001", HOSTILE)]
+    )
+    attempts = [attempt(number, reason=words, ending="failed") for number in range(3)]
+    one = result(0, {"lr": 0.1}, **LINES)
+    return facts(one, attempts=attempts, metrics=found, plots=plots(found), failures=[failure])
+
+
+def an_array() -> RunFacts:
+    """Twelve members, and a plot of their validation."""
+    curves = {number: {"val/loss": [5.0 / (step + 1) + number for step in range(30)]} for number in range(12)}
+    members = [
+        result(number, {"optimizer.lr": number / 10, "width": number}, **some)
+        for number, some in curves.items()
+    ]
+    lines = [
+        curve(f"{number}: lr={number / 10}, width={number}", columns(metrics(**some))["val/loss"], 100)
+        for number, some in curves.items()
+    ]
+    return facts(*members, plots=[Plot("val/loss", lines)], compared=12)
+
+
+PAGES = {"run": one_run, "array": an_array, "no metrics": facts}
+
+
+@pytest.fixture(scope="module")
+def chromium(
+    tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram, for_real: None
+) -> Iterator[Chromium]:
+    browser = Chromium(system_program(PROGRAM, PACKAGE), tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name, made in PAGES.items():
+        found[name] = folder / f"{name}.html"
+        found[name].write_text(page(made()), encoding="utf-8")
+    return found
+
+
+DRAWN = """
+[...document.querySelectorAll('.plot')].filter((one) => !one.closest('details:not([open])')).every((one) => {
+  const canvas = one.querySelector('canvas'), blank = document.createElement('canvas');
+  if (!canvas) return false;
+  [blank.width, blank.height] = [canvas.width, canvas.height];
+  return canvas.toDataURL() !== blank.toDataURL();
+})
+"""
+"""Whether every plot that is not folded has something in it."""
+
+SHOWS_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+
+CONTRAST = """
+(() => {
+  const light = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map((part) => {
+    const x = part / 255;
+    return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+  }).reduce((sum, x, at) => sum + x * [0.2126, 0.7152, 0.0722][at], 0);
+  const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const colour = getComputedStyle(one).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  const found = [];
+  for (const one of document.body.querySelectorAll('*')) {
+    const style = getComputedStyle(one), box = one.getBoundingClientRect();
+    if (!box.width || one.disabled) continue;
+    const writes = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (writes && !['SCRIPT', 'STYLE', 'TITLE'].includes(one.tagName)) {
+      const far = ratio(style.color, behind(one));
+      if (far < 4.5) found.push(`${one.tagName} ${one.className} ${far}`);
+    }
+    for (const [tag, colour] of [['rect', style.fill], ['line', style.stroke]]) {
+      if (one.tagName !== tag || one.classList.contains('mark')) continue;
+      if (ratio(colour, behind(document.body)) < 3) {
+        found.push(`${tag} ${one.getAttribute('class')} ${colour}`);
+      }
+    }
+  }
+  return found;
+})()
+"""
+"""What has too little contrast for WCAG 2.1 AA: text 4.5, graphics 3."""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_it_draws_asks_for_nothing_and_can_be_read(
+    name: str, dark: bool, chromium: Chromium, written: dict[str, Path]
+) -> None:
+    chromium.open(written[name], dark=dark, height=12_000)
+    chromium.value(SHOWS_ALL)
+    chromium.wait_for(DRAWN)
+    assert chromium.value(CONTRAST) == []
+    background = chromium.value("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
+    assert chromium.complaints() == []
+    assert chromium.requests() == []
+
+
+def test_the_policy_is_in_force(chromium: Chromium, written: dict[str, Path]) -> None:
+    """A script that found its way into the page would not run, and nothing would be loaded."""
+    chromium.open(written["run"])
+    chromium.value(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=https://x.org/x onerror=window.bad=1>');"
+        "document.body.appendChild(Object.assign(document.createElement('script'), {text: 'window.bad = 1'}))"
+        "&& 0"
+    )
+    patience.until(lambda: chromium.value("1") and len(chromium.refused()) == 1)
+    assert chromium.requests() == ["https://x.org/x"]
+    assert chromium.value("window.bad === undefined")
+    assert any("Content Security Policy" in one for one in chromium.complaints())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_fits_a_phone(name: str, chromium: Chromium, written: dict[str, Path]) -> None:
+    chromium.open(written[name], width=375, height=800)
+    chromium.value(SHOWS_ALL)
+    assert chromium.value("document.documentElement.clientWidth") == 375
+    assert chromium.value("document.documentElement.scrollWidth") == 375
+    small = "[...document.querySelectorAll('.plot canvas')].every((one) => one.clientWidth <= 375)"
+    assert chromium.value(small)
+
+
+def picture(chromium: Chromium, number: int) -> str:
+    """What a plot shows."""
+    found: str = chromium.value(f"document.querySelectorAll('.plot canvas')[{number}].toDataURL()")
+    return found
+
+
+def test_keys_zoom_and_move(chromium: Chromium, written: dict[str, Path]) -> None:
+    chromium.open(written["run"], height=6000)
+    chromium.wait_for(DRAWN)
+    whole = picture(chromium, 0)
+    chromium.value("document.querySelector('.plot').focus()")
+    seen = [whole]
+    for key in ("+", "ArrowRight", "-", "ArrowLeft"):
+        chromium.press(key)
+        chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() !== {seen[-1]!r}")
+        seen.append(picture(chromium, 0))
+    chromium.press("0")
+    chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() === {whole!r}")
+
+
+def test_dragging_zooms_and_a_button_shows_all(chromium: Chromium, written: dict[str, Path]) -> None:
+    chromium.open(written["run"], height=6000)
+    chromium.wait_for(DRAWN)
+    whole = picture(chromium, 0)
+    box = chromium.value(
+        "(({x, y}) => [x, y])(document.querySelector('.plot .u-over').getBoundingClientRect())"
+    )
+    chromium.drag((box[0] + 100, box[1] + 50), (box[0] + 300, box[1] + 50))
+    chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() !== {whole!r}")
+    assert chromium.value("document.querySelector('.legend .value').textContent") != ""
+    chromium.value("document.querySelector('[data-do=whole]').click()")
+    chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() === {whole!r}")
+
+
+def test_buttons_change_the_scale_smooth_and_hide_curves(
+    chromium: Chromium, written: dict[str, Path]
+) -> None:
+    chromium.open(written["run"], height=6000)
+    chromium.wait_for(DRAWN)
+    seen = [picture(chromium, 0)]
+    for button in ("[data-do=log]", "[data-do=smooth]", "[data-curve='0']"):
+        state = f'document.querySelector("{button}").getAttribute("aria-pressed")'
+        before = chromium.value(state)
+        chromium.value(f'document.querySelector("{button}").click()')
+        assert chromium.value(state) != before
+        chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() !== {seen[-1]!r}")
+        seen.append(picture(chromium, 0))
+    # Values that are not positive have no logarithm.
+    assert chromium.value(
+        "[...document.querySelectorAll('[data-do=log]')].map((one) => one.disabled).slice(0, 2)"
+    ) == [
+        False,
+        True,
+    ]
+    assert chromium.complaints() == []
+
+
+def test_every_button_and_region_can_be_reached_and_has_a_name(
+    chromium: Chromium, written: dict[str, Path]
+) -> None:
+    chromium.open(written["array"])
+    tree = chromium.call("Accessibility.getFullAXTree")["nodes"]
+    roles = ("button", "region", "group", "image", "table", "heading")
+    named = [(one["role"]["value"], one.get("name", {}).get("value")) for one in tree if not one["ignored"]]
+    assert [role for role, name in named if role in roles and not name and role != "group"] == []
+    assert ("button", "Log scale for val/loss") in named
+    reachable = "[...document.querySelectorAll('.scroll, .plot, button')].every((one) => one.tabIndex === 0)"
+    assert chromium.value(reachable)
+
+
+def test_paper_is_white_and_has_no_buttons(chromium: Chromium, written: dict[str, Path]) -> None:
+    chromium.open(written["run"], dark=True, height=6000)
+    chromium.wait_for(DRAWN)
+    dark = picture(chromium, 0)
+    assert chromium.pdf().startswith(b"%PDF")
+    chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() === {dark!r}")  # as before
+    chromium.call(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
+    assert chromium.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert chromium.value("[...document.querySelectorAll('.tools')].every((one) => !one.clientHeight)")
+    chromium.call("Emulation.setEmulatedMedia", media="")
+    assert chromium.complaints() == []
