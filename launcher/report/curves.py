@@ -22,7 +22,7 @@ _IN_A_PLOT = 8
 _PARTS = ("val", "valid", "validation", "eval", "dev", "test", "train", "training", "train_epoch")
 """Parts of the data: the same measure of two of them belongs into one plot. Those of validation lead."""
 
-_PART = re.compile(rf"({'|'.join(sorted(_PARTS, key=len, reverse=True))})[/_.-](.+)")
+_PART = re.compile(rf"({'|'.join(sorted(_PARTS, key=len, reverse=True))})[/_.-](.+)", re.DOTALL)
 
 
 class Curve(NamedTuple):
