@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
+from launcher.config.quantities import brief as brief
+from launcher.config.quantities import moment as moment
 from launcher.errors import printable
 from launcher.errors import report as report
 
@@ -123,24 +124,3 @@ def duration(_context: click.Context, _option: click.Parameter, value: str | Non
     if value is not None and not re.search(DURATION_PATTERN, value):
         raise click.BadParameter(f"{value!r} is not {DURATION_TAKES}")
     return None if value is None else seconds(value)
-
-
-def brief(span: float) -> str:
-    """A number of seconds at a glance: 45s, 12m, 3h05m, 2d07h, 53d.
-
-    What a clock that was set back made negative is 0s.
-    """
-    total = max(int(span), 0)
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    if total < 100:
-        return f"{total}s"
-    if hours == 0:
-        return f"{minutes}m"
-    if days == 0:
-        return f"{hours}h{minutes % 60:02d}m"
-    return f"{days}d{hours % 24:02d}h" if days < 10 else f"{days}d"
-
-
-def moment(at: float) -> str:
-    """A point in time, in local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
