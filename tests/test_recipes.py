@@ -11,8 +11,8 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[1]
 MACHINERY = "templates/machinery"
 """There each scheduler and each launcher has what is under its name."""
-OPTIONAL = ("allocation", "beside")
-"""Modules that a scheduler needs only for shells in its jobs."""
+OPTIONAL = ("allocation", "accounting", "beside")
+"""Modules that a scheduler needs only for shells in its jobs, and for what jobs used."""
 FURTHER = {"pbs": ["attributes", "requested", "select"]}
 """Modules for what one scheduler alone has: PBS's chunks and -W."""
 

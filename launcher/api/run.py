@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+from launcher.api.columns import as_table, joined
+from launcher.api.display import drawn_members, run_html, status_line
+from launcher.api.waiting import ProgressLine, watched_by_a_person
+from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
+from launcher.history.metrics import MetricsReader, metrics_files, metrics_of
 from launcher.logs.chosen import attempts_of, check_ranks
 from launcher.logs.printing import write_logs
 from launcher.logs.sources import Selection
@@ -51,19 +58,38 @@ class Run(RunDirectory):
         """
         return watch.status(self, self._poller)
 
-    def wait(self, timeout: float | None = None) -> RunStatus:
+    def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> RunStatus:
         """Wait until the run is over, and return how it ended: `.ending` and `.code`, whatever they are.
 
         It also returns if the run can never begin, because what it waits for can never happen
-        (`.never_begins`).
+        (`.never_begins`). `progress`: show meanwhile, in one line, its state and how far its program is;
+        None: in a notebook and in IPython.
 
         Raises:
             StillRunning: it is not over after `timeout` seconds; it is a TimeoutError.
             CastoffError: something in its directory cannot be read.
         """
-        now = watch.wait(self, timeout)
+        if not (watched_by_a_person() if progress is None else progress):
+            now = watch.wait(self, timeout)
+        else:
+            now = self._wait_in_sight(timeout)
         watch.check_over([now], timeout)
         return now
+
+    def _wait_in_sight(self, timeout: float | None) -> RunStatus:
+        line = ProgressLine()
+        readers: dict[int, MetricsReader] = {}
+        try:
+            for (now,) in watch.poll([self], timeout):
+                last = now
+                for member in drawn_members(now.members):
+                    reader = readers.setdefault(member, MetricsReader())
+                    reader.look(metrics_files(self, member))
+                found = [reader.metrics for reader in readers.values()]
+                line.show(status_line(now, found, at=time.time()))
+        finally:
+            line.end()
+        return last
 
     def stop(self) -> RunStatus:
         """Ask the program to save its state and end; `wait` waits for that, `resubmit` resumes the run.
@@ -129,6 +155,33 @@ class Run(RunDirectory):
         blocks: list[bytes] = []
         write_logs(self, attempts_of(self, self.status(), chosen), chosen, blocks.append)
         return b"".join(blocks).decode(errors="replace")
+
+    def metrics(self, member: int | None = None) -> Any:
+        """What the program has reported, a row each time: `step`, `epoch`, `time` and its metrics.
+
+        A pandas DataFrame, or where pandas is not installed the columns as a dict of lists, in which None
+        stands for what a row lacks. `member`: of an array; None: all, with their numbers in `member`.
+        castoff's trainers report to CASTOFF_METRICS_FILE, and any program may.
+
+        >>> run.metrics()["train/loss"]  # doctest: +SKIP
+
+        Raises:
+            CastoffError: there is no such member, or its records cannot be read.
+        """
+        members = [*self.facts().members]
+        if member is not None and member not in members:
+            raise CastoffError(f"{self.id} has no member {member}; it has {cpulist(members)}")
+        if member is None and len(members) == 1:
+            member = members[0]
+        if member is not None:
+            return as_table(metrics_of(self, member).columns())
+        return as_table(joined({number: metrics_of(self, number).columns() for number in members}))
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        now = self.status()
+        found = [metrics_of(self, member) for member in drawn_members(now.members)]
+        return run_html(now, found, at=time.time(), folder=Path.cwd())
 
     def _anew(self) -> RunStatus:
         """Its status, whatever its scheduler has said before."""

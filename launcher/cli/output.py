@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,6 +13,7 @@ import click
 
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
 from launcher.config.quantities import brief as brief
+from launcher.config.quantities import moment as moment
 from launcher.errors import CastoffError, printable
 from launcher.errors import report as report
 
@@ -143,8 +143,3 @@ def duration(_context: click.Context, _option: click.Parameter, value: str | Non
     if value is not None and not re.search(DURATION_PATTERN, value):
         raise click.BadParameter(f"{value!r} is not {DURATION_TAKES}")
     return None if value is None else seconds(value)
-
-
-def moment(at: float) -> str:
-    """A point in time, in local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

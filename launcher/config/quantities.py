@@ -1,8 +1,9 @@
-"""Durations, memory sizes and CPU lists: text of a job or site file to numbers and back."""
+"""Durations, memory sizes and CPU lists: text of job and site files to numbers and back; times for people."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 # [0-9], for \d takes every script's digits. END, for a $ alone also stands before a last line break;
@@ -73,6 +74,11 @@ def brief(span: float) -> str:
     if days == 0:
         return f"{hours}h{minutes % 60:02d}m"
     return f"{days}d{hours % 24:02d}h" if days < 10 else f"{days}d"
+
+
+def moment(at: float) -> str:
+    """A point in time, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def cpus(cpulist: str) -> list[int]:

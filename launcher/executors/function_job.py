@@ -14,10 +14,12 @@ import msgspec
 from submitit.core import core, utils
 from submitit.core.core import R
 
+from launcher.api.display import of_member, run_html
 from launcher.api.run import Run
 from launcher.errors import CastoffError, shown
 from launcher.executors.environment import FunctionPaths
 from launcher.executors.watcher import RunWatcher, key_of
+from launcher.history.metrics import metrics_of
 from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
@@ -123,6 +125,16 @@ class FunctionJob(core.Job[R]):
         if self._attempt > seen:
             self.watcher.reopen(self._key)
         return self._attempt
+
+    def metrics(self) -> Any:
+        """What the function has reported, as `Run.metrics` has it."""
+        return self.run.metrics(self.member)
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        now = of_member(self.run.status(), self.member)
+        found = [metrics_of(self.run, self.member)]
+        return run_html(now, found, at=time.time(), folder=Path.cwd())
 
     def submission(self) -> utils.DelayedSubmission:
         """What was submitted, or what its last checkpoint has put in its place."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from launcher.runs.records import Usage
+if TYPE_CHECKING:  # ranks need the rest, without msgspec
+    from launcher.runs.records import Usage
 
 
 class JobInfo(NamedTuple):

@@ -169,6 +169,19 @@ class TestEnded:
         assert shown.startswith(f"--- rank 1 on {failed['host']} failed first: exit code 1 ---\nTraceback ")
         assert shown.index("ValueError: invalid literal") < 300
 
+    def test_what_its_processes_used(self, desk: Watched) -> None:
+        burns = "import time\nwhile time.process_time() < 0.5: pass\nheld = b'1' * (90 << 20); time.sleep(2)"
+        ask = (
+            "from launcher import Run; from launcher.history.resources import usages; "
+            "run = Run.find('burns'); "
+            "[used] = usages(run, run.status()).values(); "
+            "print(used.cpu_seconds > 1, used.memory > 180 << 20, used.memory_requested >> 20, used.cpus)"
+        )
+        words = ["--nodes", "2", "--name", "burns", "--set", "memory=300M"]
+        run = desk.submit(*words, command=[sys.executable, "-c", burns])
+        desk.until(run, state="ended", ending="done")
+        until(lambda: desk.run(sys.executable, "-c", ask).output == "True True 600 2\n", "Slurm's accounting")
+
 
 class TestLost:
     """Slurm ends a start of its own accord; each on a node that no other test uses meanwhile."""

@@ -26,7 +26,7 @@ class UsageMeter:
         self._cpus = cpus
         self._began = time.monotonic()
         self._due = self._began + _FIRST
-        self._memory: int | None = None
+        self._memory = 0
         self._spent: resource.struct_rusage | None = None
         self._elapsed = 0.0
 
@@ -57,7 +57,7 @@ class UsageMeter:
                 held += one.memory_info().rss
             except psutil.Error:  # it has just ended
                 continue
-        self._memory = max(held, self._memory or 0)
+        self._memory = max(held, self._memory)
 
     def usage(self) -> Usage | None:
         """What it used, once it is over; None if somebody else has waited for it."""
@@ -68,6 +68,6 @@ class UsageMeter:
             elapsed=round(self._elapsed, 3),
             cpu_seconds=round(self._spent.ru_utime + self._spent.ru_stime, 3),
             cpus=self._cpus,
-            # Of what ended before the first look, the largest process alone is known.
-            memory=self._memory or self._spent.ru_maxrss * 1024,
+            # Between two looks, the largest process alone is known.
+            memory=max(self._memory, self._spent.ru_maxrss * 1024),
         )

@@ -45,7 +45,7 @@ def status(*attempts: AttemptStatus, walltime: int | None = 3600) -> RunStatus:
 
 def test_what_a_run_here_used(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(jobs.folder)
-    burns = "import time\nwhile time.process_time() < 0.3: pass\nheld = bytearray(50 << 20)"
+    burns = "import time\nwhile time.process_time() < 0.3: pass\nheld = b'1' * (50 << 20)"
     job = JobSpec(command=["python", "-c", burns], ranks_per_node=2, walltime="10m")
     run = submit(job, Site.load("local"))
     now = run.wait(patience.SECONDS)

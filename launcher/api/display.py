@@ -1,0 +1,171 @@
+"""A run in a notebook: its state, where its files are, and its curves, as HTML without scripts. Pure."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from launcher.config.quantities import brief, moment
+from launcher.history.metrics import Metrics, Point
+from launcher.history.progress import progress_of, time_left
+from launcher.runs.states import MemberStatus, RunStatus, failed_because, members_words
+from launcher.svg import document, line, rect, text
+
+_COLOURS = {
+    "done": "#1a7f37",
+    **dict.fromkeys(("running", "pending"), "#0969da"),
+    **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "#cf222e"),
+}
+"""Of a state's mark; others are grey. Each contrasts with light and with dark pages."""
+
+_CURVES = 6
+_POINTS = 500
+"""Points of a curve: more than it is wide would show nothing."""
+
+_WIDTH, _HEIGHT, _SIDE, _TOP, _BOTTOM = 300, 150, 14, 34, 24
+
+
+def run_html(now: RunStatus, metrics: Sequence[Metrics], *, at: float, folder: Path) -> str:
+    """A run as a notebook shows it.
+
+    `metrics`: those of the members whose curves are drawn; `at`: the time, in seconds since the epoch;
+    `folder`: the working directory, from which links lead to files below it.
+    """
+    where = f"{now.site}, job {now.job}" if now.job else now.site
+    began = [one.started for member in now.members for one in member.attempts if one.started]
+    facts = [
+        ("site", where),
+        ("submitted", f"{moment(now.submitted)}, {brief(at - now.submitted)} ago" if now.submitted else ""),
+        ("began", moment(min(began)) if began else ""),
+        ("members", members_words(now.counts) if len(now.members) > 1 else ""),
+        ("progress", progress_words(now, metrics, at=at)),
+        ("why", now.reason or failed_because(now.members, now.ending) or ""),
+    ]
+    rows = "".join(_row(name, escape(words)) for name, words in facts if words)
+    rows += _row("files", _links(now, folder))
+    word = now.ending or now.state
+    mark = f'<span style="color:{_COLOURS.get(word, "#6e7781")}">●</span> {escape(word)}'
+    pictures = "".join(_picture(one.curve(name), name) for one in metrics[:1] for name in _chosen(one))
+    return (
+        f'<div><p style="margin:0.4em 0"><strong>{escape(now.id)}</strong> {mark}</p>'
+        f'<table style="margin:0;text-align:left"><tbody>{rows}</tbody></table>{pictures}</div>'
+    )
+
+
+def progress_words(now: RunStatus, metrics: Sequence[Metrics], *, at: float) -> str:
+    """How far a run is, in a line; empty if its program has not said so."""
+    if len(now.members) > 1 or not metrics:
+        return ""
+    attempts = now.members[0].attempts
+    began = (attempts[-1].started if attempts else None) or 0.0
+    found = progress_of(metrics[0], since=began)
+    words = []
+    if found.step is not None:
+        words.append(f"step {found.step:,.0f}" + (f" of {found.total:,.0f}" if found.total else ""))
+    if found.loss is not None:
+        words.append(f"{found.loss.name} {found.loss.value:.4g}")
+    deadline = began + now.walltime if now.walltime and began else None
+    left = time_left(found.end, deadline, at) if now.state == "running" else None
+    if left is not None:
+        words.append(f"{brief(left.seconds)} left" + (" until the walltime" if left.is_walltime else ""))
+    return ", ".join(words)
+
+
+def status_line(now: RunStatus, metrics: Sequence[Metrics], *, at: float) -> str:
+    """A run's state and how far it is, in a line for who waits for it."""
+    word = (now.ending if now.over else None) or now.state
+    words = [word, members_words(now.counts) if len(now.members) > 1 else progress_words(now, metrics, at=at)]
+    if now.state == "pending" and now.reason:
+        words.append(now.reason)
+    return f"{now.id}: {', '.join(filter(None, words))}"
+
+
+def _row(name: str, content: str) -> str:
+    style = 'style="text-align:left;vertical-align:top;padding:0 1em 0 0"'
+    return f'<tr><th scope="row" {style}>{name}</th><td {style}>{content}</td></tr>'
+
+
+def _links(now: RunStatus, folder: Path) -> str:
+    """The run directory and its logs; links where a notebook's server may serve them."""
+    last = [one.attempts[-1].logs for one in now.members[:1] if one.attempts]
+    return "<br>".join(_link(Path(path), folder) for path in [now.directory, *last])
+
+
+def _link(path: Path, folder: Path) -> str:
+    shown = escape(os.path.relpath(path, folder) if path.is_relative_to(folder) else str(path))
+    if not path.is_relative_to(folder):
+        return f"<code>{shown}</code>"
+    return f'<a href="{escape(quote(os.path.relpath(path, folder)))}"><code>{shown}</code></a>'
+
+
+def _chosen(metrics: Metrics) -> list[str]:
+    """The metrics that are drawn: losses first."""
+    curved = [name for name in metrics.names if len(metrics.curve(name)) > 1]
+    return sorted(curved, key=lambda name: "loss" not in name.lower())[:_CURVES]
+
+
+def _picture(points: Sequence[Point], name: str) -> str:
+    """A curve as a picture of its own, whose style cannot reach the notebook."""
+    drawn = base64.b64encode(curve_svg(points, name).encode()).decode()
+    words = f"{name} over steps: {points[0].value:.4g} to {points[-1].value:.4g}"
+    return (
+        f'<img alt="{escape(words)}" src="data:image/svg+xml;base64,{drawn}" style="margin:0.4em 0.4em 0 0">'
+    )
+
+
+def curve_svg(points: Sequence[Point], name: str) -> str:
+    """A metric over the steps, with its range and its last value."""
+    shown = _thinned(points)
+    low, high = min(one.value for one in points), max(one.value for one in points)
+    first, last = points[0].step, points[-1].step
+    wide, tall = _WIDTH - 2 * _SIDE, _HEIGHT - _TOP - _BOTTOM
+
+    def place(one: Point) -> tuple[float, float]:
+        across = (one.step - first) / ((last - first) or 1)
+        up = (one.value - low) / (high - low) if high > low else 0.5
+        return round(_SIDE + across * wide, 1), round(_TOP + (1 - up) * tall, 1)
+
+    foot = _HEIGHT - 8
+    parts = [
+        text(_SIDE, 22, name),
+        text(_WIDTH - _SIDE, 22, f"{points[-1].value:.4g}", "", "end"),
+        rect(_SIDE, _TOP, wide, tall, kind="box"),
+        line(*(place(one) for one in shown), kind="curve"),
+        text(_SIDE, foot, f"step {first:,.0f}", "small"),
+        text(_WIDTH / 2, foot, f"{low:.4g} to {high:.4g}", "small", "middle"),
+        text(_WIDTH - _SIDE, foot, f"{last:,.0f}", "small", "end"),
+    ]
+    return document(_WIDTH, _HEIGHT, f"{name} over steps", parts)
+
+
+def _thinned(points: Sequence[Point]) -> Iterable[Point]:
+    """The lowest and the highest of as many stretches as a picture can show, and the last."""
+    if len(points) <= _POINTS:
+        return points
+    size = math.ceil(2 * len(points) / _POINTS)
+    found: list[Point] = []
+    for begin in range(0, len(points), size):
+        some = points[begin : begin + size]
+        ends = {min(some, key=lambda one: one.value), max(some, key=lambda one: one.value)}
+        found += sorted(ends)
+    return [*found, points[-1]]
+
+
+def of_member(now: RunStatus, number: int) -> RunStatus:
+    """The status of a run as if one of its members were all of it."""
+    members = [one for one in now.members if one.member == number]
+    state, ending = (members[0].state, members[0].ending) if members else (now.state, now.ending)
+    reason = members[0].reason if members and len(now.members) > 1 else now.reason
+    return msgspec.structs.replace(now, members=members, state=state, ending=ending, reason=reason)
+
+
+def drawn_members(members: Sequence[MemberStatus]) -> list[int]:
+    """The members whose metrics are read: the only one; of an array none, for it may have thousands."""
+    return [members[0].member] if len(members) == 1 else []
