@@ -17,7 +17,7 @@ _FEWEST, _MOST = 200, 2_000
 """Points of a curve; a screen has no more columns than these."""
 
 _IN_A_PLOT = 8
-"""Curves that can be told apart by their colours."""
+"""Curves that colours can distinguish."""
 
 _PARTS = ("val", "valid", "validation", "eval", "dev", "test", "train", "training", "train_epoch")
 """Parts of the data: the same measure of two of them belongs into one plot. Those of validation lead."""

@@ -17,7 +17,21 @@ from ..conftest import Castoff, objects
 
 VERBS = [
     *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "list", "status", "logs"),
-    *("wait", "shell", "stop", "cancel", "resubmit", "clean", "sites", "explain", "doctor", "trust"),
+    *(
+        "usage",
+        "results",
+        "report",
+        "wait",
+        "shell",
+        "stop",
+        "cancel",
+        "resubmit",
+        "clean",
+        "sites",
+        "explain",
+        "doctor",
+        "trust",
+    ),
     "completion",
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")

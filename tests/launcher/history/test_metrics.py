@@ -67,6 +67,30 @@ def test_steps_that_are_done_again_count_once(tmp_path: Path) -> None:
     assert (trainer.step, trainer.total_steps) == (50, 50)
 
 
+def test_what_a_program_says_of_itself_may_stand_beside_metrics(tmp_path: Path) -> None:
+    begins = {"packages": {"torch": "2.13.0", "odd": 5}, "device": "cpu", "parameters": {"lr": 1}, "time": 1}
+    found = read(
+        written(tmp_path / "a", {"step": 1, "loss": 4, "parameters": {"lr": 2}}, {"step": 2, "loss": 3}),
+        written(
+            tmp_path / "b", {"step": 1, **begins}, {"step": 2, "loss": 5, "device": "gpu", "packages": 7}
+        ),
+    )
+    assert found.curve("loss") == [(1, 4), (2, 5)]
+    assert (found.packages, found.device, found.parameters) == ({"torch": "2.13.0"}, "gpu", {"lr": 1})
+
+
+def test_what_python_alone_takes_for_json_is_read_too(tmp_path: Path) -> None:
+    lines = ('{"step": 1, "loss": NaN, "f1": 0.5}\n', '{"step": 2, "f1": 1.0, "\\ud800": 3}\n')
+    found = read(written(tmp_path / "a", *lines))
+    assert found.names == ["f1", "\ud800"]
+    assert found.curve("f1") == [(1, 0.5), (2, 1)]
+
+
+def test_the_first_time_may_come_after_a_line_without(tmp_path: Path) -> None:
+    assert first_time(written(tmp_path / "a", {"total_steps": 9}, {"step": 1, "time": 7.5})) == 7.5
+    assert first_time(written(tmp_path / "b", *({"step": step} for step in range(99)), {"time": 7})) is None
+
+
 def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     path, reader = tmp_path / "a", MetricsReader()
     assert reader.look([path]).names == []

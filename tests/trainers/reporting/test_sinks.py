@@ -6,11 +6,13 @@ import errno
 import json
 import logging
 import os
+import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from tests.trainers.toys import Toy, config
 from trainers.configuration.config import Config, Logging, Wandb
 from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.distributed.devices import device_name
 from trainers.program.training import train
 from trainers.reporting import sinks as sinks_module
 from trainers.reporting.curves import draw, draw_curves, others
@@ -52,6 +55,28 @@ def test_what_was_written_after_the_checkpoint_is_cut(tmp_path: Path) -> None:
     second.write(3, {"x": 5.0})
     lines = MetricsFile(tmp_path / "metrics.jsonl").read()
     assert [(line["step"], line["x"]) for line in lines] == [(1, 1.0), (2, None), (3, 5.0)]
+
+
+def test_the_run_records_what_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was configured: not what follows from that, nor which member of a sweep it is."""
+    path = tmp_path / "of the attempt"
+    monkeypatch.setenv("CASTOFF_METRICS_FILE", str(path))
+    asked = {"training": {"lr": 1.0}, "ddp/world_size": 2, "member": {"number": 3}}
+    Sinks(tmp_path, Logging(), "toy", asked).begin(5, 90, "a device")
+    (line,) = MetricsFile(path).read()
+    packages = line.pop("packages")
+    assert line.pop("time") > 0
+    assert line == {
+        **{"step": 5, "total_steps": 90, "device": "a device"},
+        **{"folder": str(tmp_path), "parameters": {"training": {"lr": 1.0}}},
+    }
+    assert packages["torch"] == str(torch.__version__)
+    assert packages["python"] == platform.python_version()
+    assert "json" not in packages and not [name for name in packages if "." in name]
+
+
+def test_devices_have_names() -> None:
+    assert device_name(torch.device("cpu")) == "cpu"
 
 
 def test_beginning_anew_keeps_nothing(tmp_path: Path) -> None:
