@@ -78,8 +78,9 @@ def _queued_since(
     if attempt.restart:  # its job ran all the time
         return None
     submissions = [*submission.earlier, submission] if submission else []
-    began = (attempt.started or 0.0) + 1  # scripts count whole seconds
-    times = [one.time for one in submissions if one.time is not None and one.time < began]
+    began = (attempt.started or 0.0) + 1
+    # Scripts count whole seconds: what ended in the second of the submission ended after it.
+    times = [float(int(one.time)) for one in submissions if one.time is not None and one.time < began]
     times += [one.ended for one in member.attempts if one.attempt < attempt.attempt and one.ended]
     return max((one for one in times if one < began), default=None)
 

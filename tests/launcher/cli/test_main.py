@@ -77,9 +77,11 @@ class TestHelp:
         answer = castoff(verb, "--help")
         assert answer.returncode == 0 and answer.stderr == ""
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
-        # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
+        # What makes or shows something has an answer for programs; schema is JSON, completion for shells,
+        # a report for people: results, status and usage have its numbers.
         assert ("--json" in answer.stdout) == (
-            verb not in ("alloc", "completion", "import", "init", "launch", "schema", "shell", "train")
+            verb
+            not in ("alloc", "completion", "import", "init", "launch", "report", "schema", "shell", "train")
         )
 
     @pytest.mark.parametrize("verb", VERBS)
