@@ -33,6 +33,9 @@ Cell = str | Markup
 _LINES = 500
 """Of a job file or a script's head."""
 
+FIRST_ROWS = 20
+"""Rows of a table that are not folded."""
+
 _LINED = 40
 """Members that have a line each in the timeline; more are counted."""
 
@@ -87,6 +90,7 @@ class Shown(NamedTuple):
 def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
     """The variables of the template."""
     return {
+        "first_rows": FIRST_ROWS,
         "state": facts.now.ending or facts.now.state,
         "summary": [*_summary(facts)],
         "request": [*_request(facts)],
@@ -238,8 +242,10 @@ def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
     if facts.is_array or not facts.members[0].attempts:
         return None
     rows = [_attempt(one, facts, moments) for one in facts.members[0].attempts]
-    headings = ("attempt", "ended", "began", *timeline.ORDER, "host", "why")
-    return _table("Attempts", headings, rows, *timeline.ORDER)
+    headings = ("attempt", "state", "began", *timeline.ORDER, "host", "why")
+    if len(rows) <= FIRST_ROWS:
+        return _table("Attempts", headings, rows, *timeline.ORDER)
+    return _table("Attempts, the newest first", headings, rows[::-1], *timeline.ORDER)
 
 
 def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[Cell]:
@@ -273,7 +279,7 @@ def _members(facts: RunFacts) -> Table | None:
     results = [one.result for one in facts.members]
     (paths, _), rule = for_a_table(results), facts.rule
     metric = (f"best {rule.metric}", "at step", f"last {rule.metric}") if rule else ()
-    headings = ("member", *short_names(paths).values(), *metric, "ended", "attempts", "took", "why")
+    headings = ("member", *short_names(paths).values(), *metric, "state", "attempts", "took", "why")
     rows = []
     for one in ranked(results, rule):
         values: Sequence[str] = ()
@@ -294,11 +300,11 @@ def _members(facts: RunFacts) -> Table | None:
 
 def _placements(facts: RunFacts) -> Iterator[Table]:
     """The hosts of attempts, each list of hosts once."""
-    found: dict[tuple[HostRanks, ...], list[str]] = {}
+    found: dict[tuple[HostRanks, ...], list[int]] = {}
     for one in (one for member in facts.members for one in member.attempts if one.hosts):
-        found.setdefault(tuple(one.hosts), []).append(one.words)
+        found.setdefault(tuple(one.hosts), []).append(one.status.attempt)
     for hosts, attempts in found.items():
-        numbers = f"attempt {attempts[0]}" if len(attempts) == 1 else f"attempts {', '.join(attempts)}"
+        numbers = f"attempt{'s' * (len(attempts) > 1)} {cpulist(attempts)}"
         rows = [(str(number), one.host, _ranks(one.ranks)) for number, one in enumerate(hosts)]
         yield _table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, "node")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import html
 import itertools
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from launcher.history.hosts import HostRanks
 from launcher.history.metrics import Metrics
 from launcher.planning.render import template_folder
 from launcher.report.curves import plots
@@ -72,7 +74,7 @@ def shape(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 def hostile_page(text: str) -> str:
     """A page in which this text stands wherever somebody else's text may."""
-    values = {text or "x": [1.0, 2.0], f"val/{text}": [3.0]}
+    values = {f"{text} loss": [1.0, 2.0], f"val/{text} loss": [3.0]}  # of which small values are better
     found = metrics(**values)
     found.packages, found.device = {text: text}, text
     failure = FailureFacts("0", [text], text, text, [Excerpt(text, text)], 1)
@@ -204,7 +206,22 @@ def test_times_are_local_and_name_their_zone(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_hundred_attempts_are_folded() -> None:
     text = page(facts(attempts=[attempt(number) for number in range(100)]))
     assert "<summary>80 more</summary>" in text
+    assert text.index('<th scope="row">99</th>') < text.index('<th scope="row">80</th>')
     assert text.count('class="bars"') == 1
+
+
+def test_the_hosts_of_attempts_are_listed_once() -> None:
+    made = facts(attempts=[attempt(number) for number in range(4)])
+    (member,) = made.members
+    first, last = [HostRanks("n1", range(2)), HostRanks("n2", range(2, 4))], [HostRanks("n3", None)]
+    attempts = [
+        dataclasses.replace(one, hosts=last if number == 3 else first)
+        for number, one in enumerate(member.attempts)
+    ]
+    text = page(dataclasses.replace(made, members=[dataclasses.replace(member, attempts=attempts)]))
+    assert text.count("<caption>Hosts of attempts 0-2</caption>") == 1
+    assert "<td>n2</td><td>2-3</td>" in text
+    assert "<caption>Hosts of attempt 3</caption>" in text and "<td>n3</td><td>not known</td>" in text
 
 
 def test_a_thousand_members_are_counted_and_folded() -> None:
