@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,25 @@ class TestReport:
         (failure,) = gather(run, Wish()).failures
         assert failure.text == "loading"
         assert failure.why == ["setup ended the job with code 1, at this line: false"]
+
+    def test_of_ranks_that_hung(self, jobs: LocalJobs) -> None:
+        """As a script records it; tests/cluster has ranks that do hang."""
+        run = jobs.submit(sh="exit 1")
+        jobs.wait(run)
+        jobs.until_tidy(run)
+        record = run.path / "attempts" / "0.0" / "failure.json"
+        facts = {"code": 1, "rank": 3, "host": "n1", "reason": "hang"}
+        record.write_text(json.dumps(facts))
+        stacks = run.log_folder / "0.0" / "stacks"
+        stacks.mkdir()
+        for rank in range(20):
+            (stacks / f"rank-{rank:05d}.txt").write_text(f"File train.py, line {rank}\n")
+        (failure,) = gather(run, Wish()).failures
+        assert failure.hung and failure.text.startswith("File train.py, line 3\n")
+        assert [one.title for one in failure.others][:4] == [f"rank-0000{rank}" for rank in (0, 1, 2, 4)]
+        assert (len(failure.others), failure.others_left_out) == (16, 3)
+        text = page(gather(run, Wish()))
+        assert "The other ranks&#39; stacks" in text and "3 more are in the run directory." in text
 
     def test_of_an_array(self, sweep: RunDirectory) -> None:
         found = gather(sweep, Wish())
