@@ -15,7 +15,7 @@ from launcher.cli.output import brief, duration, json_option, print_json, print_
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, FAILED, members_words
 from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
-from launcher.status.poller import AT_A_GLANCE
+from launcher.status.poller import AT_A_GLANCE, Poller
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""
@@ -75,7 +75,7 @@ def command(
     if scan is not None:
         _scan(index, scan)
     adopt_unlisted(os.environ, alone_in(Path()))
-    overview = Overview(index, names=() if name is None else (name,), patience=AT_A_GLANCE)
+    overview = Overview.asked(index, names=() if name is None else (name,), poller=Poller(AT_A_GLANCE))
     now = time.time()
 
     def wanted(row: Row) -> bool:
