@@ -1,8 +1,9 @@
-"""Durations, memory sizes and CPU lists: text of a job or site file to numbers and back."""
+"""Durations, memory sizes and CPU lists: text of job and site files to numbers and back; times for people."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 # [0-9], for \d takes every script's digits. END, for a $ alone also stands before a last line break;
@@ -57,6 +58,27 @@ def units(total: int) -> str:
     if total and total % 3600 == 0:
         return f"{total // 3600}h"
     return f"{total // 60}m" if total and total % 60 == 0 else f"{total}s"
+
+
+def brief(span: float) -> str:
+    """A number of seconds at a glance: 45s, 12m, 3h05m, 2d07h, 53d.
+
+    What a clock that was set back made negative is 0s.
+    """
+    total = max(int(span), 0)
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 100:
+        return f"{total}s"
+    if hours == 0:
+        return f"{minutes}m"
+    if days == 0:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{days}d{hours % 24:02d}h" if days < 10 else f"{days}d"
+
+
+def moment(at: float) -> str:
+    """A point in time, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def cpus(cpulist: str) -> list[int]:

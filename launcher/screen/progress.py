@@ -1,0 +1,143 @@
+"""How far a program is, how fast, and when it ends, from what it reports. Pure.
+
+A program may name its metrics as it likes; castoff's trainers write `train/loss` and
+`train/samples_per_second`. So a name counts by its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from launcher.history.metrics import Metrics, Report
+
+_RECENT = 20
+"""Reports from which the speed follows."""
+
+_LOSSES = (
+    r"(?:train(?:ing)?[/._-])?loss",
+    r"(?!val|test|eval).*[/._-]loss",
+    r".*[/._-]loss",
+    r"(?!val|test|eval).*loss.*",
+    r".*loss.*",
+)
+"""What the loss of a training may be called, the likeliest first."""
+
+_SPEEDS = r"(?:.*[/._-])?((?:samples|images|tokens|items|examples|sequences)_per_sec(?:ond)?|throughput)"
+
+_SLOWEST, _LAG = r"(?:.*/)?slowest_rank", r"(?:.*/)?slowest_rank_lag"
+_UTILIZATION = r"(?:.*[/._-])?(?:gpu_|device_)?utili[sz]ation"
+_MEMORY = r"(?:.*[/._-])?(?:gpu_|device_)?memory_gb"
+
+
+class Metric(NamedTuple):
+    """A metric's newest value."""
+
+    name: str
+    value: float
+
+
+class Progress(NamedTuple):
+    """What is shown of a member's metrics."""
+
+    step: float | None = None
+    total: float | None = None
+    reported: float | None = None
+    """When the newest line was written, in seconds since the epoch."""
+    pace: float | None = None
+    """Steps per second."""
+    loss: Metric | None = None
+    curve: Sequence[float] = ()
+    """The loss over the steps."""
+    speed: Metric | None = None
+    """Samples per second, or the like."""
+    slowest_rank: float | None = None
+    slowest_lag: float | None = None
+    """How much longer it computes than the others, as a fraction of the step."""
+    utilization: float | None = None
+    """The fraction of the time in which devices computed."""
+    memory_gb: float | None = None
+    others: Sequence[Metric] = ()
+    """The other metrics, in the order in which they appeared."""
+
+    @property
+    def part(self) -> float | None:
+        """How much of the steps is done, from 0 to 1; None: not known."""
+        return self.step / self.total if self.step is not None and self.total else None
+
+    @property
+    def end(self) -> float | None:
+        """When the last step is done at this pace, in seconds since the epoch; None: not known."""
+        if self.step is None or self.total is None or self.pace is None or self.reported is None:
+            return None
+        return self.reported + max(self.total - self.step, 0.0) / self.pace
+
+
+def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
+    """What is shown of metrics. `since`: when the attempt began, whose pace counts alone."""
+    last = metrics.last
+    names = list(last)
+    loss = next(filter(None, (_first(names, pattern) for pattern in _LOSSES)), None)
+    of = {
+        field: _first(names, pattern)
+        for field, pattern in (
+            ("slowest_rank", _SLOWEST),
+            ("slowest_lag", _LAG),
+            ("utilization", _UTILIZATION),
+            ("memory_gb", _MEMORY),
+        )
+    }
+    speed = _first(names, _SPEEDS)
+    shown = {loss, speed, *of.values()}
+    return Progress(
+        step=metrics.step,
+        total=metrics.total_steps,
+        reported=metrics.time,
+        pace=pace(one for one in metrics.reports[-_RECENT:] if (one.time or 0.0) >= since),
+        loss=None if loss is None else Metric(loss, last[loss]),
+        curve=[] if loss is None else [point.value for point in metrics.curve(loss)],
+        speed=None if speed is None else Metric(speed, last[speed]),
+        **{field: last[name] for field, name in of.items() if name is not None},
+        others=[Metric(name, last[name]) for name in names if name not in shown],
+    )
+
+
+def pace(reports: Iterable[Report]) -> float | None:
+    """Steps per second between the first and the last of these; None where that cannot be known."""
+    timed = [one for one in reports if one.time is not None]
+    if len(timed) < 2:
+        return None
+    steps, seconds = timed[-1].step - timed[0].step, (timed[-1].time or 0.0) - (timed[0].time or 0.0)
+    return steps / seconds if steps > 0 and seconds > 0 else None
+
+
+class Left(NamedTuple):
+    """The time that a running attempt has left."""
+
+    seconds: float
+    is_walltime: bool
+    """Whether it is the walltime that ends it, before its last step."""
+    other: float | None
+    """Seconds to what comes later; None: not known, or there is none."""
+
+
+def time_left(end: float | None, deadline: float | None, now: float) -> Left | None:
+    """What ends an attempt first: its last step, or its walltime; None where neither is known."""
+    known = sorted(
+        (at, is_walltime) for at, is_walltime in ((end, False), (deadline, True)) if at is not None
+    )
+    if not known:
+        return None
+    (first, is_walltime), *later = known
+    return Left(max(first - now, 0.0), is_walltime, max(later[0][0] - now, 0.0) if later else None)
+
+
+def speed_unit(name: str) -> str:
+    """`samples/s` of `train/samples_per_second`; the name itself where it is another."""
+    found = re.search(r"(\w+?)_per_sec(?:ond)?$", re.split(r"[/.-]", name)[-1])
+    return f"{found[1].rpartition('_')[2]}/s" if found else name
+
+
+def _first(names: Sequence[str], pattern: str) -> str | None:
+    return next((name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)), None)
