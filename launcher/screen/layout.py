@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 STATE_STYLES = {
@@ -75,14 +76,14 @@ def table(
     width: int,
     *,
     dispensable: Sequence[str] = (),
-    flexible: Container[str] = (),
+    flexible: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Line]:
-    """A table as lines, the headings first. Columns that are `flexible` share what is left, and are cut."""
+    """A table as lines, the headings first.
+
+    `flexible`: columns that share what is left and are cut, but to no less than so many characters.
+    """
     texts = [[cell.text for cell in row] for row in rows]
-    least = [
-        [text[:_LEAST] if of in flexible else text for of, text in zip(headings, row, strict=True)]
-        for row in texts
-    ]
+    least = [[text[: flexible.get(of)] for of, text in zip(headings, row, strict=True)] for row in texts]
     widths = fitted(headings, least, width, dispensable=dispensable)
     for at in [one for one in widths if headings[one] in flexible]:
         wanted = max(len(row[at]) for row in texts) if texts else 0
@@ -91,10 +92,6 @@ def table(
     sides = rows[0] if rows else [Cell("")] * len(headings)
     top = [Cell(one, "bold", side.right) for one, side in zip(headings, sides, strict=True)]
     return [_table_line(row, widths) for row in (top, *rows)]
-
-
-_LEAST = 12
-"""Characters that are left of a column at least."""
 
 
 def _table_line(row: Sequence[Cell], widths: Mapping[int, int]) -> Line:

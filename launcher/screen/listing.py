@@ -26,6 +26,9 @@ _HEADINGS = ("run", "state", "progress", "loss", "left", "age")
 _DISPENSABLE = ("age", "loss", "left")
 """What a narrow screen goes without."""
 
+_FLEXIBLE = {"run": 12, "progress": 24}
+"""Characters of them that stay."""
+
 _BAR = 8
 _BESIDE = 60
 """Characters that the columns beside a run's id take."""
@@ -91,7 +94,7 @@ def lines(items: Sequence[Item], now: float, width: int) -> list[Line]:
     if max(map(len, ids), default=0) > width - _BESIDE:  # the age tells the date
         ids = [_DATE.sub("…", one) for one in ids]
     rows = [_cells(item, now, name) for item, name in zip(items, ids, strict=True)]
-    return table(_HEADINGS, rows, width, dispensable=_DISPENSABLE, flexible=("run", "progress"))
+    return table(_HEADINGS, rows, width, dispensable=_DISPENSABLE, flexible=_FLEXIBLE)
 
 
 def _cells(item: Item, now: float, name: str) -> tuple[Cell, ...]:
