@@ -115,11 +115,15 @@ def progress_words(item: Item, now: float) -> str:
     summary = item.row.summary
     if summary.state == "pending":
         return waiting_words(summary, now)
-    if summary.ending in FAILED or summary.state == "unknown":
-        return " ".join((summary.reason or "").split())
+    why = summary.ending in FAILED or summary.state == "unknown"
+    reason = " ".join((summary.reason or "").split()) if why else ""
     if summary.members > 1:
-        part = summary.counts.get("done", 0) / summary.members
-        return f"{bar(part, _BAR)} {members_words(summary.counts)}"
+        words = (
+            f"{bar(summary.counts.get('done', 0) / summary.members, _BAR)} {members_words(summary.counts)}"
+        )
+        return f"{words}; {reason}" if reason else words
+    if why:
+        return reason
     return "" if item.progress is None else steps_words(item.progress, _BAR)
 
 

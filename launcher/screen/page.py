@@ -120,7 +120,9 @@ def _attempts(detail: Detail, now: float, width: int) -> Iterator[Line]:
         yield from _fields("attempts", [f"{len(member.attempts)}; the newest:"], width)
     rows = [_attempt_cells(member, one, now, is_array=is_array) for one in newest]
     headings = ("attempt", "state", "code", "began", "took", "host")
-    yield from table(headings, rows, width, dispensable=("took", "code", "began", "host"), flexible={"host": 8})
+    yield from table(
+        headings, rows, width, dispensable=("took", "code", "began", "host"), flexible={"host": 8}
+    )
     last = newest[-1]
     for text in why(last.failure, last.reason):
         yield from _fields("", text.split(), width)

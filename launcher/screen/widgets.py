@@ -20,7 +20,7 @@ from textual.widgets import Static
 from launcher.screen.layout import Line, cut
 
 
-class Lines(ScrollView, can_focus=True):
+class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """Lines of which a screen shows those that fit; with a cursor, one of them is chosen."""
 
     DEFAULT_CSS = """

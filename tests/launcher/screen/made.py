@@ -15,7 +15,13 @@ NOW = 1_795_000_000.0
 
 
 def item(
-    id: str, state: str, *, ago: float = 60, progress: Progress | None = None, left: float | None = None, **more: Any
+    id: str,
+    state: str,
+    *,
+    ago: float = 60,
+    progress: Progress | None = None,
+    left: float | None = None,
+    **more: Any,
 ) -> Item:
     """A run that was submitted so many seconds ago; `left`: of its walltime."""
     entry = Entry(f"/runs/{id}", id.partition("-")[0], NOW - ago)
@@ -25,7 +31,9 @@ def item(
 
 def attempt(number: int = 0, state: str = "running", **more: Any) -> AttemptStatus:
     facts = {"ending": None, "code": None, "reason": None, "host": "n1", "started": NOW - 60, "ended": None}
-    return AttemptStatus(**{"attempt": number, "state": state, "failure": None, "logs": "/x", **facts, **more})
+    return AttemptStatus(
+        **{"attempt": number, "state": state, "failure": None, "logs": "/x", **facts, **more}
+    )
 
 
 def run_status(members: list[MemberStatus], **more: Any) -> RunStatus:

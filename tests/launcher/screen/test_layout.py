@@ -59,7 +59,13 @@ def test_what_is_cut_fits_and_says_so(words: str, width: int) -> None:
 
 
 def test_bars() -> None:
-    assert (bar(0, 4), bar(0.5, 4), bar(1, 4), bar(7, 4), bar(-1, 4)) == ("░░░░", "██░░", "████", "████", "░░░░")
+    assert (bar(0, 4), bar(0.5, 4), bar(1, 4), bar(7, 4), bar(-1, 4)) == (
+        "░░░░",
+        "██░░",
+        "████",
+        "████",
+        "░░░░",
+    )
 
 
 def test_a_curve_in_one_line() -> None:

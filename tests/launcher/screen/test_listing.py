@@ -14,11 +14,24 @@ from .made import NOW, item, texts
 HALF = Progress(step=500, total=1000, reported=NOW, pace=2, loss=Metric("loss", 0.25))
 RUNS = [
     item("done-20261128-101500-aaaa", "ended", ending="done", ago=7200, progress=HALF),
-    item("bad-20261128-101500-bbbb", "ended", ending="failed", reason="rank 3 on n1 failed first: exit code 1"),
+    item(
+        "bad-20261128-101500-bbbb", "ended", ending="failed", reason="rank 3 on n1 failed first: exit code 1"
+    ),
     item("train-20261128-101500-cccc", "running", progress=HALF, left=3600),
     item("short-20261128-101500-dddd", "running", progress=HALF, left=60, stop_requested=True),
-    item("wait-20261128-101500-eeee", "pending", reason="others come first (Priority)", expected_start=NOW + 600),
-    item("sweep-20261128-101500-ffff", "running", ago=30, members=8, counts={"done": 2, "failed": 1, "running": 5}),
+    item(
+        "wait-20261128-101500-eeee",
+        "pending",
+        reason="others come first (Priority)",
+        expected_start=NOW + 600,
+    ),
+    item(
+        "sweep-20261128-101500-ffff",
+        "running",
+        ago=30,
+        members=8,
+        counts={"done": 2, "failed": 1, "running": 5},
+    ),
     item("odd-20261128-101500-9999", "unknown", ending="unknown", reason="Slurm no longer\nknows job 7"),
 ]
 
@@ -62,7 +75,9 @@ def test_what_would_reach_the_terminal_does_not() -> None:
 
 def test_a_start_on_another_day_has_a_date() -> None:
     tomorrow = item("w-1", "pending", expected_start=NOW + 3 * 86400).row.summary
-    assert waiting_words(tomorrow, NOW) == time.strftime("starts ~%m-%d %H:%M", time.localtime(NOW + 3 * 86400))
+    assert waiting_words(tomorrow, NOW) == time.strftime(
+        "starts ~%m-%d %H:%M", time.localtime(NOW + 3 * 86400)
+    )
     assert waiting_words(item("w-1", "pending", reason="held").row.summary, NOW) == "held"
 
 

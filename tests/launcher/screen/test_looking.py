@@ -83,7 +83,9 @@ def test_a_run_from_its_start_to_its_end(tmp_path: Path, index: Index, looker: L
         seen_when(looker, lambda seen: states(seen) == ["pending"])
         made.attempt("0.0")
         seen_when(looker, lambda seen: states(seen) == ["running"])
-        report(made.run, *({"step": step, "total_steps": 10, "time": 2000 + step, "loss": 2} for step in (1, 2)))
+        report(
+            made.run, *({"step": step, "total_steps": 10, "time": 2000 + step, "loss": 2} for step in (1, 2))
+        )
         (item,) = seen_when(looker, lambda seen: seen.items[0].progress and seen.items[0].progress.step).items
         assert item.progress is not None
         assert (item.progress.part, item.progress.pace, item.progress.loss) == (0.2, 1, ("loss", 2))
@@ -125,19 +127,30 @@ def test_one_that_is_opened(tmp_path: Path, index: Index, looker: Looker) -> Non
 def test_the_end_of_a_log_without_what_moves_a_cursor(tmp_path: Path, index: Index, looker: Looker) -> None:
     run = make_runs(tmp_path / "runs", index, 1)[0]
     lines = [f"line {number}" for number in range(200)]
-    text = "\n".join([*lines, "\x1b[31mred\x1b[0m", "10%\r50%\r100%", "\x1b]0;mine\x07title", "\ttab", "unfinished"])
+    text = "\n".join(
+        [*lines, "\x1b[31mred\x1b[0m", "10%\r50%\r100%", "\x1b]0;mine\x07title", "\ttab", "unfinished"]
+    )
     (run.path / "logs/0.0/rank-00000.log").write_text(text)
     looker.open(Opened(str(run.path)))
     looker.start()
     detail = seen_when(looker, lambda seen: seen.detail).detail
     assert detail is not None and detail.excerpt.title == "the end of rank 0's log"
-    assert list(detail.excerpt.lines)[-6:] == ["line 199", "red", "100%", "title", "        tab", "unfinished"]
+    assert list(detail.excerpt.lines)[-6:] == [
+        "line 199",
+        "red",
+        "100%",
+        "title",
+        "        tab",
+        "unfinished",
+    ]
 
 
 def test_many_looks_are_one_question(tmp_path: Path, index: Index, looker: Looker, slurm: FakeSlurm) -> None:
-    """All runs are asked about together, and no sooner again than is allowed, however often files are looked at."""
+    """About all runs, and no sooner again than is allowed, however often files are looked at."""
     runs = [on_slurm(tmp_path, index, str(job)).run for job in (70, 71, 72)]
-    slurm.queue.write_text("".join(f"{run.id[-2:]}|N/A|RUNNING|None|900|N/A|N/A|{run.script}\n" for run in runs))
+    slurm.queue.write_text(
+        "".join(f"{run.id[-2:]}|N/A|RUNNING|None|900|N/A|N/A|{run.script}\n" for run in runs)
+    )
     for run in runs:
         plan = {"name": "made", "site": "big", "scheduler": "slurm", "poll_interval": 3600}
         (run.path / "plan.json").write_text(json.dumps(plan))
@@ -252,5 +265,3 @@ def test_a_look_that_takes_long_is_not_repeated_at_once(
     looker.start()
     assert done.wait(600)
     assert waits[0] == 30.0
-
-

@@ -79,7 +79,9 @@ def test_one_that_failed() -> None:
     failure = Failure(1, 3, "n2")
     last = attempt(0, "ended", ending="failed", code=1, ended=NOW, failure=failure)
     member = MemberStatus(0, "ended", "failed", [last])
-    now = run_status([member], state="ended", ending="failed", code=1, reason="rank 3 on n2 failed first: exit code 1")
+    now = run_status(
+        [member], state="ended", ending="failed", code=1, reason="rank 3 on n2 failed first: exit code 1"
+    )
     excerpt = Excerpt("rank 3 on n2 failed first: exit code 1", ["ValueError: the loss is \x1b[31mnan"])
     found = texts(lines(Detail(now, member, Progress(), [], [], excerpt), NOW, 80, 24))
     assert found[0] == "state     failed (code 1)"
