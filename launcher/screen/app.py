@@ -80,7 +80,7 @@ class TopApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin."""
-        self.push_screen(RunsScreen(self.looker))
+        self.push_screen(RunsScreen(self, self.looker))
         self.looker.start()
         self.set_interval(_TICK, self.tick)
 
@@ -110,7 +110,7 @@ class TopApp(App[int]):
     def open(self, item: Item) -> None:
         """Show one run."""
         self.looker.open(Opened(item.path))
-        self.push_screen(RunScreen(self.looker, item))
+        self.push_screen(RunScreen(self, self.looker, item))
 
     def back(self) -> None:
         """Show the list again."""

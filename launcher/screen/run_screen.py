@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,13 +14,11 @@ from launcher.errors import printable
 from launcher.screen import page
 from launcher.screen.detail import Detail
 from launcher.screen.footer import footer
+from launcher.screen.host import Host
 from launcher.screen.layout import Span
 from launcher.screen.listing import Item
 from launcher.screen.looking import Looker, Opened
 from launcher.screen.widgets import Lines, OneLine
-
-if TYPE_CHECKING:
-    from launcher.screen.app import TopApp
 
 _KEYS = {"Esc": "back", "l": "logs", "s": "stop", "c": "cancel", "x": "shell", "?": "help", "q": "quit"}
 _ABOVE = 3
@@ -35,10 +33,10 @@ class RunScreen(Screen[None]):
         Binding("left", "member(-1)", show=False),
         Binding("right", "member(1)", show=False),
     ]
-    app: TopApp
 
-    def __init__(self, looker: Looker, item: Item):
+    def __init__(self, host: Host, looker: Looker, item: Item):
         super().__init__()
+        self._host = host
         self._looker = looker
         self._item = item
         self._member: int | None = None
@@ -66,7 +64,7 @@ class RunScreen(Screen[None]):
         """Show what was seen last."""
         detail, width = self._detail(), self.app.size.width
         if detail is not None:
-            height = self.app.size.height - _ABOVE - len(self.app.notices()[:1]) + (not self.app.message)
+            height = self.app.size.height - _ABOVE - len(self._host.notices()[:1]) + (not self._host.message)
             self.query_one(Lines).show(page.lines(detail, time.time(), width, height))
         else:
             self.query_one(Lines).show([[Span("looking …")]])
@@ -74,9 +72,9 @@ class RunScreen(Screen[None]):
         self._say(
             "title", f"{printable(self._item.row.entry.id)[: width - 10].ljust(width - 9)} {clock}", "bold"
         )
-        notices = self.app.notices()
+        notices = self._host.notices()
         self._say("notice", notices[0] if notices else "", "bold")
-        self._say("message", self.app.message)
+        self._say("message", self._host.message)
         self._say("keys", footer(_KEYS, width), "reverse")
 
     def _say(self, id: str, text: str, style: str = "") -> None:
@@ -95,7 +93,7 @@ class RunScreen(Screen[None]):
 
     def action_back(self) -> None:
         """Show the list again."""
-        self.app.back()
+        self._host.back()
 
     def action_member(self, by: int) -> None:
         """Show another member of an array."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,12 +12,10 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from launcher.screen.footer import footer
+from launcher.screen.host import Host
 from launcher.screen.listing import FILTERS, Item, heading, lines, shown
 from launcher.screen.looking import Looker
 from launcher.screen.widgets import Lines, OneLine
-
-if TYPE_CHECKING:
-    from launcher.screen.app import TopApp
 
 _KEYS = {
     "Enter": "open",
@@ -42,10 +40,10 @@ class RunsScreen(Screen[None]):
         Binding("slash", "search", show=False),
         Binding("escape", "clear", show=False),
     ]
-    app: TopApp
 
-    def __init__(self, looker: Looker):
+    def __init__(self, host: Host, looker: Looker):
         super().__init__()
+        self._host = host
         self._looker = looker
         self._filter = "all"
         self._search = ""
@@ -86,14 +84,14 @@ class RunsScreen(Screen[None]):
         words = heading(seen.items, self._filter, self._search, 0 if self._everything else seen.left_out)
         clock = time.strftime("%H:%M:%S")
         self._say("title", f"{words[: width - 10].ljust(width - 9)} {clock}", "bold")
-        notices = self.app.notices()
+        notices = self._host.notices()
         self._say("notice", notices[0] if notices else "", "bold")
         self._say("headings", "".join(span.text for span in headings), "bold underline")
         if not rows:
             self._say(
                 "headings", "looking …" if seen.time is None else "no such runs" if seen.items else _NONE
             )
-        self._say("message", self.app.message)
+        self._say("message", self._host.message)
         self._say("keys", footer(_KEYS, width), "reverse")
 
     def _say(self, id: str, text: str, style: str = "") -> None:
@@ -103,7 +101,7 @@ class RunsScreen(Screen[None]):
         """Remember which run is chosen."""
         if event.at < len(self._items):
             self._path = self._items[event.at].path
-            self.app.message = ""
+            self._host.message = ""
 
     def on_lines_opened(self) -> None:
         """Open the run that was clicked."""
@@ -120,7 +118,7 @@ class RunsScreen(Screen[None]):
         item, _ = self.chosen()
         if item is not None:
             self._path = item.path
-            self.app.open(item)
+            self._host.open(item)
 
     def action_filter(self) -> None:
         """Show others."""

@@ -16,7 +16,20 @@ from launcher.cli.help import _OPTIONS, ABOUT, GROUPS, help_text
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "list", "status", "logs"),
+    *(
+        "init",
+        "import",
+        "render",
+        "schema",
+        "submit",
+        "launch",
+        "alloc",
+        "train",
+        "top",
+        "list",
+        "status",
+        "logs",
+    ),
     *("wait", "shell", "stop", "cancel", "resubmit", "clean", "sites", "explain", "doctor", "trust"),
     "completion",
 ]
