@@ -78,7 +78,7 @@ class TestHelp:
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
         # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
         assert ("--json" in answer.stdout) == (
-            verb not in ("alloc", "completion", "import", "init", "launch", "schema", "shell", "train")
+            verb not in ("alloc", "completion", "import", "init", "launch", "schema", "shell", "top", "train")
         )
 
     @pytest.mark.parametrize("verb", VERBS)
