@@ -34,8 +34,8 @@ NVIDIA := $(wildcard /dev/nvidiactl /dev/dxg)
 INTEL_MPI := impi-rt==2021.19.0
 # What some tests start ranks, containers and a browser with, and unpack, and a program of each package, which tells
 # whether it is there. CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines them.
-SYSTEM_PACKAGES := chromium mpich openmpi-bin podman runc unzip zstd
-SYSTEM_PROGRAMS := chromium mpiexec.mpich mpiexec.openmpi podman runc unzip zstd
+SYSTEM_PACKAGES := chromium mpich openmpi-bin podman runc tmux unzip zstd
+SYSTEM_PROGRAMS := chromium mpiexec.mpich mpiexec.openmpi podman runc tmux unzip zstd
 ifeq ($(shell id -u),0) # only root can run a Slurm cluster of its own
 SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge iproute2
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip

@@ -29,6 +29,7 @@ DOES = {
     "sedd": "import trainers.sedd.__main__, trainers.sedd.prepare",
     "dpo": "import trainers.dpo.__main__, trainers.dpo.samples.pairs, gemmi",
     "tune": "from trainers import suggested; import optuna",
+    "tui": "import launcher.screen.app",
     "tensorboard": "from tensorboard.compat.proto.event_pb2 import Event",
     "wandb": "import wandb",
     "docs": "import sphinx, furo, myst_parser, sphinx_click, sphinx_copybutton, sphinx_design",

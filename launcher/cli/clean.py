@@ -116,7 +116,7 @@ def _candidates(
     index: Index, named: list[RunDirectory], allowed: Callable[[RunSummary], bool]
 ) -> list[_Candidate]:
     """The runs that will be removed; an error where one that was named may not be."""
-    overview = Overview(index)
+    overview = Overview.asked(index)
     needed = {  # the directories of runs that others wait for, and who does
         path: row.entry.id
         for row in overview.rows

@@ -26,7 +26,7 @@ def follow_run(run: RunDirectory, selection: Selection = _EVERYTHING, *, as_json
     try:
         members = members_of(run, status(run, Poller(AT_A_GLANCE)), selection)
         show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
-        follower = Follower(run, selection, show, write=write, report=report, pause=_pause)
+        follower = Follower(run, selection, show, write=write, report=report, pause=pause)
         end = follower.follow()
     except KeyboardInterrupt:
         click.echo(err=True)
@@ -58,8 +58,12 @@ def _text(*, several: bool, labels: bool) -> Text:
     return Text(several=several, terminal=sys.stdout.isatty(), colours=has_colours(), labels=labels)
 
 
-def _pause(seconds: float) -> None:
-    """Let seconds pass, but notice at once when nobody reads standard output any more."""
+def pause(seconds: float) -> None:
+    """Let seconds pass, but notice at once when nobody reads standard output any more.
+
+    Raises:
+        BrokenPipeError: nobody does.
+    """
     poller = select.poll()
     with contextlib.suppress(OSError, ValueError):  # it is not a file
         poller.register(sys.stdout.fileno(), 0)

@@ -20,6 +20,7 @@ GROUPS = {
         "train": "Train a network that comes with castoff.",
     },
     "Watch it": {
+        "top": "Watch your runs on one screen.",
         "list": "List your runs.",
         "status": "Show the state of a run.",
         "logs": "Print a run's logs, or follow them.",

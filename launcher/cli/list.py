@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import click
 import msgspec
 
 from launcher.cli.help import examples
-from launcher.cli.output import brief, duration, json_option, print_json, print_table, report, several
+from launcher.cli.output import (
+    brief,
+    duration,
+    interval_option,
+    json_option,
+    moment,
+    print_json,
+    report,
+    several,
+    table_lines,
+)
+from launcher.errors import printable
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, FAILED, members_words
 from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
-from launcher.status.poller import AT_A_GLANCE
+from launcher.status.poller import AT_A_GLANCE, Poller
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""
@@ -37,6 +49,7 @@ _WHY = 100
     epilog=examples(
         "castoff list --state running",
         "castoff list --name 'train*' --since 7d",
+        "castoff list --watch --interval 10s",
     ),
 )
 @click.option(
@@ -58,6 +71,8 @@ _WHY = 100
     metavar="FOLDER",
     help="First find the runs in a folder and below, and add those that are missing here.",
 )
+@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@interval_option
 @json_option
 def command(
     everything: bool,
@@ -65,40 +80,98 @@ def command(
     name: str | None,
     since: int | None,
     scan: Path | None,
+    watch: bool,
+    interval: float,
     as_json: bool,
 ) -> None:
     """List your runs, the newest last; with --json all of them.
 
-    Those in the working directory whose scripts stood alone are added first.
+    Those in the working directory whose scripts stood alone are added first. With --watch, a terminal shows
+    the list in one place. Elsewhere the list is printed again and again; with --json, each run that changed.
     """
     index = Index.of(os.environ)
     if scan is not None:
         _scan(index, scan)
     adopt_unlisted(os.environ, alone_in(Path()))
-    overview = Overview(index, names=() if name is None else (name,), patience=AT_A_GLANCE)
-    now = time.time()
-
-    def wanted(row: Row) -> bool:
-        summary = row.summary
-        return (not states or summary.state in states or summary.ending in states) and (
-            since is None or now - row.submitted <= since
-        )
-
-    rows, left_out = overview.choose(wanted, None if everything or as_json else _NEWEST)
+    choice = _Choice(states, name, since, None if everything or as_json else _NEWEST)
+    poller = Poller(AT_A_GLANCE)
+    if watch:
+        _watch(index, choice, poller, interval, as_json=as_json)
+    found = choice.look(index, poller)
     if as_json:
-        print_json(*map(_plain, rows))
-    elif rows:
-        print_table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE)
-    elif states or name is not None or since is not None:
-        report("no such runs")
-    elif overview.known:
-        report("the directories of all runs are gone; --scan FOLDER finds those that were moved there")
-    else:
-        report("no runs yet; --scan FOLDER finds those in a folder")
-    for one in overview.notes:
+        print_json(*map(_plain, found.rows))
+    for line in [] if as_json else found.table():
+        click.echo(line)
+    for one in found.notes if found.rows or as_json else [found.why_none, *found.notes]:
         report(one)
-    if left_out:
-        report(f"{left_out} older runs are over and not shown; --all shows them")
+
+
+class _Found(NamedTuple):
+    """What a look at the runs has found."""
+
+    rows: list[Row]
+    why_none: str
+    """What to say if there are none."""
+    notes: list[str]
+    """What a person should know."""
+    time: float
+
+    def table(self) -> list[str]:
+        """The runs as lines; none where there are none."""
+        cells = [_cells(row, self.time) for row in self.rows]
+        return table_lines(_HEADINGS, cells, dispensable=_DISPENSABLE) if cells else []
+
+
+class _Choice(NamedTuple):
+    """Which runs are meant."""
+
+    states: tuple[str, ...]
+    name: str | None
+    since: int | None
+    newest: int | None
+    """So many of those that are over; None: all."""
+
+    def look(self, index: Index, poller: Poller) -> _Found:
+        """These runs as they are now."""
+        names = () if self.name is None else (self.name,)
+        overview, now = Overview.asked(index, names=names, poller=poller), time.time()
+
+        def wanted(row: Row) -> bool:
+            summary = row.summary
+            return (not self.states or summary.state in self.states or summary.ending in self.states) and (
+                self.since is None or now - row.submitted <= self.since
+            )
+
+        rows, left_out = overview.choose(wanted, self.newest)
+        older = [f"{left_out} older runs are over and not shown; --all shows them"] if left_out else []
+        return _Found(rows, self._why_none(overview.known), [*overview.notes, *older], now)
+
+    def _why_none(self, known: int) -> str:
+        if self.states or self.name is not None or self.since is not None:
+            return "no such runs"
+        if known:
+            return "the directories of all runs are gone; --scan FOLDER finds those that were moved there"
+        return "no runs yet; --scan FOLDER finds those in a folder"
+
+
+def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:
+    """Print the runs again and again, until somebody interrupts it."""
+    from launcher.cli.follow import pause  # late, as whoever looks once needs none of it
+    from launcher.cli.repeated import Repeated
+
+    place, printed = Repeated(), dict[str, dict[str, Any]]()
+    while True:
+        found = choice.look(index, poller)
+        if as_json:
+            facts = {row.entry.path: _plain(row) for row in found.rows}
+            print_json(*(one for path, one in facts.items() if printed.get(path) != one))
+            sys.stdout.flush()
+            printed = facts
+        else:
+            notes = found.notes if found.rows else [found.why_none, *found.notes]
+            heading = f"{moment(found.time)}, every {interval:g} s; Ctrl-C ends this"
+            place.print(heading, [*found.table(), *(f"castoff: {printable(one)}" for one in notes)])
+        pause(interval)
 
 
 def _scan(index: Index, folder: Path) -> None:

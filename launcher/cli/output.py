@@ -16,6 +16,7 @@ from launcher.config.quantities import brief as brief
 from launcher.config.quantities import moment as moment
 from launcher.errors import CastoffError, printable
 from launcher.errors import report as report
+from launcher.screen.layout import STATE_STYLES, fitted
 
 if TYPE_CHECKING:
     from launcher.runs.states import RunStatus
@@ -28,15 +29,32 @@ follow_option = click.option(
     "-f", "--follow", "follows", is_flag=True, help="Then follow its logs, and exit with its code."
 )
 
-_COLOURS = {
-    "done": "32",
-    **dict.fromkeys(("running", "stopping"), "36"),
-    "pending": "34",
-    **dict.fromkeys(("resume", "cancelled", "preempted", "walltime"), "33"),
-    "unknown": "35",
-    **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "1;31"),
+_SGR = {
+    "green": "32",
+    "cyan": "36",
+    "blue": "34",
+    "yellow": "33",
+    "magenta": "35",
+    "bold red": "1;31",
 }
-"""Of a cell that holds such a word alone."""
+"""How a terminal is asked for the styles of states."""
+
+
+def _interval(context: click.Context, option: click.Parameter, value: str | None) -> float:
+    """The seconds between two looks."""
+    from launcher.status.poller import LOOK_INTERVAL
+
+    seconds = duration(context, option, value)
+    if seconds is None:
+        return LOOK_INTERVAL
+    if seconds < 1:
+        raise click.BadParameter(f"{value!r} is too short: write 1s or more")
+    return float(seconds)
+
+
+interval_option = click.option(
+    "--interval", callback=_interval, metavar="TIME", help="Look again after so long, as 10s; default: 2s."
+)
 
 
 def check_followed(follows: bool, excluded: Mapping[str, bool]) -> None:
@@ -105,27 +123,34 @@ def has_colours() -> bool:
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, dispensable: Sequence[str] = ()
 ) -> None:
-    """Print a table: on a terminal with colours and without empty columns, else plain and always the same.
+    """Print a table; see `table_lines`."""
+    for line in table_lines(headings, rows, dispensable=dispensable):
+        click.echo(line)
+
+
+def table_lines(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, dispensable: Sequence[str] = ()
+) -> list[str]:
+    """A table to print: on a terminal with colours and without empty columns, else plain and always the same.
 
     In a plain one `-` stands for nothing. `dispensable`: the headings of columns that a terminal which is too
     narrow for all goes without, the first of them first.
     """
     import shutil
 
-    nothing = "" if is_terminal(sys.stdout) else "-"
+    on_terminal = is_terminal(sys.stdout)
+    nothing = "" if on_terminal else "-"
     cells = [[printable(cell) or nothing for cell in row] for row in rows]
-    widths = {
-        at: max(map(len, column))
-        for at, column in enumerate(zip(headings, *cells, strict=True))
-        if at == 0 or any(column[1:])
-    }
-    for heading in () if nothing else dispensable:
-        if sum(widths.values()) + 2 * len(widths) - 2 > shutil.get_terminal_size().columns:
-            widths.pop(headings.index(heading), None)
+    width = shutil.get_terminal_size().columns if on_terminal else None
+    widths = fitted(headings, cells, width, dispensable=dispensable)
     has_colour = has_colours()
-    for row, colours in [(headings, dict.fromkeys(headings, "1")), *((row, _COLOURS) for row in cells)]:
-        padded = [(colours.get(row[at]) if has_colour else None, row[at].ljust(widths[at])) for at in widths]
-        click.echo("  ".join(f"\x1b[{one}m{cell}\x1b[0m" if one else cell for one, cell in padded).rstrip())
+    colours = {word: _SGR[style] for word, style in STATE_STYLES.items()} if has_colour else {}
+    bold = dict.fromkeys(headings, "1") if has_colour else {}
+    lines = []
+    for row, of in [(headings, bold), *((row, colours) for row in cells)]:
+        padded = [(of.get(row[at]), row[at].ljust(widths[at])) for at in widths]
+        lines.append("  ".join(f"\x1b[{one}m{cell}\x1b[0m" if one else cell for one, cell in padded).rstrip())
+    return lines
 
 
 def ending_words(now: RunStatus, already: str = "") -> str:

@@ -59,7 +59,7 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
     index = Index.of(os.environ)
     found = {run.path: run for run in index.find_all(runs)}
     if names:
-        overview = Overview(index, names=names)
+        overview = Overview.asked(index, names=names)
         for note in overview.notes:
             report(note)
         rows, _ = overview.choose()

@@ -101,6 +101,8 @@ def _print_run(one: RunStatus, now: float) -> None:
     _line("state", f"{one.state}{ending}{code}{stop}")
     if one.reason != failed_because(one.members, one.ending):  # else the attempt's lines say it
         _line("", one.reason)
+    if at := one.expected_start:
+        _line("starts", f"at about {moment(at)}" + (f", in {brief(at - now)}" if at > now else ""))
     for number, host in enumerate(one.set_aside):
         when = f", {brief(now - host.time)} ago" if host.time else ""
         _line("" if number else "set aside", f"{host.host}: {host.reason} (attempt {host.attempt}{when})")

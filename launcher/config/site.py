@@ -44,6 +44,8 @@ from launcher.typed.document import Document, FieldPath, invalid
 from launcher.typed.structure import convert, fields_of
 from launcher.typed.suggestion import did_you_mean
 
+SHORTEST_POLL_INTERVAL = "2s"
+
 
 class Site(Checked, frozen=True, kw_only=True):
     """What a machine is: the fields of a profile. A wrong one raises InvalidInput when it is built."""
@@ -102,6 +104,9 @@ class Site(Checked, frozen=True, kw_only=True):
     submit_timeout: Duration = "5m"
     """How long sbatch, qsub or flux batch may take. Then castoff ends it and looks for the job in the
     queue."""
+    poll_interval: Duration = "2s"
+    """The least time between two questions to the scheduler by one castoff command. It asks less often the
+    longer nothing changes, at least every 30 s unless this is longer."""
     local_storage: Word | None = None
     """A folder on each node's local disk, where `stage` puts its files; if users cannot write to it, its
     subfolder with the user's name. Default: TMPDIR, else `/tmp`."""
@@ -289,6 +294,11 @@ def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
     for path in variables:
         if problem := variable_problem(path[-1]):
             yield path, problem
+    if seconds(site.poll_interval) < seconds(SHORTEST_POLL_INTERVAL):
+        yield (
+            ("poll_interval",),
+            f"is {site.poll_interval}, but castoff asks every {SHORTEST_POLL_INTERVAL} at most",
+        )
     descend = [*_descending(site)]
     yield from descend
     yield from ((("defaults", *path), message) for path, message in chunks.problems(site.defaults.select))

@@ -24,7 +24,7 @@ _LOSSES = (
 )
 """What the loss of a training may be called, the likeliest first."""
 
-_SPEEDS = r"(?:.*[/._-])?((?:samples|images|tokens|items|examples|sequences)_per_sec(?:ond)?|throughput)"
+_SPEEDS = r"(?:.*[/._-])?((?:samples|images|tokens|items|examples|sequences)_per_sec\w*|throughput)"
 
 _SLOWEST, _LAG = r"(?:.*/)?slowest_rank", r"(?:.*/)?slowest_rank_lag"
 _UTILIZATION = r"(?:.*[/._-])?(?:gpu_|device_)?utili[sz]ation"
@@ -135,7 +135,7 @@ def time_left(end: float | None, deadline: float | None, now: float) -> Left | N
 
 def speed_unit(name: str) -> str:
     """`samples/s` of `train/samples_per_second`; the name itself where it is another."""
-    found = re.search(r"(\w+?)_per_sec(?:ond)?$", re.split(r"[/.-]", name)[-1])
+    found = re.search(r"(\w+?)_per_sec\w*$", re.split(r"[/.-]", name)[-1])
     return f"{found[1].rpartition('_')[2]}/s" if found else name
 
 

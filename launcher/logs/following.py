@@ -19,7 +19,7 @@ from launcher.logs.show import End, Show
 from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
 from launcher.runs.owner import other_host
 from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, expected_words
 from launcher.schedulers.registry import is_own, queued
 from launcher.status.poller import Poller
 from launcher.status.watch import status
@@ -126,7 +126,7 @@ class Follower:
             self._report_once(f"{now.id} has not begun{_because(now, self.run)}; waiting for it")
         elif now.state == "pending" and now.reason:
             begins = "" if now.reason.startswith("its next attempt") else "its next attempt has not begun: "
-            self._report_once(f"{now.id}: {begins}{now.reason}; waiting for it")
+            self._report_once(f"{now.id}: {begins}{now.reason}{_expected(now)}; waiting for it")
         elif now.over and not all(map(self._member_over, self._members)):
             self._report_once(f"{now.id}: stopped early; waiting for its next attempt")
 
@@ -246,9 +246,13 @@ class Follower:
             self.write(self.show.failure(Source(*key), failed, failed.excerpt()))
 
 
+def _expected(now: RunStatus) -> str:
+    return f"; {expected_words(now.expected_start)}" if now.expected_start else ""
+
+
 def _because(now: RunStatus, run: RunDirectory) -> str:
     if now.reason:
-        return f": {now.reason}"
+        return f": {now.reason}{_expected(now)}"
     record = run.submission()
     after = record.after.items() if record else ()
     others = [f"{condition} of {Path(path).name}" for condition, paths in after for path in paths]

@@ -174,6 +174,7 @@ class _Planner:
             devices=placed.devices,
             walltime=self.walltime,
             submit_timeout=seconds(site.submit_timeout),
+            poll_interval=seconds(site.poll_interval),
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
             site_teardown=site.teardown,

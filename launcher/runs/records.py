@@ -227,6 +227,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Seconds."""
     submit_timeout: Number = 300
     """Seconds that the submit command may take."""
+    poll_interval: Number = 0
+    """Seconds between two questions to the scheduler, at least; 0: its site did not say."""
     requeue_max: Number = 0
     requeue_how: str | None = None
     """`requeue`: the scheduler starts the same job again; `copy`: the job submits a copy of itself; `chain`:

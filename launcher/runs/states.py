@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -67,6 +68,9 @@ class MemberStatus(msgspec.Struct, frozen=True):
     """Why it waits, or why it is unknown, where its scheduler has reported it."""
     dependency_never_satisfied: bool = False
     """Whether it waits for what can never happen, so that it never begins."""
+    expected_start: float | None = None
+    """When its scheduler expects it to begin, in seconds since the epoch; None: it waits for nothing, or its
+    scheduler has no estimate."""
 
 
 class _Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +130,11 @@ class RunStatus(_Summary, frozen=True, kw_only=True):
         return dict(Counter(member.ending or member.state for member in self.members))
 
     @property
+    def expected_start(self) -> float | None:
+        """When its scheduler expects the first member that waits to begin; None: there is no estimate."""
+        return min((one.expected_start for one in self.members if one.expected_start), default=None)
+
+    @property
     def never_begins(self) -> bool:
         """Whether nothing more happens until somebody cancels it: all that is left waits for ever."""
         left = [member for member in self.members if member.state in ("pending", "running")]
@@ -143,6 +152,8 @@ class RunSummary(_Summary, frozen=True, omit_defaults=True, kw_only=True):
     started: Seconds | None = None
     ended: Seconds | None = None
     """Seconds since the epoch, as far as known."""
+    expected_start: Seconds | None = None
+    """As `RunStatus.expected_start`."""
 
 
 def summary(now: RunStatus) -> RunSummary:
@@ -158,6 +169,7 @@ def summary(now: RunStatus) -> RunSummary:
         attempts=len(attempts),
         started=min((attempt.started for attempt in attempts if attempt.started), default=None),
         ended=max(ended, default=None) if now.over else None,
+        expected_start=now.expected_start,
     )
 
 
@@ -167,6 +179,11 @@ def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str |
         return None
     last = (one.attempts[-1] for one in members if one.ending == ending and one.attempts)
     return next(("; ".join(found) for one in last if (found := why(one.failure, one.reason))), None)
+
+
+def expected_words(at: float) -> str:
+    """When a run is expected to begin, after why it waits."""
+    return time.strftime("expected to start at about %Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def members_words(counts: Mapping[str, int]) -> str:

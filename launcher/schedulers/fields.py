@@ -42,6 +42,7 @@ OF_QUEUED_SITES = frozenset(
         *(
             "launcher_args",
             "submit_timeout",
+            "poll_interval",
             "directives",
             "directive_values.source",
             "directive_values.date",

@@ -37,19 +37,21 @@ class Row(NamedTuple):
 
 
 class Overview:
-    """The runs in the index."""
+    """The runs in the index: as their records tell, and, once `ask` was called, as their schedulers do."""
 
-    def __init__(self, index: Index, *, names: Collection[str] = (), patience: float | None = None):
-        """Look at every run that may not be over, and ask schedulers about those that leave a doubt.
+    def __init__(self, index: Index, *, names: Collection[str] = (), also: Collection[str] = ()):
+        """Look at every run that may not be over.
 
-        `names`: only at runs whose name is one of these, where * stands for anything. `patience`: seconds for
-        a scheduler's answer (default: what a busy one may take).
+        `names`: only at runs whose name is one of these, where * stands for anything. `also`: the directories
+        of runs to look at in any case.
 
         Raises:
             CastoffError: the index cannot be read.
         """
         self.notes: list[str] = []
         """What a person should know: runs that were left out, an index that cannot be written."""
+        self.statuses: dict[str, RunStatus] = {}
+        """The runs that were looked at, by their directories."""
         self._index = index
         self._seen: dict[str, RunSummary] = {}
         entries = index.entries()
@@ -57,11 +59,40 @@ class Overview:
         """Runs in the index, whether their directories are there or not."""
         if names:
             entries = [entry for entry in entries if any(fnmatchcase(entry.name, one) for one in names)]
-        to_look = [entry for entry in entries if entry.ended is None and self._is_trusted(entry)]
-        self._ask(self._look(to_look), patience)
-        seen = ((entry, entry.ended or self._seen.get(entry.path)) for entry in entries)
-        self.rows = [Row(entry, one) for entry, one in seen if one]
-        """Oldest first; that those the index knows are still on disk is seen only when they are chosen."""
+        self._entries = entries
+        to_look = [entry for entry in entries if entry.ended is None or entry.path in also]
+        self.doubtful = self._look(filter(self._is_trusted, to_look))
+        """The runs of which only their schedulers know more, with their records."""
+
+    @classmethod
+    def asked(cls, index: Index, *, names: Collection[str] = (), poller: Poller | None = None) -> Overview:
+        """The runs in the index, by their records and what `poller` asks their schedulers.
+
+        Raises:
+            CastoffError: the index cannot be read.
+        """
+        found = cls(index, names=names)
+        found.ask(poller or Poller())
+        return found
+
+    @property
+    def rows(self) -> list[Row]:
+        """The runs of which something is known, oldest first.
+
+        That those the index knows are still on disk is seen only when they are chosen.
+        """
+        seen = ((entry, entry.ended or self._seen.get(entry.path)) for entry in self._entries)
+        return [Row(entry, one) for entry, one in seen if one]
+
+    def ask(self, poller: Poller) -> None:
+        """Ask about all runs whose records leave a doubt: one question to each scheduler, if one is due."""
+        answers = judge([records for _, records in self.doubtful], poller)
+        looked = [(entry, now) for (entry, _), now in zip(self.doubtful, answers, strict=True)]
+        self._keep(looked)
+        silences = (poller.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
+        for silence, count in Counter(filter(None, silences)).items():
+            runs = "1 run is" if count == 1 else f"{count} runs are"
+            self.notes.append(f"{silence}: {runs} shown as unknown, and may still be running")
 
     def choose(
         self, wanted: Callable[[Row], bool] = lambda _: True, newest: int | None = None
@@ -110,23 +141,13 @@ class Overview:
         self._keep(looked)
         return doubtful
 
-    def _ask(self, doubtful: list[tuple[Entry, RunRecords]], patience: float | None) -> None:
-        """Ask about all runs whose records leave a doubt: one question to each scheduler."""
-        poller = Poller(patience)
-        answers = judge([records for _, records in doubtful], poller)
-        looked = [(entry, now) for (entry, _), now in zip(doubtful, answers, strict=True)]
-        self._keep(looked)
-        silences = (poller.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
-        for silence, count in Counter(filter(None, silences)).items():
-            runs = "1 run is" if count == 1 else f"{count} runs are"
-            self.notes.append(f"{silence}: {runs} shown as unknown, and may still be running")
-
-    def _keep(self, looked: Iterable[tuple[Entry, RunStatus]]) -> None:
+    def _keep(self, looked: Collection[tuple[Entry, RunStatus]]) -> None:
         """Keep what was seen, and have the index remember what nothing but a new beginning changes."""
         found = [(entry, summary(now), now.final) for entry, now in looked]
         self._seen |= {entry.path: one for entry, one, _ in found}
+        self.statuses |= {entry.path: now for entry, now in looked}
         try:
-            self._index.remember([(entry, one) for entry, one, final in found if final])
+            self._index.remember([(entry, one) for entry, one, final in found if final and not entry.ended])
         except CastoffError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))

@@ -25,9 +25,13 @@ from launcher.status.survey import LAST_WORD, RunRecords
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""
 
+LOOK_INTERVAL = 2.0
+"""Seconds between two looks at runs that a person watches: at files; a scheduler is asked as is said here."""
+
 _SHORTEST_PAUSE = 2.0
 _LONGEST_PAUSE = 30.0
-"""Seconds between two questions to a scheduler: more of them the longer ago records have changed."""
+"""Seconds between two questions to a scheduler: more of them the longer ago records have changed. A site's
+`poll_interval`, which the plans of its runs hold, lengthens either; of several sites the longest counts."""
 
 
 class Poller:
@@ -41,6 +45,14 @@ class Poller:
     def silence_on(self, run: RunDirectory) -> str | None:
         """Why its scheduler could not report on a run the last time; None where it did, or was not asked."""
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
+
+    def unanswered(self) -> dict[str, float]:
+        """The schedulers that owe an answer, also while one of them is being asked, and for how many seconds.
+
+        Any thread may call this. What is known of their runs is older than that.
+        """
+        now, sides = time.monotonic(), list(self._sides.values())
+        return {side.title: now - side.owes_since for side in sides if side.owes_since is not None}
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         """What is known of runs on Slurm or PBS, by directory, each with its records as it is by now."""
@@ -65,10 +77,14 @@ class _Side:
         self._answer = NOT_QUERIED
         self._elsewhere: dict[Path, str] = {}
         self._history: Mapping[str, list[JobInfo]] | None = None
+        self._history_asked = False
         self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
         self._jobs: set[str] = set()
         self._asked: float | None = None
         self._changed = 0.0
+        self.title = self._queue.title
+        self.owes_since: float | None = None
+        """The monotonic clock when the first question was asked of those in a row that have no answer yet."""
 
     def silence_on(self, run: RunDirectory) -> str | None:
         """Why it could not report on a run the last time; None where it did, or was not asked about it."""
@@ -91,21 +107,21 @@ class _Side:
         if self._asked is None or new:
             return True  # its jobs may be newer than the answer
         changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
-        pause = (
-            _SHORTEST_PAUSE
-            if changed
-            else min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, (self._asked - self._changed) / 4))
-        )
-        return time.monotonic() - self._asked >= pause
+        pause = 0.0 if changed else min(_LONGEST_PAUSE, (self._asked - self._changed) / 4)
+        least = max(_SHORTEST_PAUSE, *(run.plan.poll_interval for run in runs))
+        return time.monotonic() - self._asked >= max(pause, least)
 
     def _ask(self, runs: list[RunRecords]) -> None:
+        self.owes_since = self.owes_since or time.monotonic()
         reached = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
         self._elsewhere = {run.run.path: why for run, why in reached if why}
         here = {job for run, why in reached if not why for job in run.jobs}
         self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_QUERIED
         self._jobs = {job for run in runs for job in run.jobs}
-        self._history = None
+        self._history, self._history_asked = None, False
         self._asked = time.monotonic()
+        if self._answer.silence is None or self._answer.lasting:
+            self.owes_since = None
         records = {run.run.path: run.state_of_records for run in runs}
         if records != self._records:
             self._records, self._changed = records, self._asked
@@ -132,8 +148,10 @@ class _Side:
     def _judge(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
         views = {run.run.path: self._view_of(run) for run in runs}
         doubtful = {job for one in views.values() for job in one.doubtful}
-        if doubtful and self._asked is not None:
-            self._history = self._queue.history(doubtful)
+        if doubtful and self._asked is not None and not self._history_asked:
+            owed, self.owes_since = self.owes_since, self.owes_since or time.monotonic()
+            self._history, self._history_asked = self._queue.history(doubtful), True
+            self.owes_since = owed
             if self._history is not None:
                 views |= {path: self._view_of(one.records) for path, one in views.items() if one.doubtful}
         for path, one in views.items():

@@ -275,7 +275,8 @@ class SchedulerView:
         if info.is_held:
             reason = self._beside_excluded(reason)
             self.stuck = self.stuck or reason
-        return MemberStatus(number, "pending", None, statuses, reason, info.dependency_never_satisfied)
+        never = info.dependency_never_satisfied
+        return MemberStatus(number, "pending", None, statuses, reason, never, expected_start=info.start)
 
     def _unclear(self, member: MemberStatus) -> MemberStatus:
         """A member of which something was sent that may or may not have arrived."""

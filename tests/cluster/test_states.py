@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,10 @@ class TestWaiting:
         assert (held["state"], held["ending"], held["code"]) == ("pending", None, None)
         assert held["reason"] == f"it is held (JobHeldUser); `scontrol release {first.job}` releases it"
         later = desk.status(second)
-        assert later["reason"].startswith("its time to begin has not come (BeginTime); it begins at 20")
+        assert later["reason"] == "its time to begin has not come (BeginTime)"
+        assert 3000 < later["members"][0]["expected_start"] - time.time() < 3700
+        assert "\nstarts     at about 20" in desk.castoff("status", "second").output
+        assert held["members"][0]["expected_start"] is None
         assert desk.status(third)["reason"] == "it waits for another job (Dependency)"
         assert "it is held (JobHeldUser)" in desk.castoff("status", "first").output
         desk.slurm("scontrol", "release", str(first.job))

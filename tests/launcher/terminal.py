@@ -30,8 +30,11 @@ def on_terminal(
     env: Mapping[str, str] | None = None,
     stdout: int | None = None,
     then: Iterable[tuple[str, Callable[[], object] | str]] = (),
+    has_signals: bool = False,
 ) -> Answer:
     """Run a command whose standard streams are a terminal; `stdout`: but for this one.
+
+    `has_signals`: whether a Ctrl-C that is typed interrupts it, and is no byte like any other.
 
     `then`: what to do, or to type, as soon as the terminal has been sent such a text, one after the other.
     """
@@ -46,6 +49,7 @@ def on_terminal(
         stdout=theirs if stdout is None else stdout,
         stderr=theirs,
         start_new_session=True,
+        preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if has_signals else None,
     )
     os.close(theirs)
     if typed:

@@ -125,7 +125,7 @@ def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
         word=word,
         stage=_STAGES.get(word, "unknown"),
         submitted=time_of(held.get("qtime")),
-        start=time_of(held.get("stime") or held.get("estimated.start_time")),
+        start=time_of(held.get("stime")),
         end=time_of(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
         script=held.get("Submit_arguments") or "",
         folder=_folder(held.get("Variable_List") or ""),
@@ -171,10 +171,11 @@ def _waiting(info: JobInfo, name: str, held: Mapping[str, str]) -> JobInfo:
         words = "its time to begin has not come"
     else:
         words = f"PBS says: {comment}" if comment else "PBS has not looked at it yet"
-        if info.start is not None:
-            words += time.strftime("; about %Y-%m-%d %H:%M:%S", time.localtime(info.start))
     # What asks for more than there is is not held; PBS says "Can Never Run" of it.
-    return info._replace(pending_reason=words, is_held=is_held or "Can Never Run" in comment)
+    is_held = is_held or "Can Never Run" in comment
+    # Its `stime` is that of an earlier start.
+    estimate = None if is_held else time_of(held.get("estimated.start_time"))
+    return info._replace(pending_reason=words, is_held=is_held, start=estimate)
 
 
 def _folder(variables: str) -> str:

@@ -149,7 +149,10 @@ def _waiting(info: JobInfo, reason: str) -> JobInfo:
         return info._replace(ended_itself=False, why=f"{_STUCK[known]} ({reason})")
     if info.stage != "pending":
         return info
-    info = info._replace(pending_reason=_waiting_words(info, reason, known), is_held=known in _STUCK)
+    # What else it gives as the start of a job that waits for another one, or is held, is no estimate.
+    start = info.start if known not in ("Dependency", info.word, *_STUCK) else None
+    words = _waiting_words(info, reason, known)
+    info = info._replace(pending_reason=words, is_held=known in _STUCK, start=start)
     return info._replace(dependency_never_satisfied=known == "DependencyNeverSatisfied")
 
 
@@ -167,12 +170,7 @@ def _waiting_words(info: JobInfo, reason: str, known: str) -> str:
     other = "a limit of your account or QOS is reached" if limit else "Slurm has another reason"
     words = _WAITING.get(known, other)
     words = f"{words} ({reason})" if reason not in ("", "None") else words
-    if known in _HELD:
-        return f"{words}; `scontrol release {_name(info)}` releases it"
-    if info.start is None or known in ("Dependency", info.word):
-        return words
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.start))
-    return f"{words}; it begins at {at} at the earliest" if known == "BeginTime" else f"{words}; about {at}"
+    return f"{words}; `scontrol release {_name(info)}` releases it" if known in _HELD else words
 
 
 def queue_command(user: str) -> list[str]:

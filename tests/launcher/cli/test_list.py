@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -416,3 +419,83 @@ class TestStatusInWords:
         assert answer.returncode == 0 and "state      unknown" in answer.stdout
         (runs[3].path / "plan.json").unlink()
         assert castoff("status", runs[3].id).returncode == 0
+
+
+class TestWatching:
+    def test_in_one_place_on_a_terminal(self, index: Index, tmp_path: Path) -> None:
+        """It ends as other verbs do, and what it has shown last stays."""
+        made = Made(tmp_path)
+        (made.run.path / "job.sh").touch()
+        index.add(made.run, "made")
+
+        def begin() -> None:
+            made.attempt("0.0", "done")
+
+        with made.alive():
+            answer = on_terminal(
+                "castoff",
+                *("list", "--watch", "--interval", "1s"),
+                cwd=tmp_path,
+                env={"NO_COLOR": "1"},
+                has_signals=True,
+                then=[("pending", begin), (r"pending[\s\S]* done ", "\x03")],
+            )
+        assert answer.code in (130, -signal.SIGINT)
+        first, *rest = answer.output.split("\x1b[3F")  # up to where it began
+        assert rest and first.startswith("20") and ", every 1 s; Ctrl-C ends this" in first
+        assert all(part.count("\n") >= 3 and "\x1b[2J" not in part for part in [first, *rest])
+        assert "done" in rest[-1]
+
+    def test_what_does_not_fit_is_counted(self, runs: list[RunDirectory], tmp_path: Path) -> None:
+        interrupt = [(runs[-1].id, "\x03")]
+        words = ("castoff", "list", "--watch", "--all")
+        answer = on_terminal(*words, cwd=tmp_path, columns=60, has_signals=True, then=interrupt)
+        shown = re.sub(r"\x1b\[[0-9;]*[mKJF]", "", answer.output).splitlines()
+        heading, note, *rows = shown[:39]
+        assert ", every 2 s; Ctrl-C ends this" in heading and note == "64 lines do not fit above these"
+        assert [row.split()[0] for row in rows] == [run.id for run in runs[-37:]]
+        assert max(map(len, shown[:39])) <= 60
+
+    def test_tables_one_after_the_other_where_it_is_no_terminal(
+        self, castoff_command: Castoff, runs: list[RunDirectory], tmp_path: Path
+    ) -> None:
+        with watching(tmp_path, "--name", "causets") as lines:
+            for _ in range(2):
+                assert next(lines).endswith(", every 1 s; Ctrl-C ends this\n")
+                assert next(lines).split() == HEADINGS
+                table = [*itertools.takewhile(str.strip, lines)]
+                assert len(table) == 20 + 1 and "castoff: 5 older runs" in table[-1]
+
+    def test_with_json_what_has_changed(self, index: Index, tmp_path: Path) -> None:
+        made = Made(tmp_path)
+        (made.run.path / "job.sh").touch()
+        index.add(made.run, "made")
+        with made.alive(), watching(tmp_path, "--json") as lines:
+            assert json.loads(next(lines))["state"] == "pending"
+            made.attempt("0.0")
+            assert json.loads(next(lines))["state"] == "running"
+
+    def test_a_reader_that_has_gone(self, castoff: Castoff, runs: list[RunDirectory], tmp_path: Path) -> None:
+        words = "castoff list --watch --interval 1s | head -n 1; echo ${PIPESTATUS[0]}"
+        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "1" and done.stderr == ""
+
+    def test_of_none(self, tmp_path: Path) -> None:
+        with watching(tmp_path) as lines:
+            assert [next(lines) for _ in range(2)][
+                1
+            ] == "castoff: no runs yet; --scan FOLDER finds those in a folder\n"
+
+
+@contextlib.contextmanager
+def watching(folder: Path, *words: str) -> Iterator[Iterator[str]]:
+    """The lines of a list that is watched."""
+    command = ["castoff", "list", "--watch", "--interval", "1s", *words]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield iter(process.stdout)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode in (130, -signal.SIGINT) and errors == "\n"

@@ -16,22 +16,9 @@ from launcher.cli.help import _OPTIONS, ABOUT, GROUPS, help_text
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "list", "status", "logs"),
-    *(
-        "usage",
-        "results",
-        "report",
-        "wait",
-        "shell",
-        "stop",
-        "cancel",
-        "resubmit",
-        "clean",
-        "sites",
-        "explain",
-        "doctor",
-        "trust",
-    ),
+    *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "top", "list", "status"),
+    *("logs", "usage", "results", "report", "wait", "shell", "stop", "cancel", "resubmit", "clean", "sites"),
+    *("explain", "doctor", "trust"),
     "completion",
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
@@ -81,7 +68,10 @@ class TestHelp:
         # a report for people: results, status and usage have its numbers.
         assert ("--json" in answer.stdout) == (
             verb
-            not in ("alloc", "completion", "import", "init", "launch", "report", "schema", "shell", "train")
+            not in (
+                *("alloc", "completion", "import", "init", "launch", "report", "schema", "shell", "top"),
+                "train",
+            )
         )
 
     @pytest.mark.parametrize("verb", VERBS)

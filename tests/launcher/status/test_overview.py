@@ -43,7 +43,7 @@ from launcher.runs.index import Index
 from launcher.status.overview import Overview
 touched = []
 sys.addaudithook(lambda event, words: touched.append((event, str(words[0]))) if words else None)
-chosen, _ = Overview(Index(Path(sys.argv[1]))).choose(newest=20)
+chosen, _ = Overview.asked(Index(Path(sys.argv[1]))).choose(newest=20)
 print(len(chosen))
 print(*(f"{event} {path}" for event, path in touched if path.startswith(sys.argv[2])), sep="\\n")
 """
@@ -69,18 +69,18 @@ class TestRemembering:
         index.add(made.run, "made")
         with made.alive():
             for _ in range(2):
-                assert [row.summary.state for row in Overview(index).rows] == ["pending"]
+                assert [row.summary.state for row in Overview.asked(index).rows] == ["pending"]
         made.attempt("0.0", "done")
-        assert [row.summary.ending for row in Overview(index).rows] == ["done"]
+        assert [row.summary.ending for row in Overview.asked(index).rows] == ["done"]
         assert index.entries()[0].ended is not None
 
     def test_what_is_unknown_is_never_remembered(self, tmp_path: Path, index: Index) -> None:
         made = Made(tmp_path)
         index.add(made.run, "made")
-        assert [row.summary.state for row in Overview(index).rows] == ["unknown"]
+        assert [row.summary.state for row in Overview.asked(index).rows] == ["unknown"]
         assert index.entries()[0].ended is None
         made.attempt("0.0", "done")
-        assert [row.summary.state for row in Overview(index).rows] == ["ended"]
+        assert [row.summary.state for row in Overview.asked(index).rows] == ["ended"]
 
     def test_begun_again_between_the_look_and_the_note(
         self, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
@@ -96,12 +96,12 @@ class TestRemembering:
             return seen
 
         monkeypatch.setattr(overview, "RunRecords", slow_survey)
-        Overview(index)
+        Overview.asked(index)
         monkeypatch.undo()
         assert index.entries()[0].ended is None
         with made.alive():
             made.attempt("0.1")
-            assert [row.summary.state for row in Overview(index).rows] == ["running"]
+            assert [row.summary.state for row in Overview.asked(index).rows] == ["running"]
 
     def test_an_index_that_cannot_be_written(
         self, index: Index, runs: list[RunDirectory], monkeypatch: pytest.MonkeyPatch
@@ -110,14 +110,14 @@ class TestRemembering:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(journal, "append", full)
-        seen = Overview(index)
+        seen = Overview.asked(index)
         assert len(seen.rows) == 12
         (note,) = seen.notes
         assert note.startswith(f"{index.path}: the index of runs cannot be written: No space left")
 
     def test_several_lists_at_once(self, index: Index, runs: list[RunDirectory]) -> None:
         seen: list[Overview] = []
-        threads = [threading.Thread(target=lambda: seen.append(Overview(index))) for _ in range(4)]
+        threads = [threading.Thread(target=lambda: seen.append(Overview.asked(index))) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -132,7 +132,7 @@ class TestChoosing:
         index.add(made.run, "made")
         runs = make_runs(tmp_path / "runs", index, 6)
         with made.alive():
-            seen = Overview(index)
+            seen = Overview.asked(index)
         rows, left_out = seen.choose(newest=2)
         assert (ids(rows), left_out) == (["run", runs[-2].id, runs[-1].id], 4)
         rows, left_out = seen.choose(lambda row: row.summary.name == "causets", newest=2)
@@ -140,13 +140,13 @@ class TestChoosing:
         assert len(seen.choose()[0]) == 7
 
     def test_those_that_are_gone(self, index: Index, runs: list[RunDirectory]) -> None:
-        Overview(index)  # remembers all
+        Overview.asked(index)  # remembers all
         for run in runs[-3:]:
             shutil.rmtree(run.path)
-        rows, left_out = Overview(index).choose(newest=2)
+        rows, left_out = Overview.asked(index).choose(newest=2)
         assert (ids(rows), left_out) == ([run.id for run in runs[7:9]], 7)
         shutil.rmtree(runs[0].path.parent)
-        seen = Overview(index)
+        seen = Overview.asked(index)
         assert (seen.choose(newest=2), seen.known) == (([], 0), 12)
 
     def test_those_that_may_not_be_trusted(
@@ -155,7 +155,7 @@ class TestChoosing:
         real = runs[0].path.rename(tmp_path / "elsewhere")
         runs[0].path.symlink_to(real)
         runs[1].path.chmod(0o777)
-        seen = Overview(index)
+        seen = Overview.asked(index)
         assert ids(seen.rows) == [run.id for run in runs[2:]]
         assert len(seen.notes) == 2
         assert "is a link to" in seen.notes[0] and "others may write to it" in seen.notes[1]
@@ -164,7 +164,7 @@ class TestChoosing:
         ending = runs[3].path / "attempts" / "0.0" / "ending.json"
         ending.unlink()
         ending.mkdir()
-        seen = Overview(index)
+        seen = Overview.asked(index)
         reported = {row.entry.id: row.summary for row in seen.rows}
         assert len(reported) == 12 and reported[runs[3].id].state == "unknown"
         assert reported[runs[3].id].reason == f"{ending}: cannot be read: Is a directory"
@@ -172,27 +172,27 @@ class TestChoosing:
 
 class TestRebuilding:
     def test_from_nothing(self, index: Index, runs: list[RunDirectory], tmp_path: Path) -> None:
-        Overview(index)
+        Overview.asked(index)
         before = {entry.path: entry.ended for entry in index.entries()}
         for damage in (b"", b"\x00" * 1000, index.path.read_bytes()[: index.path.stat().st_size // 3]):
             index.path.write_bytes(damage)
             left = len(index.entries())
             rebuilt = rebuild(index, tmp_path)
             assert (rebuilt.found, rebuilt.new, rebuilt.notes) == (12, 12 - left, [])
-            Overview(index)
+            Overview.asked(index)
             assert {entry.path: entry.ended for entry in index.entries()} == before
         assert rebuild(index, tmp_path)[:2] == (12, 0)
 
     def test_what_was_remembered_wrongly_is_put_right(self, index: Index, runs: list[RunDirectory]) -> None:
-        Overview(index)
+        Overview.asked(index)
         path = runs[0].path / "attempts" / "0.0" / "ending.json"
         path.write_text(json.dumps({"ending": "walltime", "code": 75, "time": 1_800_000_000}))
-        assert Overview(index).rows[0].summary.ending == "done"
+        assert Overview.asked(index).rows[0].summary.ending == "done"
         rebuild(index, runs[0].path)
-        assert Overview(index).rows[0].summary.ending == "walltime"
+        assert Overview.asked(index).rows[0].summary.ending == "walltime"
         path.unlink()  # and what is no longer over
         rebuild(index, runs[0].path)
-        assert Overview(index).rows[0].summary.state == "unknown"
+        assert Overview.asked(index).rows[0].summary.state == "unknown"
 
     def test_one_that_cannot_be_read_is_found_all_the_same(
         self, index: Index, runs: list[RunDirectory]
@@ -201,7 +201,7 @@ class TestRebuilding:
         (runs[0].path / "plan.json").mkdir()
         index.path.unlink()
         assert rebuild(index, runs[0].path) == (1, 1, [])
-        (row,) = Overview(index).rows
+        (row,) = Overview.asked(index).rows
         assert row.summary.reason == f"{runs[0].path}/plan.json: cannot be read: Is a directory"
 
     def test_what_it_could_not_see_is_reported(

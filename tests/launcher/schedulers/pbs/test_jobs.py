@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,5 +136,9 @@ def test_when_a_job_that_waits_may_begin() -> None:
         "estimated.start_time": "Fri Nov 27 10:20:30 2026",
     }
     (info,) = parse_queue(block("5.head", attributes))
-    said = "PBS says: Not Running: Insufficient amount of resource: ncpus; about 2026-11-27 10:20:30"
-    assert info.pending_reason == said
+    assert info.pending_reason == "PBS says: Not Running: Insufficient amount of resource: ncpus"
+    assert info.start == datetime(2026, 11, 27, 10, 20, 30).timestamp()
+    (requeued,) = parse_queue(block("5.head", {**attributes, "stime": "Fri Nov 27 08:00:00 2026"}))
+    assert requeued.start == info.start
+    (held,) = parse_queue(block("5.head", {**attributes, "job_state": "H", "Hold_Types": "u"}))
+    assert held.start is None

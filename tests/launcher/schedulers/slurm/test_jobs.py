@@ -214,10 +214,11 @@ class TestWords:
         assert info.pending_reason == words
 
     def test_when_it_may_begin(self) -> None:
-        info = queued("PENDING", "Resources", start="1795255084")
-        assert info.pending_reason.startswith(
-            "it waits for nodes to become free (Resources); about 2026-11-2"
-        )
+        for reason in ("Resources", "Priority", "BeginTime"):
+            assert queued("PENDING", reason, start="1795255084").start == 1795255084
+        for reason in ("Dependency", "JobHeldUser", "PartitionTimeLimit"):
+            assert queued("PENDING", reason, start="1795255084").start is None
+        assert queued("RUNNING", "None", start="1795255084").start == 1795255084
 
     def test_what_waits_for_somebody(self) -> None:
         assert queued("PENDING", "DependencyNeverSatisfied").is_held

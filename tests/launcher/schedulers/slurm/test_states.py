@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -13,16 +14,19 @@ import pytest
 
 from launcher.errors import CastoffError
 from launcher.locks import locked
+from launcher.runs.index import Index
 from launcher.runs.records import Send
 from launcher.runs.run import LOCK
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers import base_queue as questions
 from launcher.status import poller
+from launcher.status.overview import Overview
 from launcher.status.poller import Poller
 from launcher.status.watch import poll, status, statuses, wait
 from launcher.submission import resubmit as resubmission
 from launcher.submission.dependencies import condition_holds
 from launcher.submission.resubmit import resubmit
+from tests.patience import until
 from tests.records import submission_of
 
 from ...fake_slurm import FakeSlurm, OnSlurm
@@ -623,6 +627,56 @@ class TestLookingAgain:
         pauses = [after - before for before, after in pairwise(asked)]
         assert pauses[0] == pytest.approx(2, abs=0.3) and max(pauses) == pytest.approx(31, abs=1.1)
         assert len(asked) < 35
+
+    @pytest.mark.parametrize("interval", [1, 60])
+    def test_many_looks_at_many_runs_are_one_question_an_interval(
+        self, slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: int
+    ) -> None:
+        """The longest that a site of the runs asks for, and at least castoff's own."""
+        clock = [1000.0]
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+        index, lines = Index(tmp_path / "runs.jsonl"), []
+        for number in range(3):
+            job = str(70 + number)
+            made = OnSlurm(tmp_path / job, sends=[{"job": job, "count": None}], job=job)
+            plan = {"name": "made", "site": "big", "scheduler": "slurm"}
+            made.write("plan.json", {**plan, "poll_interval": interval if number == 1 else 0})
+            index.add(made.run, "made")
+            lines.append(f"{job}|N/A|PENDING|Priority|900|{clock[0]:.0f}|N/A|{made.run.script}\n")
+        slurm.queue.write_text("".join(lines))
+        patient = Poller()
+        for _ in range(20):
+            rows = Overview.asked(index, poller=patient).rows
+            assert [(row.summary.state, row.summary.expected_start) for row in rows] == 3 * [
+                ("pending", 1000)
+            ]
+            clock[0] += 0.09
+        assert slurm.questions() == ["squeue"]
+        for _ in range(21):
+            Overview.asked(index, poller=patient)
+            clock[0] += max(interval, 2) / 20
+        assert slurm.questions() == ["squeue"]
+
+    def test_accounting_that_does_not_answer_is_asked_as_seldom(
+        self, slurm: FakeSlurm, made: OnSlurm
+    ) -> None:
+        made.attempt()
+        slurm.program("sacct", "exit 1")
+        patient = Poller()
+        for _ in range(3):
+            assert status(made.run, patient).state == "unknown"
+        assert slurm.questions() == ["squeue", "sacct"]
+
+    def test_who_owes_an_answer(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        patient = Poller()
+        seen = slurm.folder / "seen"
+        slurm.program("squeue", f"while [ ! -e {seen} ]; do sleep 0.01; done; exit 1")
+        thread = threading.Thread(target=status, args=(made.run, patient))
+        thread.start()
+        until(patient.unanswered)
+        seen.touch()
+        thread.join()
+        assert patient.unanswered().keys() == {"Slurm"}  # it has failed
 
     def test_its_own_record_is_seen_between(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,57 @@
+"""Printing something again and again: in its own place on a terminal, else one below the other."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+
+import click
+
+from launcher.cli.output import is_terminal
+
+_UP, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[{}F", "\x1b[K", "\x1b[J"
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_PLAIN = "\x1b[0m"
+
+
+class Repeated:
+    """Lines that replace those printed before; what does not fit the screen is left out at the top."""
+
+    def __init__(self) -> None:
+        self._printed = 0
+        """Lines of the screen that the last call has filled."""
+
+    def print(self, heading: str, lines: Iterable[str]) -> None:
+        """Print a line that always stays, and others. Where that is no terminal, an empty line follows."""
+        if not is_terminal(sys.stdout):
+            click.echo("\n".join([heading, *lines, ""]))
+            sys.stdout.flush()
+            return
+        size = shutil.get_terminal_size()
+        shown = [heading, *lines]
+        room = max(size.lines - 1, 2)  # the cursor stands below them
+        if left_out := max(len(shown) - room, 0):
+            note = f"{left_out + 1} lines do not fit above these"
+            shown = [heading, note, *shown[left_out + 2 :]]
+        text = "".join(f"{_fit(line, size.columns)}{_REST_OF_LINE}\n" for line in shown)
+        up = _UP.format(min(self._printed, room)) if self._printed else ""
+        # At once, so that nothing flickers.
+        sys.stdout.write(f"{up}{text}{_REST_OF_SCREEN}")
+        sys.stdout.flush()
+        self._printed = len(shown)
+
+
+def _fit(line: str, width: int) -> str:
+    """A line that takes one line of the screen; styles take no room."""
+    if len(_STYLE.sub("", line)) <= width:
+        return line
+    found, room = [], width - 1
+    for part in re.split(f"({_STYLE.pattern})", line):
+        if _STYLE.fullmatch(part):
+            found.append(part)
+        else:
+            found.append(part[:room])
+            room -= len(part[:room])
+    return f"{''.join(found)}{_PLAIN}…"

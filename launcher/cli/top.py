@@ -1,0 +1,41 @@
+"""castoff top: one live screen with your runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from launcher.cli.help import examples
+from launcher.cli.output import interval_option, is_terminal
+from launcher.errors import CastoffError
+
+
+@click.command("top", epilog=examples("castoff top", "castoff top --interval 10s"))
+@interval_option
+def command(interval: float) -> int:
+    """Watch your runs on one screen: their states, progress, metrics and logs; ? shows the keys.
+
+    Files are read at every interval. A scheduler is asked about all runs at once, every 2 to 30 s, or as
+    seldom as the poll_interval of a site says.
+    """
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual writes to the last of them
+    if not all(map(is_terminal, streams)) or os.environ.get("TERM") == "dumb":
+        raise CastoffError(
+            "castoff top needs a terminal that can show a screen; `castoff list` prints a table"
+        )
+    if find_spec("textual") is None:
+        raise CastoffError(
+            f"castoff top needs the package textual, which {sys.executable} does not have: "
+            "python -m pip install 'castoff[tui]'; `castoff list --watch` needs no package"
+        )
+    from launcher.runs.index import Index
+    from launcher.screen.app import TopApp
+    from launcher.screen.looking import Looker
+    from launcher.status.overview import adopt_unlisted, alone_in
+
+    adopt_unlisted(os.environ, alone_in(Path()))
+    return TopApp(Looker(Index.of(os.environ), interval)).run() or 0

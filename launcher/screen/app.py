@@ -1,0 +1,224 @@
+"""The application: its screens show what a `Looker` has seen, and keys act on the chosen run."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import App, SuspendNotSupported
+from textual.binding import Binding, BindingType
+
+from launcher.errors import CastoffError
+from launcher.runs.run import RunDirectory
+from launcher.screen.commands import open_shell, show_logs
+from launcher.screen.dialogs import Help, Question
+from launcher.screen.listing import Item
+from launcher.screen.looking import Looker, Opened
+from launcher.screen.run_screen import RunScreen
+from launcher.screen.runs_screen import RunsScreen
+from launcher.submission.cancel import end
+from launcher.submission.stop import stop
+
+_TICK = 0.25
+"""Seconds between two looks at what the looker has seen."""
+
+_HELP = """\
+↑ ↓ PgUp PgDn  choose a run
+Enter          open it: attempts, metrics, last lines
+← →            another member of an array
+Esc            back; in the list, end the search
+l              logs; of a run that is active they are
+               followed, and Ctrl-C returns here
+s              ask it to save and stop; asks first
+c              cancel it; asks first
+x or !         a shell beside its ranks
+f              all, active or failed runs
+a              all that are over, or the newest
+/              search for a part of an id
+q              quit
+
+progress  steps of all; members of an array; why a run
+          waits or failed
+left      time to the last step at this pace; with
+          `wall`, to the walltime, which comes first\
+"""
+
+
+class TopApp(App[int]):
+    """`castoff top`."""
+
+    TITLE = "castoff top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; }
+    Input { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default; }
+    Input:focus { border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "leave", show=False),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("question_mark", "help", show=False),
+        Binding("l", "logs", show=False),
+        Binding("s", "stop_run", show=False),
+        Binding("c", "cancel_run", show=False),
+        Binding("x,exclamation_mark", "shell", show=False),
+    ]
+
+    def __init__(self, looker: Looker):
+        super().__init__(ansi_color=True)
+        self.looker = looker
+        self.message = ""
+        """What the last action came to."""
+        self._said: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self._busy: set[str] = set()
+        """What is under way, in words."""
+        self._warned = False
+        self._shown: tuple[object, ...] = ()
+
+    def on_mount(self) -> None:
+        """Begin."""
+        self.push_screen(RunsScreen(self, self.looker))
+        self.looker.start()
+        self.set_interval(_TICK, self.tick)
+
+    def on_unmount(self) -> None:
+        """Look no more."""
+        self.looker.stop()
+
+    def tick(self) -> None:
+        """Show what is new."""
+        while not self._said.empty():
+            words, self.message = self._said.get()
+            self._busy.discard(words)
+            self.looker.look_now()
+        what = (self.looker.seen, int(time.time()), self.message, self.screen)
+        if what != self._shown and isinstance(self.screen, RunsScreen | RunScreen):
+            self._shown = what
+            self.screen.show()
+
+    def notices(self) -> list[str]:
+        """What a person should know now, the most pressing first."""
+        seen = self.looker.seen
+        late = time.time() - seen.time if seen.time else 0.0
+        found = [f"no news of any run for {late:.0f} s: its files cannot be read"] if late > _LATE else []
+        silence = self.looker.unanswered()
+        return [*found, *([silence] if silence else []), *seen.notes]
+
+    def open(self, item: Item) -> None:
+        """Show one run."""
+        self.looker.open(Opened(item.path))
+        self.push_screen(RunScreen(self, self.looker, item))
+
+    def back(self) -> None:
+        """Show the list again."""
+        self.looker.open(None)
+        self.pop_screen()
+
+    # Keys
+
+    def action_leave(self) -> None:
+        """Quit; what is under way is waited for unless the key comes twice."""
+        if self._busy and not self._warned:
+            self._warned = True
+            self.message = f"{', '.join(sorted(self._busy))}: not finished; q again quits without waiting"
+            return
+        self.exit(0)
+
+    def action_interrupt(self) -> None:
+        """Quit as other verbs do."""
+        self.exit(130)
+
+    def action_help(self) -> None:
+        """Show what the keys do."""
+        self.push_screen(Help(_HELP))
+
+    def action_logs(self) -> None:
+        """Show the logs of the chosen run."""
+        item, member = self._chosen()
+        if item is not None:
+            path, over = item.path, item.row.summary.over
+            self._step_aside(lambda: show_logs(path, over=over, member=member))
+
+    def action_shell(self) -> None:
+        """Open a shell beside the chosen run."""
+        item, member = self._chosen()
+        if item is not None:
+            path = item.path
+            self._step_aside(lambda: open_shell(path, member=member))
+
+    def action_stop_run(self) -> None:
+        """Ask the chosen run to stop, if the reader means it."""
+        item, _ = self._chosen()
+        if item is None:
+            return
+        text = f"Ask {item.row.entry.id} to save and stop?\nNothing of it begins any more."
+        self._act(item, "stopping", text, _stopped)
+
+    def action_cancel_run(self) -> None:
+        """Cancel the chosen run, if the reader means it."""
+        item, _ = self._chosen()
+        if item is None:
+            return
+        text = f"Cancel {item.row.entry.id}?\nIt ends at once, and saves nothing."
+        self._act(item, "cancelling", text, _cancelled)
+
+    def _chosen(self) -> tuple[Item | None, int | None]:
+        screen = self.screen
+        return screen.chosen() if isinstance(screen, RunsScreen | RunScreen) else (None, None)
+
+    def _act(self, item: Item, verb: str, question: str, work: Callable[[RunDirectory], str]) -> None:
+        """Do something to a run in a thread, once the reader has said yes; the screen lives on."""
+        run = item.row.run
+        if item.row.summary.state == "ended":
+            self.message = f"{run.id} is over already"
+            return
+        name = item.row.summary.name
+        words = f"{verb} {name}"
+
+        def do() -> None:
+            try:
+                said = work(run)
+            except (CastoffError, OSError) as error:
+                said = str(error)
+            self._said.put((words, f"{name}: {' '.join(said.split())}"))
+
+        def answered(yes: bool | None) -> None:
+            if yes and words not in self._busy:
+                self._busy.add(words)
+                self._warned = False
+                self.message = f"{words} …"
+                threading.Thread(target=do, daemon=True).start()
+
+        self.push_screen(Question(question), answered)
+
+    def _step_aside(self, work: Callable[[], None]) -> None:
+        """Leave the terminal to another command."""
+        try:
+            with self.suspend():
+                work()
+        except SuspendNotSupported:
+            self.message = "this terminal cannot be shared with another command"
+        except CastoffError as error:
+            self.message = str(error)
+        self.refresh(layout=True)
+
+
+_LATE = 15.0
+"""Seconds without a finished look after which a person should know."""
+
+
+def _stopped(run: RunDirectory) -> str:
+    if not stop([run]):
+        return "it is over already"
+    return "asked to stop; a program that ignores CASTOFF_STOP_FILE keeps running"
+
+
+def _cancelled(run: RunDirectory) -> str:
+    (request,) = end([run])
+    if request.problem:
+        return request.problem
+    now = request.after
+    return f"{now.state}, {now.ending}" if now and now.ending else "cancelled"

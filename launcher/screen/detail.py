@@ -1,0 +1,111 @@
+"""All that is shown of one run: read from its directory, as of now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.errors import CastoffError
+from launcher.history.hosts import HostRanks, hosts
+from launcher.history.phases import Phase, phases, waiting
+from launcher.history.progress import Progress
+from launcher.launchers.local.streams import for_terminal
+from launcher.logs.failures import failed_rank, setup_output
+from launcher.logs.sources import READ, rank_logs
+from launcher.logs.tail import Tail, tail_start
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import FAILED, AttemptStatus, MemberStatus, RunStatus, failure_words
+
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+
+_LAST = 40
+"""Lines at the end of a log that are read."""
+
+
+class Excerpt(NamedTuple):
+    """The last lines of a log."""
+
+    title: str
+    """Whose they are."""
+    lines: Sequence[str] = ()
+
+
+class Detail(NamedTuple):
+    """One run, and one of its members."""
+
+    status: RunStatus
+    member: MemberStatus
+    progress: Progress
+    phases: Sequence[Phase] = ()
+    """Of the member's newest attempt."""
+    hosts: Sequence[HostRanks] = ()
+    excerpt: Excerpt = Excerpt("")
+    trouble: str | None = None
+    """Why something of it could not be read."""
+
+    @property
+    def attempt(self) -> AttemptStatus | None:
+        """The member's newest attempt."""
+        return self.member.attempts[-1] if self.member.attempts else None
+
+
+def detail_of(
+    now: RunStatus, member: int | None, progress: Callable[[RunDirectory, float, int], Progress]
+) -> Detail:
+    """All that is shown of a run's member; None: of the one that matters most.
+
+    `progress` reads what a member has reported since a time.
+    """
+    run, chosen = RunDirectory(Path(now.directory)), chosen_member(now, member)
+    attempt = chosen.attempts[-1] if chosen.attempts else None
+    if attempt is None:
+        queued = waiting(run, chosen)
+        return Detail(now, chosen, Progress(), [queued] if queued else [])
+    found = Detail(now, chosen, progress(run, attempt.started or 0.0, chosen.member))
+    try:
+        return found._replace(
+            phases=phases(run, now, chosen, attempt),
+            hosts=hosts(run, chosen.member, attempt.attempt),
+            excerpt=_excerpt(run, chosen.member, attempt),
+        )
+    except (CastoffError, OSError) as error:
+        return found._replace(trouble=str(error))
+
+
+def chosen_member(now: RunStatus, number: int | None) -> MemberStatus:
+    """The member of that number; else the first that failed, else the first that runs, else the first."""
+    tests: list[Callable[[MemberStatus], bool]] = [
+        lambda one: one.member == number,
+        lambda one: one.ending in FAILED,
+        lambda one: one.state == "running",
+    ]
+    found = (next(filter(test, now.members), None) for test in tests)
+    return next(filter(None, found), now.members[0])
+
+
+def _excerpt(run: RunDirectory, member: int, attempt: AttemptStatus) -> Excerpt:
+    """What says why a rank or setup failed; else the end of rank 0's log."""
+    if attempt.failure is not None and (failed := failed_rank(run, member, attempt)):
+        return Excerpt(failure_words(attempt.failure), _texts(failed.excerpt()))
+    if printed := setup_output(run, member, attempt):
+        return Excerpt("the end of setup", printed)
+    logs = rank_logs(run, member, attempt.attempt, [0]) or rank_logs(run, member, attempt.attempt)
+    if logs:
+        source, path = logs[0]
+        whose = f"node {source.node}" if source.rank is None else f"rank {source.rank}"
+        return Excerpt(f"the end of {whose}'s log", _end_of(path))
+    return Excerpt("the end of the script's log", _end_of(run.script_log(member)))
+
+
+def _end_of(path: Path) -> list[str]:
+    data = Tail(path, tail_start(path, _LAST)).read(READ)
+    return _texts([line.rstrip(b"\r").rpartition(b"\r")[2] for line in data.split(b"\n")])[-_LAST:]
+
+
+def _texts(lines: Sequence[bytes]) -> list[str]:
+    """Lines without what does more to a terminal than show text."""
+    harmless = (for_terminal(line).decode(errors="replace") for line in lines)
+    plain = (_COLOUR.sub("", line).expandtabs() for line in harmless)
+    return [line for line in plain if line.strip()]

@@ -1,0 +1,160 @@
+"""The list of runs as lines of text: which are shown, in which order, and what of each. Pure."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from launcher.config.quantities import brief
+from launcher.errors import printable
+from launcher.history.progress import Left, Progress, time_left
+from launcher.runs.states import FAILED, RunSummary, members_words
+from launcher.screen.layout import Cell, Line, bar, number, state_cell, table
+from launcher.status.overview import Row
+
+FILTERS: Mapping[str, Callable[[RunSummary], bool]] = {
+    "all": lambda _: True,
+    "active": lambda summary: not summary.over,
+    "failed": lambda summary: summary.ending in FAILED,
+}
+"""Which runs are shown, by the filter's name, in the order in which a key changes it."""
+
+_HEADINGS = ("run", "state", "progress", "loss", "left", "age")
+_DISPENSABLE = ("age", "loss", "left")
+"""What a narrow screen goes without."""
+
+_FLEXIBLE = {"run": 12, "progress": 24}
+"""Characters of them that stay."""
+
+_BAR = 8
+_BESIDE = 60
+"""Characters that the columns beside a run's id take."""
+_ORDER = ("running", "pending", "unknown")
+_DATE = re.compile(r"-\d{8}-\d{6}-(?=\w+$)")
+
+
+class Item(NamedTuple):
+    """A run, and what is known of how far it is."""
+
+    row: Row
+    progress: Progress | None = None
+    deadline: float | None = None
+    """When the walltime of its attempt is over, in seconds since the epoch."""
+
+    @property
+    def path(self) -> str:
+        """Its directory."""
+        return self.row.entry.path
+
+    @property
+    def word(self) -> str:
+        """Its state in a word, or how it ended."""
+        summary = self.row.summary
+        if summary.stop_requested and not summary.over:
+            return "stopping"
+        return (summary.ending if summary.state == "ended" else None) or summary.state
+
+
+def shown(items: Iterable[Item], filter_name: str, search: str) -> list[Item]:
+    """The runs that are shown: those that run first, then those that wait, the newest of each first."""
+    wanted = FILTERS[filter_name]
+    found = [
+        item
+        for item in items
+        if wanted(item.row.summary) and search.casefold() in item.row.entry.id.casefold()
+    ]
+    return sorted(found, key=lambda item: (_place(item.row.summary), -item.row.submitted))
+
+
+def _place(summary: RunSummary) -> int:
+    if summary.over or summary.state not in _ORDER:
+        return len(_ORDER)
+    return _ORDER.index(summary.state)
+
+
+def heading(items: Sequence[Item], filter_name: str, search: str, left_out: int) -> str:
+    """How many runs there are of each kind, and which are shown."""
+    counts = Counter(item.row.summary.state for item in items)
+    words = [f"{counts[state]} {state}" for state in (*_ORDER, "ended") if counts[state]]
+    if left_out:
+        words.append(f"{left_out} older (a)")
+    if filter_name != "all":
+        words.append(f"filter: {filter_name}")
+    if search:
+        words.append(f"search: {printable(search)}")
+    return ", ".join(["castoff top", *words]) if words else "castoff top"
+
+
+def lines(items: Sequence[Item], now: float, width: int) -> list[Line]:
+    """The headings, and a line for each run, as wide as the screen."""
+    ids = [printable(item.row.entry.id) for item in items]
+    if max(map(len, ids), default=0) > width - _BESIDE:  # the age tells the date
+        ids = [_DATE.sub("…", one) for one in ids]
+    rows = [_cells(item, now, name) for item, name in zip(items, ids, strict=True)]
+    return table(_HEADINGS, rows, width, dispensable=_DISPENSABLE, flexible=_FLEXIBLE)
+
+
+def _cells(item: Item, now: float, name: str) -> tuple[Cell, ...]:
+    progress = item.progress
+    loss = progress.loss if progress else None
+    return (
+        Cell(name),
+        state_cell(item.word),
+        Cell(printable(progress_words(item, now))),
+        Cell(number(loss.value) if loss else "", right=True),
+        Cell(left_words(item, now), right=True),
+        Cell(brief(now - item.row.submitted), right=True),
+    )
+
+
+def progress_words(item: Item, now: float) -> str:
+    """How far a run is; why it waits, failed or is unknown, where that says more."""
+    summary = item.row.summary
+    if summary.state == "pending":
+        return waiting_words(summary, now)
+    why = summary.ending in FAILED or summary.state == "unknown"
+    reason = " ".join((summary.reason or "").split()) if why else ""
+    if summary.members > 1:
+        words = (
+            f"{bar(summary.counts.get('done', 0) / summary.members, _BAR)} {members_words(summary.counts)}"
+        )
+        return f"{words}; {reason}" if reason else words
+    if why:
+        return reason
+    return "" if item.progress is None else steps_words(item.progress, _BAR)
+
+
+def steps_words(progress: Progress, width: int) -> str:
+    """The steps, with a bar where their number is known."""
+    if progress.step is None:
+        return ""
+    if progress.part is None:
+        return f"step {number(progress.step)}"
+    of = f"{number(progress.step)}/{number(progress.total or 0)}"
+    return f"{bar(progress.part, width)} {min(progress.part, 1):4.0%} {of}"
+
+
+def waiting_words(summary: RunSummary, now: float) -> str:
+    """When a run is expected to start, and why it waits."""
+    reason = " ".join((summary.reason or "").split())
+    at = summary.expected_start
+    if at is None:
+        return reason
+    today = time.strftime("%F", time.localtime(at)) == time.strftime("%F", time.localtime(now))
+    clock = time.strftime("%H:%M" if today else "%m-%d %H:%M", time.localtime(at))
+    return f"starts ~{clock}; {reason}" if reason else f"starts ~{clock}"
+
+
+def left_words(item: Item, now: float) -> str:
+    """The time that a run has left; `wall` where its walltime ends it before its last step."""
+    if item.row.summary.state != "running":
+        return ""
+    left = time_left(item.progress.end if item.progress else None, item.deadline, now)
+    return _left(left) if left else ""
+
+
+def _left(left: Left) -> str:
+    return f"wall {brief(left.seconds)}" if left.is_walltime else brief(left.seconds)

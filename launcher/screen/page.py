@@ -1,0 +1,216 @@
+"""One run as lines of text, for a screen of some width. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from launcher.config.quantities import brief, moment
+from launcher.errors import printable
+from launcher.history.hosts import HostRanks
+from launcher.history.phases import Phase
+from launcher.history.progress import Progress, speed_unit, time_left
+from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, attempt_words, members_words, why
+from launcher.screen.detail import Detail
+from launcher.screen.layout import (
+    STATE_STYLES,
+    Cell,
+    Line,
+    Span,
+    cut,
+    number,
+    sparkline,
+    state_cell,
+    table,
+)
+from launcher.screen.listing import steps_words
+
+_ATTEMPTS = 5
+"""Attempts that are shown: the newest."""
+
+_HOSTS = 8
+"""Hosts that are named."""
+
+_METRICS = 24
+"""Other metrics that are shown."""
+
+_NAME = 10
+"""Characters of what a line begins with."""
+
+_FEWEST_LINES = 8
+"""Lines of a log that are shown at least."""
+
+
+def lines(detail: Detail, now: float, width: int, height: int) -> list[Line]:
+    """The page; as many of a log's last lines as fit the height, and some at least."""
+    found = [
+        *_head(detail, now, width),
+        *_attempts(detail, now, width),
+        *_fields("phases", [_phase(one, now) for one in detail.phases], width, " · "),
+        *_fields("hosts", _hosts(detail.hosts), width, "  "),
+        *_progress(detail, now, width),
+    ]
+    if detail.trouble:
+        found += _fields("trouble", [detail.trouble], width)
+    if excerpt := detail.excerpt.lines:
+        title = f"── {detail.excerpt.title} "
+        found.append([Span(cut(title, width).ljust(width, "─"), "dim")])
+        left = max(height - len(found), _FEWEST_LINES)
+        found += [[Span(cut(printable(line), width))] for line in excerpt[-left:]]
+    return found
+
+
+def _fields(name: str, words: Sequence[str], width: int, between: str = " ", style: str = "") -> list[Line]:
+    """Words behind a name, on as many lines as they need; none where there are none."""
+    found: list[Line] = []
+    text = ""
+    room = max(width - _NAME, 10)
+    for word in [printable(word) for word in words if word]:
+        joined = f"{text}{between}{word}" if text else word
+        if text and len(joined) > room:
+            found.append(_field(name if not found else "", text, style))
+            joined = word
+        while len(joined) > room:
+            found.append(_field(name if not found else "", joined[:room], style))
+            joined = joined[room:]
+        text = joined
+    return [*found, _field(name if not found else "", text, style)] if text else found
+
+
+def _field(name: str, text: str, style: str) -> Line:
+    return [Span(name.ljust(_NAME), "dim"), Span(text, style)]
+
+
+def _head(detail: Detail, now: float, width: int) -> Iterator[Line]:
+    run, member = detail.status, detail.member
+    word = run.ending if run.state == "ended" and run.ending else run.state
+    code = f" (code {run.code})" if run.code else ""
+    stop = ", asked to stop" if run.stop_requested and not run.over else ""
+    yield from _fields("state", [f"{word}{code}{stop}"], width, style=STATE_STYLES.get(word, ""))
+    is_array = len(run.members) > 1
+    of_attempt = detail.attempt and " ".join(why(detail.attempt.failure, detail.attempt.reason))
+    if run.reason and not (of_attempt and run.state == "ended"):
+        yield from _fields("why", run.reason.split(), width)
+    if at := run.expected_start:
+        yield from _fields("starts", [f"at about {moment(at)}, {_until(at, now)}"], width)
+    yield from _fields("site", [_site(run, now)], width)
+    if is_array:
+        yield from _fields("members", [members_words(run.counts)], width)
+        place = f"{member.member} of {run.members[0].member}-{run.members[-1].member}"
+        yield from _fields("member", [f"{place}: {member.ending or member.state}; ← → show others"], width)
+        if member.reason and member.reason != run.reason:
+            yield from _fields("", member.reason.split(), width)
+
+
+def _site(run: RunStatus, now: float) -> str:
+    job = f", job {run.job}" if run.job else ""
+    submitted = f", submitted {brief(now - run.submitted)} ago" if run.submitted else ""
+    return f"{run.site or 'not known'}{job}{submitted}"
+
+
+def _until(at: float, now: float) -> str:
+    return f"in {brief(at - now)}" if at > now else "any moment"
+
+
+def _attempts(detail: Detail, now: float, width: int) -> Iterator[Line]:
+    member, is_array = detail.member, len(detail.status.members) > 1
+    newest = member.attempts[-_ATTEMPTS:]
+    if not newest:
+        return
+    if len(newest) < len(member.attempts):
+        yield from _fields("attempts", [f"{len(member.attempts)}; the newest:"], width)
+    rows = [_attempt_cells(member, one, now, is_array=is_array) for one in newest]
+    headings = ("attempt", "state", "code", "began", "took", "host")
+    yield from table(
+        headings, rows, width, dispensable=("took", "code", "began", "host"), flexible={"host": 8}
+    )
+    last = newest[-1]
+    for text in why(last.failure, last.reason):
+        yield from _fields("", text.split(), width)
+
+
+def _attempt_cells(
+    member: MemberStatus, one: AttemptStatus, now: float, *, is_array: bool
+) -> tuple[Cell, ...]:
+    until = one.ended or (now if one.state == "running" else None)
+    return (
+        Cell(attempt_words(member.member, one.attempt, is_array=is_array)),
+        state_cell(one.ending or one.state),
+        Cell("" if one.code is None else str(one.code)),
+        Cell(moment(one.started) if one.started else "never"),
+        Cell(brief(until - one.started) if until and one.started else ""),
+        Cell(printable(one.host or "")),
+    )
+
+
+def _phase(phase: Phase, now: float) -> str:
+    return f"{phase.name} {brief(phase.seconds(now))}"
+
+
+def _hosts(hosts: Sequence[HostRanks]) -> list[str]:
+    words = [f"{one.host} {_ranks(one.ranks)}".rstrip() for one in hosts[:_HOSTS]]
+    return [*words, f"and {len(hosts) - _HOSTS} more"] if len(hosts) > _HOSTS else words
+
+
+def _ranks(ranks: range | None) -> str:
+    if ranks is None or not ranks:
+        return ""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
+
+
+def _progress(detail: Detail, now: float, width: int) -> Iterator[Line]:
+    progress = detail.progress
+    if progress.step is None:
+        yield from _left(detail, now, width)
+        return
+    is_running = detail.attempt is not None and detail.attempt.state == "running"
+    pace = f"{number(progress.pace)} steps/s" if progress.pace else ""
+    reported = f"{brief(now - progress.reported)} ago" if is_running and progress.reported else ""
+    yield from _fields("step", [steps_words(progress, min(width // 4, 30)), pace, reported], width, "  ")
+    yield from _left(detail, now, width)
+    if progress.loss:
+        curve = sparkline(progress.curve, max(min(width - _NAME - 24, 60), 8))
+        name = "" if progress.loss.name == "loss" else f"({progress.loss.name})"
+        yield from _fields("loss", [number(progress.loss.value), curve, name], width, "  ")
+    yield from _fields("speed", _speed(progress), width, "; ")
+    yield from _fields("devices", _devices(progress), width, ", ")
+    yield from _fields(
+        "metrics", [f"{one.name} {number(one.value)}" for one in progress.others[:_METRICS]], width, " · "
+    )
+
+
+def _left(detail: Detail, now: float, width: int) -> Iterator[Line]:
+    attempt, walltime = detail.attempt, detail.status.walltime
+    if attempt is None or attempt.state != "running":
+        return
+    deadline = attempt.started + walltime if attempt.started and walltime else None
+    left = time_left(detail.progress.end, deadline, now)
+    if left is None:
+        return
+    if not left.is_walltime:
+        words = f"{brief(left.seconds)} to the last step"
+        later = f"; the walltime ends {brief(left.other - left.seconds)} later" if left.other else ""
+        yield from _fields("left", [words + later], width)
+        return
+    later = f", before the last step, which needs {brief(left.other)}" if left.other else ""
+    style = "bold red" if left.other else ""
+    yield from _fields("left", f"{brief(left.seconds)} to the walltime{later}".split(), width, style=style)
+
+
+def _speed(progress: Progress) -> list[str]:
+    found = []
+    if progress.speed:
+        found.append(f"{number(progress.speed.value)} {speed_unit(progress.speed.name)}")
+    if progress.slowest_rank is not None:
+        lag = f", {progress.slowest_lag:.0%} of a step behind" if progress.slowest_lag is not None else ""
+        found.append(f"slowest rank {number(progress.slowest_rank)}{lag}")
+    return found
+
+
+def _devices(progress: Progress) -> list[str]:
+    found = []
+    if progress.utilization is not None:
+        share = progress.utilization if progress.utilization <= 1 else progress.utilization / 100
+        found.append(f"in use {share:.0%}")
+    if progress.memory_gb is not None:
+        found.append(f"{number(progress.memory_gb)} GB")
+    return found

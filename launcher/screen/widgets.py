@@ -1,0 +1,126 @@
+"""What the screens are made of: lines of text with a cursor, and a line that fills the width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import Static
+
+from launcher.screen.layout import Line, cut
+
+
+class Lines(ScrollView, can_focus=True, inherit_bindings=False):
+    """Lines of which a screen shows those that fit; with a cursor, one of them is chosen."""
+
+    DEFAULT_CSS = """
+    Lines { height: 1fr; scrollbar-size: 0 0; background: ansi_default; color: ansi_default; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("home", "move(-1000000)", show=False),
+        Binding("end", "move(1000000)", show=False),
+    ]
+
+    class Opened(Message):
+        """The line at the cursor is meant: by Enter, or by a click on it."""
+
+        def __init__(self, at: int):
+            super().__init__()
+            self.at = at
+
+    class Moved(Message):
+        """The cursor is on another line."""
+
+        def __init__(self, at: int):
+            super().__init__()
+            self.at = at
+
+    def __init__(self, *, cursor: bool, id: str | None = None):
+        """`cursor`: whether a line is chosen; else the keys scroll."""
+        super().__init__(id=id)
+        self.lines: Sequence[Line] = ()
+        self.cursor: int | None = 0 if cursor else None
+        """The line that is chosen."""
+
+    def show(self, lines: Sequence[Line], cursor: int | None = None) -> None:
+        """Show other lines, and put the cursor on one of them."""
+        if lines == self.lines and cursor == self.cursor:
+            return
+        self.lines = lines
+        if self.cursor is not None:
+            self.cursor = min(max(self.cursor if cursor is None else cursor, 0), max(len(lines) - 1, 0))
+        self.virtual_size = Size(self.size.width, len(lines))
+        self._keep_in_sight()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """See textual's line API."""
+        at, width = y + self.scroll_offset.y, self.size.width
+        if at >= len(self.lines):
+            return Strip.blank(width)
+        segments = [Segment(span.text, style_of(span.style)) for span in self.lines[at]]
+        strip = Strip(segments).adjust_cell_length(width, Style.null())
+        return strip.apply_style(Style(reverse=True)) if at == self.cursor else strip
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor, or scroll."""
+        if self.cursor is None:
+            self.scroll_to(y=self.scroll_offset.y + by, animate=False)
+            return
+        at = min(max(self.cursor + by, 0), max(len(self.lines) - 1, 0))
+        if at != self.cursor:
+            self.cursor = at
+            self._keep_in_sight()
+            self.refresh()
+            self.post_message(self.Moved(at))
+
+    def action_page(self, by: int) -> None:
+        """Move or scroll by a screen."""
+        self.action_move(by * max(self.size.height - 1, 1))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose a line; one that is chosen already is opened."""
+        at = event.y + self.scroll_offset.y
+        if self.cursor is None or at >= len(self.lines):
+            return
+        if at == self.cursor:
+            self.post_message(self.Opened(at))
+        else:
+            self.action_move(at - self.cursor)
+
+    def _keep_in_sight(self) -> None:
+        if self.cursor is not None:
+            self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
+
+
+class OneLine(Static):
+    """One line, cut to the width; without text it takes no room."""
+
+    DEFAULT_CSS = """
+    OneLine { height: 1; background: ansi_default; color: ansi_default; }
+    """
+
+    def say(self, text: str, style: str = "") -> None:
+        """Show another text."""
+        self.display = bool(text)
+        self.update(Text(cut(text, max(self.app.size.width, 1)), style=style, no_wrap=True))
+
+
+@cache
+def style_of(name: str) -> Style:
+    """rich's style of a name."""
+    return Style.parse(name) if name else Style.null()

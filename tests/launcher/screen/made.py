@@ -1,0 +1,58 @@
+"""Runs and what is known of them, made up for what is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launcher.history.progress import Progress
+from launcher.runs.index import Entry
+from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, RunSummary
+from launcher.screen.layout import Line
+from launcher.screen.listing import Item
+from launcher.status.overview import Row
+
+NOW = 1_795_000_000.0
+
+
+def item(
+    id: str,
+    state: str,
+    *,
+    ago: float = 60,
+    progress: Progress | None = None,
+    left: float | None = None,
+    **more: Any,
+) -> Item:
+    """A run that was submitted so many seconds ago; `left`: of its walltime."""
+    entry = Entry(f"/runs/{id}", id.partition("-")[0], NOW - ago)
+    summary = RunSummary(**{"name": entry.name, "state": state, "members": 1, "submitted": NOW - ago, **more})
+    return Item(Row(entry, summary), progress, None if left is None else NOW + left)
+
+
+def attempt(number: int = 0, state: str = "running", **more: Any) -> AttemptStatus:
+    facts = {"ending": None, "code": None, "reason": None, "host": "n1", "started": NOW - 60, "ended": None}
+    return AttemptStatus(
+        **{"attempt": number, "state": state, "failure": None, "logs": "/x", **facts, **more}
+    )
+
+
+def run_status(members: list[MemberStatus], **more: Any) -> RunStatus:
+    facts: dict[str, Any] = {
+        "id": "train-20261128-101500-1f2e",
+        "name": "train",
+        "site": "big",
+        "scheduler": "slurm",
+        "job": "7",
+        "directory": "/runs/train-20261128-101500-1f2e",
+        "state": "running",
+        "final": False,
+        "submitted": NOW - 90,
+        "walltime": None,
+        "members": members,
+    }
+    return RunStatus(**{**facts, **more})
+
+
+def texts(lines: list[Line]) -> list[str]:
+    """Lines as they are read."""
+    return ["".join(span.text for span in line).rstrip() for line in lines]
