@@ -12,9 +12,11 @@ import itertools
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,7 @@ class Chromium:
         """What the tab has reported since the page was opened."""
         self._numbers = itertools.count(1)
         self._rest = b""
+        self._sockets = tempfile.mkdtemp(prefix="castoff-")  # whose paths the kernel wants short
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
         self._process = subprocess.Popen(
@@ -65,7 +68,7 @@ class Chromium:
             pass_fds=(to_read, to_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "TMPDIR": str(folder)},  # it leaves files there when it is killed
+            env={**os.environ, "TMPDIR": self._sockets},
             start_new_session=True,
         )
         os.close(to_read)
@@ -84,6 +87,7 @@ class Chromium:
         self._process.wait()
         os.close(self._write)
         os.close(self._read)
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
     def open(self, path: Path, *, width: int = 1200, dark: bool = False, height: int = 900) -> None:
         """Show a file, as a screen of this size and with this theme does."""

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
-from launcher.config.quantities import brief, clock, cpulist, size_words
+from launcher.config.quantities import brief, clock, cpulist
 from launcher.history.hosts import HostRanks
 from launcher.history.metrics import Point
 from launcher.report import timeline
+from launcher.report.comparison import further, members
+from launcher.report.consumption import resources
 from launcher.report.curves import Curve, Plot
 from launcher.report.facts import AttemptFacts, RunFacts
 from launcher.report.moments import Moments
@@ -19,16 +19,12 @@ from launcher.report.plain import cut
 from launcher.report.ranking import (
     best,
     differing,
-    for_a_table,
     larger_is_better,
     ranked,
-    short_names,
     value_words,
 )
-from launcher.runs.records import Usage
+from launcher.report.tables import Cell, Table, ended, table
 from launcher.runs.states import members_words, why
-
-Cell = str | Markup
 
 _LINES = 500
 """Of a job file or a script's head."""
@@ -38,26 +34,6 @@ FIRST_ROWS = 20
 
 _LINED = 40
 """Members that have a line each in the timeline; more are counted."""
-
-
-class Table(NamedTuple):
-    """A table; `numbers`: which columns hold numbers."""
-
-    caption: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    numbers: Sequence[int] = ()
-
-
-def _table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[Cell]], *numbers: str) -> Table:
-    """A table without its empty columns; `numbers`: the headings of those that hold numbers."""
-    kept = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in rows)]
-    return Table(
-        caption,
-        [headings[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-        [place for place, at in enumerate(kept) if headings[at] in numbers],
-    )
 
 
 class Line(NamedTuple):
@@ -97,10 +73,11 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
         "strip": _strip(facts, moments),
         "sums": [(name, brief(took)) for name, took in _sums(facts).items()],
         "attempts": _attempts(facts, moments),
-        "members": _members(facts),
+        "members": members(facts),
+        "further": further(facts),
         "placements": [*_placements(facts)],
         "local_ranks": _local_ranks(facts),
-        "resources": _resources(facts),
+        "resources": resources(facts),
         "code": [*_code(facts)],
         "packages": _packages(facts.metrics.packages),
         "parameters": _parameters(facts),
@@ -120,8 +97,8 @@ def plot(one: Plot, facts: RunFacts) -> Shown:
         cells = (curve.label, _value(held.last), _value(point) if point else "")
         rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number:,}"))
     headings = ("curve", "last", "best", "smallest", "largest", "points")
-    table = _table(f"Values of {one.title}", headings, rows, *headings[1:])
-    return Shown(one.title, one.curves, table, any(curve.thinned for curve in one.curves))
+    words = table(f"Values of {one.title}", headings, rows, *headings[1:])
+    return Shown(one.title, one.curves, words, any(curve.thinned for curve in one.curves))
 
 
 def _value(point: Point) -> str:
@@ -244,8 +221,8 @@ def _attempts(facts: RunFacts, moments: Moments) -> Table | None:
     rows = [_attempt(one, facts, moments) for one in facts.members[0].attempts]
     headings = ("attempt", "state", "began", *timeline.ORDER, "host", "why")
     if len(rows) <= FIRST_ROWS:
-        return _table("Attempts", headings, rows, *timeline.ORDER)
-    return _table("Attempts, the newest first", headings, rows[::-1], *timeline.ORDER)
+        return table("Attempts", headings, rows, *timeline.ORDER)
+    return table("Attempts, the newest first", headings, rows[::-1], *timeline.ORDER)
 
 
 def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[Cell]:
@@ -262,39 +239,6 @@ def _attempt(one: AttemptFacts, facts: RunFacts, moments: Moments) -> Sequence[C
     )
 
 
-def ended(word: str) -> Markup:
-    """How something ended, in its colour."""
-    return Markup('<span class="state {}">{}</span>').format(
-        word if word.replace("-", "").isalpha() else "", word
-    )
-
-
-# Members
-
-
-def _members(facts: RunFacts) -> Table | None:
-    """An array's members, the best first."""
-    if not facts.is_array:
-        return None
-    results = [one.result for one in facts.members]
-    (paths, _), rule = for_a_table(results), facts.rule
-    metric = (f"best {rule.metric}", "at step", f"last {rule.metric}") if rule else ()
-    headings = ("member", *short_names(paths).values(), *metric, "state", "attempts", "took", "why")
-    rows = []
-    for one in ranked(results, rule):
-        values: Sequence[str] = ()
-        if rule is not None:
-            point = best(one, rule)
-            values = ("", "", "")
-            if point is not None:
-                last = one.metrics[rule.metric].last.value
-                values = (f"{point.value:.6g}", f"{point.step:,g}", f"{last:.6g}")
-        took = "" if one.seconds is None else brief(one.seconds)
-        own = [value_words(one.parameters.get(path)) for path in paths]
-        rows.append((str(one.member), *own, *values, ended(one.state), str(one.attempts), took, one.why))
-    return _table("Members, best first", headings, rows, *metric, "attempts", "took")
-
-
 # Where it ran, and what it used
 
 
@@ -306,7 +250,7 @@ def _placements(facts: RunFacts) -> Iterator[Table]:
     for hosts, attempts in found.items():
         numbers = f"attempt{'s' * (len(attempts) > 1)} {cpulist(attempts)}"
         rows = [(str(number), one.host, _ranks(one.ranks)) for number, one in enumerate(hosts)]
-        yield _table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, "node")
+        yield table(f"Hosts of {numbers}", ("node", "host", "ranks"), rows, "node")
 
 
 def _ranks(ranks: range | None) -> str:
@@ -323,64 +267,11 @@ def _local_ranks(facts: RunFacts) -> Table | None:
         (str(rank), _at(plan.cpu_lists, rank), _at(plan.devices.per_rank, rank)) for rank in range(number)
     ]
     headings = ("local rank", "CPUs", "devices")
-    return _table("Cores and devices of each node's ranks", headings, rows, "local rank")
+    return table("Cores and devices of each node's ranks", headings, rows, "local rank")
 
 
 def _at(some: Sequence[str], at: int) -> str:
     return some[at] if at < len(some) else ""
-
-
-def _resources(facts: RunFacts) -> Table | None:
-    """What jobs used of what they had; of several, what they come to together first."""
-    used = [(one.words, one.usage) for member in facts.members for one in member.attempts if one.usage]
-    if not used:
-        return None
-    if len(used) > 1:
-        used = [("all", together([usage for _, usage in used])), *used]
-    headings = ("job up to attempt", "took", "CPUs", "CPU use", "memory", "device use", "by")
-    return _table("Resources used", headings, [_usage(*one) for one in used], *headings[1:-1])
-
-
-def together(used: Sequence[Usage]) -> Usage:
-    """What several jobs used: sums of time, the most memory, and the mean use of devices by time.
-
-    Its CPUs are the mean by time, so that the product with the time is what all of them had.
-    """
-    timed = [one for one in used if one.elapsed and one.cpus is not None and one.cpu_seconds is not None]
-    elapsed = sum(one.elapsed or 0.0 for one in timed)
-    had = sum((one.elapsed or 0.0) * (one.cpus or 0) for one in timed)
-    busy = [
-        (one.elapsed or 1.0, one.device_utilization) for one in used if one.device_utilization is not None
-    ]
-    fullest = max(used, key=lambda one: one.memory or 0)
-    return Usage(
-        source=", ".join(dict.fromkeys(one.source for one in used)),
-        elapsed=elapsed or None,
-        cpu_seconds=sum(one.cpu_seconds or 0.0 for one in timed) if timed else None,
-        cpus=round(had / elapsed) if elapsed else None,
-        memory=fullest.memory,
-        memory_requested=fullest.memory_requested,
-        device_utilization=sum(time * part for time, part in busy) / sum(time for time, _ in busy)
-        if busy
-        else None,
-    )
-
-
-def _usage(words: str, usage: Usage) -> Sequence[str]:
-    had = (usage.elapsed or 0.0) * (usage.cpus or 0)
-    cpu = f"{usage.cpu_seconds / had:.0%}" if usage.cpu_seconds is not None and had else ""
-    memory = "" if usage.memory is None else size_words(usage.memory)
-    if memory and usage.memory_requested:
-        memory += f" of {size_words(usage.memory_requested)}"
-    return (
-        words,
-        "" if usage.elapsed is None else brief(usage.elapsed),
-        "" if usage.cpus is None else str(usage.cpus),
-        cpu,
-        memory,
-        "" if usage.device_utilization is None else f"{usage.device_utilization:.0%}",
-        usage.source,
-    )
 
 
 # The code

@@ -91,7 +91,6 @@
       draw();
       log.addEventListener("click", () => toggle(log));
       smooth.addEventListener("click", () => toggle(smooth));
-      tools.querySelector('[data-do="whole"]').addEventListener("click", whole);
       buttons.forEach((button, at) => button.addEventListener("click", () => {
         shows[at] = !shows[at];
         button.setAttribute("aria-pressed", String(shows[at]));
@@ -101,6 +100,9 @@
         ArrowLeft: () => move(-0.1, 1), ArrowRight: () => move(0.1, 1),
         "+": () => move(0, 0.7), "=": () => move(0, 0.7), "-": () => move(0, 1 / 0.7), "0": whole,
       };
+      for (const button of tools.querySelectorAll("[data-key]")) {
+        button.addEventListener("click", keys[button.dataset.key]);
+      }
       place.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
         event.preventDefault();

@@ -185,6 +185,20 @@ def test_keys_zoom_and_move(chromium: Chromium, written: dict[str, Path]) -> Non
     chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() === {whole!r}")
 
 
+def test_buttons_zoom_and_move(chromium: Chromium, written: dict[str, Path]) -> None:
+    """For fingers, which cannot drag across a plot without moving the page."""
+    chromium.open(written["run"], height=6000)
+    chromium.wait_for(DRAWN)
+    whole = picture(chromium, 0)
+    seen = [whole]
+    for key in ("+", "ArrowRight", "-", "ArrowLeft"):
+        chromium.value(f"document.querySelector(\"[data-key='{key}']\").click()")
+        chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() !== {seen[-1]!r}")
+        seen.append(picture(chromium, 0))
+    chromium.value("document.querySelector(\"[data-key='0']\").click()")
+    chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() === {whole!r}")
+
+
 def test_dragging_zooms_and_a_button_shows_all(chromium: Chromium, written: dict[str, Path]) -> None:
     chromium.open(written["run"], height=6000)
     chromium.wait_for(DRAWN)
@@ -195,7 +209,7 @@ def test_dragging_zooms_and_a_button_shows_all(chromium: Chromium, written: dict
     chromium.drag((box[0] + 100, box[1] + 50), (box[0] + 300, box[1] + 50))
     chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() !== {whole!r}")
     assert chromium.value("document.querySelector('.legend .value').textContent") != ""
-    chromium.value("document.querySelector('[data-do=whole]').click()")
+    chromium.value("document.querySelector(\"[data-key='0']\").click()")
     chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() === {whole!r}")
 
 

@@ -16,13 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from launcher import JobSpec, Site, plan
+from launcher.config.job_fields import Array, Restart
 from launcher.history.hosts import HostRanks
 from launcher.history.metrics import Metrics
 from launcher.planning.render import template_folder
+from launcher.report.consumption import together
 from launcher.report.curves import plots
 from launcher.report.facts import Excerpt, FailureFacts
 from launcher.report.page import page
-from launcher.report.sections import together
 from launcher.runs.records import Usage
 from tests.hostile import any_text
 
@@ -201,6 +203,45 @@ def test_times_are_local_and_name_their_zone(monkeypatch: pytest.MonkeyPatch) ->
         time.tzset()
     assert "Times are in +0530 (UTC+05:30)." in text
     assert '<time datetime="2026-11-18T16:36:40+05:30">2026-11-18 16:36:40</time>' in text
+
+
+def test_the_request_and_the_placement_as_planned() -> None:
+    job = JobSpec(
+        command=["python", "train.py", "--name", "a b"],
+        nodes=2,
+        walltime="30m",
+        account="proj",
+        queue="capacity",
+        directives={"filesystems": "home"},
+        array=Array(count=4, max_concurrent=2),
+        restart=Restart(max=1),
+    )
+    planned = plan(job, Site.load("aurora"))
+    text = page(facts(planned=planned, plan=planned))
+    shown = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+    expected = {
+        **{"Command": "python train.py --name &#39;a b&#39;", "Nodes": "2", "Walltime": "00:30:00"},
+        **{"Ranks": "24 (12 on each of 2 nodes), started by pals", "Devices per rank": "1"},
+        **{"Account": "proj", "Queue": "capacity", "Array": "4 members, at most 2 at a time"},
+        **{"Restarts": "at most 1 in each job", "Site": "big, scheduler pbs"},
+    }
+    assert {name: shown[name] for name in expected} == expected
+    assert "<caption>Cores and devices of each node&#39;s ranks</caption>" in text
+    assert text.count('<th scope="row" class="number">') == 12
+
+
+def test_other_metrics_of_members_have_a_table() -> None:
+    members = [
+        result(0, None, val__loss=[2.0], val__f1=[0.5, 0.25], lr=[1.0]),
+        result(1, None, val__loss=[1.0], lr=[3.0]),
+    ]
+    text = page(facts(*members))
+    table = text[text.index("<caption>Other metrics of the members</caption>") :].partition("</table>")[0]
+    assert re.findall(r"<th scope=\"col\"[^>]*>(.*?)</th>", table) == [
+        *("member", "best val/f1", "last val/f1", "last lr"),
+    ]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[2:]]
+    assert rows == [["1", "", "", "3"], ["0", "0.5", "0.25", "1"]]
 
 
 def test_a_hundred_attempts_are_folded() -> None:
