@@ -126,7 +126,7 @@ class TestWrongWords:
             (["submit", "--"], "name a job file, or a program after --"),
             (["submit", "--site", "local", "--", "-x"], "the program: is '-x', which reads like an option"),
             (["help", "statsu"], "no verb 'statsu'; did you mean status?"),
-            (["watch"], "here: castoff logs -f, or castoff status"),
+            (["watch"], "here: castoff top, or castoff logs -f"),
             (["launch", "-np", "2", "python"], "no option -np; here: -n 2 (see castoff launch --help)"),
             (["launch", "-n"], "option '-n' requires an argument (see castoff launch --help)"),
             (["render", "-t", "10", "--", "x"], "1d12h; what is 10 to sbatch is 10m here"),
