@@ -6,6 +6,7 @@ A program may name its metrics as it likes; castoff's trainers write `train/loss
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -110,6 +111,21 @@ def pace(reports: Iterable[Report]) -> float | None:
         return None
     steps, seconds = timed[-1].step - timed[0].step, (timed[-1].time or 0.0) - (timed[0].time or 0.0)
     return steps / seconds if steps > 0 and seconds > 0 else None
+
+
+def device_use(metrics: Metrics, start: float, end: float | None) -> float | None:
+    """The mean fraction of the time in which devices computed, by what was reported between two times.
+
+    Times in seconds since the epoch; None where nothing was. Names such as `gpu_utilization` count; values
+    above 1 are percent.
+    """
+    name = _first(metrics.names, _UTILIZATION) or ""
+    until = math.inf if end is None else end + 1  # scripts count whole seconds
+    timed = (one for one in metrics.reports if name in one.values and one.time is not None)
+    values = [one.values[name] for one in timed if start <= (one.time or 0.0) < until]
+    if not values or min(values) < 0 or max(values) > 100:
+        return None
+    return sum(values) / len(values) / (1 if max(values) <= 1 else 100)
 
 
 class Left(NamedTuple):

@@ -40,10 +40,11 @@ class Start:
 
 def starts(now: RunStatus) -> list[Start]:
     """The starts of all jobs of a run, those of the first member first."""
-    return [start for member in now.members for start in _starts_of(member)]
+    return [start for member in now.members for start in starts_of(member)]
 
 
-def _starts_of(member: MemberStatus) -> Iterator[Start]:
+def starts_of(member: MemberStatus) -> Iterator[Start]:
+    """The starts of one member's jobs."""
     found: Start | None = None
     for attempt in member.attempts:
         if found is None or not attempt.restart:

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from launcher.history.accounting import shares, total
 from launcher.history.hosts import hosts
 from launcher.history.metrics import Metrics, metrics_of
 from launcher.history.phases import phases, waiting
+from launcher.history.progress import device_use
 from launcher.history.resources import usages
+from launcher.history.starts import starts_of
 from launcher.logs.failures import excerpt_of, failed_rank, setup_output
 from launcher.report.curves import Plot, curve, plots, points_of_each
 from launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
@@ -39,6 +43,9 @@ _LINES_OF_OTHERS = 15
 _COMPARED = 20
 """Members whose curves one plot can show."""
 
+_Busy = dict[tuple[int, int], float]
+"""By member and a job's last attempt: the fraction of the time in which devices computed, as reported."""
+
 
 class Wish(NamedTuple):
     """How members are to be ordered; None: as the metrics' names suggest."""
@@ -55,7 +62,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
     """
     now, planned = status(run, poller), run.facts()
     at = time.time()
-    metrics, results = _results(run, now, at)
+    metrics, results, busy = _results(run, now, at)
     chosen = rule(metric_names(results), *wish)
     failures, left_out = _failures(run, now)
     is_array = len(now.members) > 1
@@ -67,7 +74,7 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         job_text=_text(run.path / "job.yaml"),
         script_head=head_of(_text(run.script)),
         code=provenance.read(run),
-        members=_members(run, now, results),
+        members=_members(run, now, results, busy),
         hours=total(shares(now, planned, at=at)),
         failures=failures,
         failures_left_out=left_out,
@@ -78,19 +85,25 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
     )
 
 
-def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, list[Result]]:
-    """The metrics of the first member that has any, and all members' results."""
-    first, results = Metrics(), []
+def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, list[Result], _Busy]:
+    """The metrics of the first member that has any, all members' results, and how busy devices were."""
+    first, results, busy = Metrics(), list[Result](), _Busy()
     for member in now.members:
         metrics = metrics_of(run, member.member)
         results.append(result_of(run, now, member, metrics, at))
+        for start in starts_of(member):
+            if start.began and (found := device_use(metrics, start.began, start.last.ended)) is not None:
+                busy[member.member, start.last.attempt] = found
         if not (first.reports or first.packages):
             first = metrics
-    return first, results
+    return first, results, busy
 
 
-def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result]) -> list[MemberFacts]:
+def _members(run: RunDirectory, now: RunStatus, results: Sequence[Result], busy: _Busy) -> list[MemberFacts]:
     used, is_array = usages(run, now), len(now.members) > 1
+    for key, fraction in busy.items():
+        if key in used and used[key].device_utilization is None:
+            used[key] = msgspec.structs.replace(used[key], device_utilization=fraction)
     return [
         MemberFacts(
             result,

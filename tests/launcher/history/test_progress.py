@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.history.metrics import Metrics, MetricsReader, Report
-from launcher.history.progress import Metric, pace, progress_of, speed_unit, time_left
+from launcher.history.progress import Metric, device_use, pace, progress_of, speed_unit, time_left
 from trainers.reporting.sinks import METRICS
 
 
@@ -107,3 +107,18 @@ def test_what_ends_it_first() -> None:
 )
 def test_units_of_speed(name: str, words: str) -> None:
     assert speed_unit(name) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "use"),
+    [
+        ("train/utilization", [0.5, 0.7], 0.6),
+        ("gpu_utilization", [0, 90], 0.45),
+        ("gpu_utilization", [-1, 0.5], None),
+        ("lr", [0.5, 0.7], None),
+    ],
+)
+def test_how_busy_devices_were(tmp_path: Path, name: str, values: list[float], use: float | None) -> None:
+    found = reported(tmp_path, *({"step": at, "time": at, name: one} for at, one in enumerate([*values, 1])))
+    assert device_use(found, 0, len(values) - 1.5) == (None if use is None else pytest.approx(use))
+    assert device_use(found, 100, None) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,16 @@ class TestReport:
         text = page(found)
         assert "&lt;/pre&gt;&lt;script&gt;bad()&lt;/script&gt;" in text
         assert "<script" not in text and "\x1b" not in text
+
+    def test_how_busy_devices_were_as_the_program_reports(self, jobs: LocalJobs) -> None:
+        line = 'import time; print({"step": 1, "time": time.time(), "gpu_utilization": 85})'
+        command = f"python -c '{line}' | tr \\' '\"' >>\"$CASTOFF_METRICS_FILE\""
+        run = jobs.submit(sh=command)
+        jobs.wait(run)
+        found = gather(run, Wish())
+        usage = found.members[0].attempts[0].usage
+        assert usage is not None and usage.device_utilization == 0.85
+        assert "<td>85%</td>" in re.sub(r"<td[^>]*>", "<td>", page(found))
 
     def test_of_setup_that_failed(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "setup=[echo loading, 'false']", sh="true")
