@@ -123,7 +123,7 @@ class Looker:
         if self._answered is None:
             return f"{', '.join(words)}{because}"
         age = time.monotonic() - self._answered
-        return f"{', '.join(words)}{because}; its runs are shown as of {age:.0f} s ago"
+        return f"{', '.join(words)}; its runs are shown as of {age:.0f} s ago{because}"
 
     # Files
 

@@ -387,7 +387,7 @@ def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch
     time.at(5, begin)
     time.at(9, end)
     followed = follow(made)
-    assert followed.said == ["run has not begun, it waits for afterok of first-1; waiting for it"]
+    assert followed.said == ["run has not begun: it waits for afterok of first-1; waiting for it"]
     assert followed.lines == ["[0] one"] and followed.end.code == 0
 
 
