@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, printable
 from launcher.runs.run import RunDirectory
 from launcher.screen.commands import open_shell, show_logs
 from launcher.screen.dialogs import Help, Question
@@ -101,11 +101,9 @@ class TopApp(App[int]):
 
     def notices(self) -> list[str]:
         """What a person should know now, the most pressing first."""
-        seen = self.looker.seen
-        late = time.time() - seen.time if seen.time else 0.0
-        found = [f"no news of any run for {late:.0f} s: its files cannot be read"] if late > _LATE else []
-        silence = self.looker.unanswered()
-        return [*found, *([silence] if silence else []), *seen.notes]
+        lasts, silence = self.looker.look_lasts(), self.looker.unanswered()
+        slow = f"reading the files of runs has taken {lasts:.0f} s so far: a file system may hang"
+        return [*([slow] if lasts > _LATE else []), *([silence] if silence else []), *self.looker.seen.notes]
 
     def open(self, item: Item) -> None:
         """Show one run."""
@@ -154,7 +152,7 @@ class TopApp(App[int]):
         item, _ = self._chosen()
         if item is None:
             return
-        text = f"Ask {item.row.entry.id} to save and stop?\nNothing of it begins any more."
+        text = f"Ask {printable(item.row.entry.id)} to save and stop?\nNothing of it begins any more."
         self._act(item, "stopping", text, _stopped)
 
     def action_cancel_run(self) -> None:
@@ -162,7 +160,7 @@ class TopApp(App[int]):
         item, _ = self._chosen()
         if item is None:
             return
-        text = f"Cancel {item.row.entry.id}?\nIt ends at once, and saves nothing."
+        text = f"Cancel {printable(item.row.entry.id)}?\nIt ends at once, and saves nothing."
         self._act(item, "cancelling", text, _cancelled)
 
     def _chosen(self) -> tuple[Item | None, int | None]:
@@ -207,7 +205,7 @@ class TopApp(App[int]):
 
 
 _LATE = 15.0
-"""Seconds without a finished look after which a person should know."""
+"""Seconds that a look at files may take before a person should know."""
 
 
 def _stopped(run: RunDirectory) -> str:

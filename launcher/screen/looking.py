@@ -79,6 +79,7 @@ class Looker:
         self._to_ask: Overview | None = None
         self._asks = threading.Condition()
         self._notes: list[str] = []
+        self._begun: float | None = None
         self._silence: str | None = None
         self._answered: float | None = None
 
@@ -110,6 +111,11 @@ class Looker:
         """Look at once, as after something was done."""
         self._wake.set()
 
+    def look_lasts(self) -> float:
+        """For how many seconds files are being read by now; 0: they are not."""
+        begun = self._begun
+        return 0.0 if begun is None else time.monotonic() - begun
+
     def unanswered(self) -> str | None:
         """What to say of a scheduler that has not answered for a while; None: each has."""
         words = [
@@ -129,12 +135,13 @@ class Looker:
 
     def _look_again(self) -> None:
         while not self._stopped.is_set():
-            begun = time.monotonic()
+            begun = self._begun = time.monotonic()
             self._wake.clear()
             try:
                 self.seen = self._look()
             except (CastoffError, OSError) as error:
                 self.seen = self.seen._replace(notes=[str(error)], time=time.time())
+            self._begun = None
             self._wake.wait(max(self._interval, _SHARE * (time.monotonic() - begun)))
 
     def _look(self) -> Seen:
