@@ -22,7 +22,7 @@ from launcher.screen.progress import Progress, progress_of
 from launcher.status.overview import Overview, Row
 from launcher.status.poller import LOOK_INTERVAL, Poller
 
-_SHARE = 10
+_SHARE = 20
 """Times longer than a look takes, the next one waits at least."""
 
 _FIRST_READS = 0.3
