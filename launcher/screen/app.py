@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from textual.binding import Binding, BindingType
 
 from launcher.errors import CastoffError, printable
 from launcher.runs.run import RunDirectory
-from launcher.screen.commands import open_shell, show_logs
+from launcher.screen.commands import ENDED_FROM_OUTSIDE, open_shell, show_logs
 from launcher.screen.dialogs import Help, Question
 from launcher.screen.listing import Item
 from launcher.screen.looking import Looker, Opened
@@ -80,6 +82,8 @@ class TopApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin."""
+        for number in (signal.SIGTERM, signal.SIGHUP):  # the terminal should be left as it was
+            asyncio.get_running_loop().add_signal_handler(number, self.exit, 128 + number)
         self.push_screen(RunsScreen(self, self.looker))
         self.looker.start()
         self.set_interval(_TICK, self.tick)
@@ -118,7 +122,7 @@ class TopApp(App[int]):
     # Keys
 
     def action_leave(self) -> None:
-        """Quit; what is under way is waited for unless the key comes twice."""
+        """Quit; while something is under way, only if the key comes twice."""
         if self._busy and not self._warned:
             self._warned = True
             self.message = f"{', '.join(sorted(self._busy))}: not finished; q again quits without waiting"
@@ -192,11 +196,13 @@ class TopApp(App[int]):
 
         self.push_screen(Question(question), answered)
 
-    def _step_aside(self, work: Callable[[], None]) -> None:
-        """Leave the terminal to another command."""
+    def _step_aside(self, work: Callable[[], int]) -> None:
+        """Leave the terminal to another command, which gives its exit code."""
         try:
             with self.suspend():
-                work()
+                code = work()
+            if code in ENDED_FROM_OUTSIDE:
+                self.exit(code)
         except SuspendNotSupported:
             self.message = "this terminal cannot be shared with another command"
         except CastoffError as error:
