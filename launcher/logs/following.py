@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from launcher.errors import CastoffError
 from launcher.logs.failures import FailedRank, failed_rank
@@ -123,7 +122,7 @@ class Follower:
         elif now.state == "running" and not any(member.attempts for member in self._members):
             self._report_once(f"{now.id} is running, and its script has written nothing yet; waiting for it")
         elif not now.over and not any(member.attempts for member in self._members):
-            self._report_once(f"{now.id} has not begun{_because(now, self.run)}; waiting for it")
+            self._report_once(f"{now.id} has not begun{_because(now)}; waiting for it")
         elif now.state == "pending" and now.reason:
             begins = "" if now.reason.startswith("its next attempt") else "its next attempt has not begun: "
             self._report_once(f"{now.id}: {begins}{now.reason}{_expected(now)}; waiting for it")
@@ -250,10 +249,5 @@ def _expected(now: RunStatus) -> str:
     return f"; {expected_words(now.expected_start)}" if now.expected_start else ""
 
 
-def _because(now: RunStatus, run: RunDirectory) -> str:
-    if now.reason:
-        return f": {now.reason}{_expected(now)}"
-    record = run.submission()
-    after = record.after.items() if record else ()
-    others = [f"{condition} of {Path(path).name}" for condition, paths in after for path in paths]
-    return f", it waits for {', '.join(others)}" if others else f", it is {now.state}"
+def _because(now: RunStatus) -> str:
+    return f": {now.reason}{_expected(now)}" if now.reason else f", it is {now.state}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,9 +13,9 @@ from typing import ClassVar
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, printable
 from launcher.runs.run import RunDirectory
-from launcher.screen.commands import open_shell, show_logs
+from launcher.screen.commands import ENDED_FROM_OUTSIDE, open_shell, show_logs
 from launcher.screen.dialogs import Help, Question
 from launcher.screen.listing import Item
 from launcher.screen.looking import Looker, Opened
@@ -80,6 +82,8 @@ class TopApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin."""
+        for number in (signal.SIGTERM, signal.SIGHUP):  # the terminal should be left as it was
+            asyncio.get_running_loop().add_signal_handler(number, self.exit, 128 + number)
         self.push_screen(RunsScreen(self, self.looker))
         self.looker.start()
         self.set_interval(_TICK, self.tick)
@@ -101,11 +105,9 @@ class TopApp(App[int]):
 
     def notices(self) -> list[str]:
         """What a person should know now, the most pressing first."""
-        seen = self.looker.seen
-        late = time.time() - seen.time if seen.time else 0.0
-        found = [f"no news of any run for {late:.0f} s: its files cannot be read"] if late > _LATE else []
-        silence = self.looker.unanswered()
-        return [*found, *([silence] if silence else []), *seen.notes]
+        lasts, silence = self.looker.look_lasts(), self.looker.unanswered()
+        slow = f"reading the files of runs has taken {lasts:.0f} s so far: a file system may hang"
+        return [*([slow] if lasts > _LATE else []), *([silence] if silence else []), *self.looker.seen.notes]
 
     def open(self, item: Item) -> None:
         """Show one run."""
@@ -120,7 +122,7 @@ class TopApp(App[int]):
     # Keys
 
     def action_leave(self) -> None:
-        """Quit; what is under way is waited for unless the key comes twice."""
+        """Quit; while something is under way, only if the key comes twice."""
         if self._busy and not self._warned:
             self._warned = True
             self.message = f"{', '.join(sorted(self._busy))}: not finished; q again quits without waiting"
@@ -154,7 +156,7 @@ class TopApp(App[int]):
         item, _ = self._chosen()
         if item is None:
             return
-        text = f"Ask {item.row.entry.id} to save and stop?\nNothing of it begins any more."
+        text = f"Ask {printable(item.row.entry.id)} to save and stop?\nNothing of it begins any more."
         self._act(item, "stopping", text, _stopped)
 
     def action_cancel_run(self) -> None:
@@ -162,7 +164,7 @@ class TopApp(App[int]):
         item, _ = self._chosen()
         if item is None:
             return
-        text = f"Cancel {item.row.entry.id}?\nIt ends at once, and saves nothing."
+        text = f"Cancel {printable(item.row.entry.id)}?\nIt ends at once, and saves nothing."
         self._act(item, "cancelling", text, _cancelled)
 
     def _chosen(self) -> tuple[Item | None, int | None]:
@@ -194,11 +196,13 @@ class TopApp(App[int]):
 
         self.push_screen(Question(question), answered)
 
-    def _step_aside(self, work: Callable[[], None]) -> None:
-        """Leave the terminal to another command."""
+    def _step_aside(self, work: Callable[[], int]) -> None:
+        """Leave the terminal to another command, which gives its exit code."""
         try:
             with self.suspend():
-                work()
+                code = work()
+            if code in ENDED_FROM_OUTSIDE:
+                self.exit(code)
         except SuspendNotSupported:
             self.message = "this terminal cannot be shared with another command"
         except CastoffError as error:
@@ -207,7 +211,7 @@ class TopApp(App[int]):
 
 
 _LATE = 15.0
-"""Seconds without a finished look after which a person should know."""
+"""Seconds that a look at files may take before a person should know."""
 
 
 def _stopped(run: RunDirectory) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from launcher.submission.attached import run_attached
 
 _BY_PAGER = '"$@" 2>&1 | '
 _INTERRUPTED = 130
+
+ENDED_FROM_OUTSIDE = (128 + signal.SIGHUP, 128 + signal.SIGTERM)
+"""Codes of a command to which such a signal was passed on, because this process had got it."""
 
 
 def castoff_command(*words: str) -> list[str]:
@@ -25,8 +29,10 @@ def pager(environ: Mapping[str, str]) -> str | None:
     return None if chosen == "cat" else chosen
 
 
-def show_logs(run: str, *, over: bool, member: int | None) -> None:
+def show_logs(run: str, *, over: bool, member: int | None) -> int:
     """Show a run's logs by a pager; those of a run that is not over are followed until it is, or Ctrl-C.
+
+    Returns the exit code of what has shown them.
 
     Raises:
         CastoffError: nothing can be started.
@@ -34,33 +40,30 @@ def show_logs(run: str, *, over: bool, member: int | None) -> None:
     words = castoff_command("logs", *([] if over else ["-f"]), *_of_member(member), run)
     through = pager(os.environ) if over else None
     if through is None:
-        if run_attached(words, os.environ).code != _INTERRUPTED:
-            _wait_for_reader()
-        return
+        return _run(words, silent=(_INTERRUPTED,))
     environ = {"LESS": "R", **os.environ}
-    run_attached(["sh", "-c", _BY_PAGER + through, "castoff", *words], environ)
+    return run_attached(["sh", "-c", _BY_PAGER + through, "castoff", *words], environ).code
 
 
-def open_shell(run: str, *, member: int | None) -> None:
-    """Open a shell beside a run's ranks, until it ends.
+def open_shell(run: str, *, member: int | None) -> int:
+    """Open a shell beside a run's ranks, until it ends; its exit code.
 
     Raises:
         CastoffError: nothing can be started.
     """
-    if run_attached(castoff_command("shell", *_of_member(member), run), os.environ).code not in (
-        0,
-        _INTERRUPTED,
-    ):
-        _wait_for_reader()
+    return _run(castoff_command("shell", *_of_member(member), run), silent=(0, _INTERRUPTED))
 
 
 def _of_member(member: int | None) -> list[str]:
     return [] if member is None else ["--member", str(member)]
 
 
-def _wait_for_reader() -> None:
-    """Let a person read what stands there."""
-    try:
-        input("\nEnter returns to castoff top ")
-    except (EOFError, KeyboardInterrupt):
-        print()
+def _run(words: list[str], *, silent: Sequence[int]) -> int:
+    """Run a command; unless it ends with a `silent` code, what it wrote stays until a person has read it."""
+    code = run_attached(words, os.environ).code
+    if code not in (*silent, *ENDED_FROM_OUTSIDE):
+        try:
+            input("\nEnter returns to castoff top ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+    return code

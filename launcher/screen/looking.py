@@ -22,7 +22,7 @@ from launcher.screen.listing import Item
 from launcher.status.overview import Overview, Row
 from launcher.status.poller import LOOK_INTERVAL, Poller
 
-_SHARE = 10
+_SHARE = 20
 """Times longer than a look takes, the next one waits at least."""
 
 _FIRST_READS = 0.3
@@ -79,6 +79,7 @@ class Looker:
         self._to_ask: Overview | None = None
         self._asks = threading.Condition()
         self._notes: list[str] = []
+        self._begun: float | None = None
         self._silence: str | None = None
         self._answered: float | None = None
 
@@ -110,6 +111,11 @@ class Looker:
         """Look at once, as after something was done."""
         self._wake.set()
 
+    def look_lasts(self) -> float:
+        """For how many seconds files are being read by now; 0: they are not."""
+        begun = self._begun
+        return 0.0 if begun is None else time.monotonic() - begun
+
     def unanswered(self) -> str | None:
         """What to say of a scheduler that has not answered for a while; None: each has."""
         words = [
@@ -123,18 +129,19 @@ class Looker:
         if self._answered is None:
             return f"{', '.join(words)}{because}"
         age = time.monotonic() - self._answered
-        return f"{', '.join(words)}{because}; its runs are shown as of {age:.0f} s ago"
+        return f"{', '.join(words)}; its runs are shown as of {age:.0f} s ago{because}"
 
     # Files
 
     def _look_again(self) -> None:
         while not self._stopped.is_set():
-            begun = time.monotonic()
+            begun = self._begun = time.monotonic()
             self._wake.clear()
             try:
                 self.seen = self._look()
             except (CastoffError, OSError) as error:
                 self.seen = self.seen._replace(notes=[str(error)], time=time.time())
+            self._begun = None
             self._wake.wait(max(self._interval, _SHARE * (time.monotonic() - begun)))
 
     def _look(self) -> Seen:

@@ -52,7 +52,7 @@ def lines(detail: Detail, now: float, width: int, height: int) -> list[Line]:
     if detail.trouble:
         found += _fields("trouble", [detail.trouble], width)
     if excerpt := detail.excerpt.lines:
-        title = f"── {detail.excerpt.title} "
+        title = f"── {printable(detail.excerpt.title)} "
         found.append([Span(cut(title, width).ljust(width, "─"), "dim")])
         left = max(height - len(found), _FEWEST_LINES)
         found += [[Span(cut(printable(line), width))] for line in excerpt[-left:]]

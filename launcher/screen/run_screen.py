@@ -62,6 +62,8 @@ class RunScreen(Screen[None]):
 
     def show(self) -> None:
         """Show what was seen last."""
+        if not (self.is_attached and self.query("#keys")):  # it is being made, or taken away
+            return
         detail, width = self._detail(), self.app.size.width
         if detail is not None:
             height = self.app.size.height - _ABOVE - len(self._host.notices()[:1]) + (not self._host.message)

@@ -75,6 +75,8 @@ class RunsScreen(Screen[None]):
 
     def show(self) -> None:
         """Show what was seen last."""
+        if not (self.is_attached and self.query("#keys")):  # it is being made, or taken away
+            return
         seen, width, now = self._looker.seen, self.app.size.width, time.time()
         self._items = shown(seen.items, self._filter, self._search)
         headings, *rows = lines(self._items, now, width)

@@ -17,6 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Static
 
+from launcher.errors import printable
 from launcher.screen.layout import Line, cut
 
 
@@ -117,7 +118,7 @@ class OneLine(Static):
     def say(self, text: str, style: str = "") -> None:
         """Show another text."""
         self.display = bool(text)
-        self.update(Text(cut(text, max(self.app.size.width, 1)), style=style, no_wrap=True))
+        self.update(Text(cut(printable(text), max(self.app.size.width, 1)), style=style, no_wrap=True))
 
 
 @cache

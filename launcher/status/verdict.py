@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+from launcher.runs.records import Submission
 from launcher.runs.states import (
     MemberStatus,
     RunStatus,
@@ -92,6 +94,8 @@ def _reason(
         return view.stuck or next(iter(words), None)
     if state == "running" and records.alive and is_abandoned(run):
         return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
+    if state == "pending" and not records.attempts:
+        return _awaited(submission)
     if state != "unknown":
         return None
     if not submission:
@@ -99,6 +103,13 @@ def _reason(
     if elsewhere:
         return f"its scheduler runs, or ran, on {elsewhere}: ask there"
     return _KILLED_EARLY.format(run.id) if not submission.job and not records.attempts else _ALL_KILLED
+
+
+def _awaited(submission: Submission | None) -> str | None:
+    """The other runs for which one of castoff's own scheduler waits; None: it waits for none."""
+    after = submission.after.items() if submission else ()
+    others = [f"{condition} of {Path(path).name}" for condition, paths in after for path in paths]
+    return f"it waits for {', '.join(others)}" if others else None
 
 
 _ALL_KILLED = (

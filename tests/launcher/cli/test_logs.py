@@ -190,11 +190,13 @@ class TestPrint:
         assert [one["member"] for one in reported["attempts"]] == [0, 2]
 
     def test_before_it_began(self, jobs: LocalJobs, logs: Logs) -> None:
-        jobs.submit("--name", "first", sh="sleep 60")
+        first = jobs.submit("--name", "first", sh="sleep 60")
         run = jobs.submit("--set", "after.afterok=[first]", sh="true")
         answer = logs(run)
         assert answer.code == 1
-        assert answer.err == f"castoff: {run.id}: has not begun, so it has no logs, it is pending\n"
+        because = f"it waits for afterok of {first.id}"
+        assert answer.err == f"castoff: {run.id}: has not begun, so it has no logs: {because}\n"
+        assert f"\nstate      pending\n           {because}\n" in jobs.castoff("status", run.path).stdout
 
     def test_a_log_that_cannot_be_read(self, tmp_path: Path, logs: Logs) -> None:
         made = MadeRun(tmp_path / "run")
@@ -274,7 +276,7 @@ class TestFollow:
         assert followed.process.stderr is not None
         said = followed.process.stderr.readline()
         assert (
-            said == f"castoff: {run.id} has not begun, it waits for afterok of {first.id}; waiting for it\n"
+            said == f"castoff: {run.id} has not begun: it waits for afterok of {first.id}; waiting for it\n"
         )
         (jobs.folder / "go").touch()
         code, out, _ = followed.end()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,6 +123,22 @@ def test_a_shell_and_the_logs_of_what_is_over(screen: Screen, jobs: LocalJobs) -
     screen.reads("castoff top, 1 ended")
     screen.type("C-c")
     screen.reads("code 130")
+
+
+@pytest.mark.parametrize("aside", [False, True], ids=["on the screen", "beside its logs"])
+def test_one_that_is_terminated_leaves_the_terminal_as_it_was(
+    screen: Screen, jobs: LocalJobs, aside: bool
+) -> None:
+    jobs.submit("--name", "loop", sh=LOOP)
+    pid = jobs.folder / "pid"
+    screen.start("sh", "-c", f"echo $$ >{pid}; exec {CASTOFF} top --interval 1s")
+    screen.reads(r"loop\S+ +running")
+    if aside:
+        screen.type("l")
+        screen.reads(r"\[0\] step \d+")
+    os.kill(int(pid.read_text()), signal.SIGTERM)
+    text = screen.reads("code 143")
+    assert "castoff top" not in text  # it was on the other screen
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {}], ids=["plain", "colours"])

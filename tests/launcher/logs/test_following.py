@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.logs import following
 from launcher.logs.show import Json, Text
-from launcher.runs.states import RunStatus
+from launcher.runs.states import MemberStatus, RunStatus
 from launcher.status import watch
 from launcher.status.poller import Poller
 
@@ -387,7 +388,7 @@ def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch
     time.at(5, begin)
     time.at(9, end)
     followed = follow(made)
-    assert followed.said == ["run has not begun, it waits for afterok of first-1; waiting for it"]
+    assert followed.said == ["run has not begun: it waits for afterok of first-1; waiting for it"]
     assert followed.lines == ["[0] one"] and followed.end.code == 0
 
 
@@ -427,6 +428,23 @@ def test_why_the_next_attempt_waits(
         patch.setattr("launcher.logs.following.status", lambda *_: over if time.now > 1005 else held)
         said = follow(made).said
     assert said[0] == f"run: {words}; waiting for it"
+
+
+def test_when_it_is_expected_to_start(made: MadeRun, time: Time, follow: Follow) -> None:
+    """By its scheduler, which may have an estimate."""
+    made.begin()
+    made.end()
+    over = watch.status(made, Poller())
+    at = datetime(2026, 11, 28, 10, 20, 30)
+    member = MemberStatus(0, "pending", None, [], "others come first", expected_start=at.timestamp())
+    waits = msgspec.structs.replace(
+        over, state="pending", ending=None, reason="others come first", members=[member]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("launcher.logs.following.status", lambda *_: over if time.now > 1005 else waits)
+        said = follow(made).said
+    words = "others come first; expected to start at about 2026-11-28 10:20:30; waiting for it"
+    assert said[0] == f"run has not begun: {words}"
 
 
 def as_running(now: RunStatus) -> RunStatus:

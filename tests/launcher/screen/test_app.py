@@ -6,6 +6,7 @@ import asyncio
 import html
 import os
 import re
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -16,7 +17,7 @@ import pytest
 
 from bench.many_runs import make_runs
 from launcher.errors import CastoffError
-from launcher.runs.index import Index
+from launcher.runs.index import Entry, Index
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.screen import app as application
@@ -158,13 +159,13 @@ def test_help_covers_the_keys(runs: list[RunDirectory]) -> None:
     used(use, size=(60, 24))
 
 
-def test_a_thousand_runs(tmp_path: Path) -> None:
-    runs = make_runs(tmp_path / "runs", Index.of(os.environ), 1000)
+def test_more_than_fit_the_screen(tmp_path: Path) -> None:
+    runs = make_runs(tmp_path / "runs", Index.of(os.environ), 120)
 
     async def use(pilot: Pilot) -> None:
-        await reads(pilot, "980 older")
+        await reads(pilot, "100 older")
         await pilot.press("a")
-        await reads(pilot, "castoff top, 1000 ended")
+        await reads(pilot, "castoff top, 120 ended")
         await pilot.press("end", "enter")
         await reads(pilot, runs[0].id)
 
@@ -312,12 +313,21 @@ def test_news_that_do_not_come(runs: list[RunDirectory], monkeypatch: pytest.Mon
 
     async def use(pilot: Pilot) -> None:
         await reads(pilot, "20 ended")
-        looker = pilot.app.looker
-        looker.stop()
-        await until(pilot, lambda: looker.seen.time)
-        looker.seen = looker.seen._replace(time=time.time() - 100)
-        await reads(pilot, "no news of any run for 10", "its files cannot be read")
+        monkeypatch.setattr(application, "_LATE", 0.1)
+        hangs.set()
+        await reads(pilot, "reading the files of runs has taken ", " s so far: a file system may hang")
         await pilot.press("enter")
         await reads(pilot, "looking …")
+        hangs.clear()
+        await reads(pilot, runs[-1].id, "state     failed")
+        assert "may hang" not in shown(pilot.app)
 
+    hangs, entries = threading.Event(), Index.entries
+
+    def slow(index: Index) -> list[Entry]:
+        while hangs.is_set():
+            time.sleep(0.01)
+        return entries(index)
+
+    monkeypatch.setattr(Index, "entries", slow)
     used(use)

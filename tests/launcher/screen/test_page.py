@@ -77,6 +77,9 @@ def test_every_line_fits(width: int, height: int) -> None:
 
 def test_one_that_failed() -> None:
     failure = Failure(1, 3, "n2")
+    hostile = Excerpt("rank 3 on \x1b]0;n2", [])._replace(lines=["x"])
+    odd = Detail(running().status, running().member, Progress(), [], [HostRanks("\x1b[2J", None)], hostile)
+    assert "\x1b" not in "".join(texts(lines(odd, NOW, 80, 24)))
     last = attempt(0, "ended", ending="failed", code=1, ended=NOW, failure=failure)
     member = MemberStatus(0, "ended", "failed", [last])
     now = run_status(
