@@ -204,7 +204,7 @@ def _no_circle(graph: dict[str, set[str]]) -> None:
 FLOORS = {
     "launcher": (
         ("cli", "executors"),
-        ("api", "diagnosis", "importing"),
+        ("api", "diagnosis", "importing", "remote"),
         ("logs", "submission"),
         ("status", "planning"),
         ("schedulers",),

@@ -11,7 +11,7 @@ import click
 from launcher.cli.help import VERBS, help_text, module_of
 from launcher.errors import CastoffError, InvalidInput
 
-_TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "render", "shell", "submit", "train")
+_TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "on", "render", "shell", "submit", "train")
 """The verbs for which what follows `--` is the program's, or for train the trainer's."""
 
 
