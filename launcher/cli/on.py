@@ -102,11 +102,10 @@ def remove(name: str) -> None:
 
 @command.command("install")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def install(name: str, yes: bool) -> int:
+def install(name: str) -> None:
     """Install this castoff on the machine NAME, into a virtual environment in its folder."""
     machine = _machine(known.entry_named(name, os.environ, "castoff on install"))
-    return 0 if install_there(machine, asks=False) else 1
+    install_there(machine, asks=False)
 
 
 @command.command("check")
@@ -115,7 +114,7 @@ def install(name: str, yes: bool) -> int:
 def check(name: str, as_json: bool) -> None:
     """Connect to the machine NAME, and show what castoff finds there."""
     machine = _machine(known.entry_named(name, os.environ, "castoff on check"))
-    with machine.session(["castoff", "on", "check", name]) as session:
+    with machine.session(["castoff", "on", "check", name], site=machine.entry.site) as session:
         hello = session.hello
     facts: dict[str, Any] = {
         "machine": name,

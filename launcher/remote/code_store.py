@@ -76,6 +76,11 @@ class Store:
         Raises:
             OSError: they cannot be written.
         """
+        with self._unless_complete():
+            return self._lacking()
+        return []
+
+    def _lacking(self) -> list[int]:
         self._partial.mkdir(mode=0o700, exist_ok=True)
         self._sweep()
         self._remove_others()
@@ -98,7 +103,10 @@ class Store:
             OSError: it cannot be written.
         """
         file = self._code.files[number]
-        if not self._write(file, (part.data for part in parts)):
+        arrived = True
+        with self._unless_complete():
+            arrived = self._write(file, (part.data for part in parts))
+        if not arrived:
             raise CastoffError(
                 f"{printable(os.fsdecode(file.name))}: arrived damaged; call the command again"
             )
@@ -110,9 +118,14 @@ class Store:
             CastoffError: one is missing.
             OSError: it cannot be written.
         """
-        if self.is_complete:  # another transfer of the same was quicker
+        with self._unless_complete():
+            if not self.is_complete:
+                self._finish()
+        if self._partial.is_dir():  # another transfer of the same was quicker
             empty(self._partial)
-            return self.folder
+        return self.folder
+
+    def _finish(self) -> None:
         by_digest = {file.digest: self._place(file) for file in self._code.files if file.name in self._whole}
         placed = []
         for file in self._code.files:
@@ -133,13 +146,16 @@ class Store:
         draft = listed.with_name(f"{listed.name}.{os.urandom(4).hex()}")
         draft.write_bytes(msgspec.msgpack.encode(placed))
         draft.replace(listed)
+        self._partial.rename(self.folder)
+
+    @contextlib.contextmanager
+    def _unless_complete(self) -> Iterator[None]:
+        """Pass over what fails because another transfer of the same code has completed the folder meanwhile."""
         try:
-            self._partial.rename(self.folder)
+            yield
         except OSError:
             if not self.is_complete:
                 raise
-            empty(self._partial)
-        return self.folder
 
     # Folders
 

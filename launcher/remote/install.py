@@ -183,11 +183,8 @@ class Installation:
         ]
         words += ["--dest", str(folder), "--only-binary=:all:", "--python-version", version]
         words += ["--implementation", "cp"]
-        words += [
-            word
-            for platform in platforms(self._found.machine, self._found.libc)
-            for word in ("--platform", platform)
-        ]
+        for platform in platforms(self._found.machine, self._found.libc):
+            words += ["--platform", platform]
         self._say(f"{self._machine.entry.name}: downloads wheels for Python {version} there")
         done = subprocess.run(
             [*words, *self._wheel.requirements, "pip"],
