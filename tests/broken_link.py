@@ -2,7 +2,7 @@
 
 ORDERS is a file with one line: how many bytes pass towards the machine before the link `cut`s or `stall`s, or
 how many pass in a second: `cut 1234`, `stall 1234`, `slow 20000`. No file, or none of these: nothing is done.
-The count begins anew with each connection; `cut-back 1234` counts those that come from the machine.
+The count begins anew with each connection, and what has passed each way is in ORDERS.passed; `cut-back 1234` counts those that come from the machine.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ def main(orders: str, port: int) -> None:
     counted = 0 if kind != "cut-back" else 1
     left = count
     theirs = machine.fileno()
+    passed = [0, 0]
     while True:
         ready, _, _ = select.select([0, theirs], [], [])
         for source in ready:
             data = os.read(source, 4096)
             if not data:
                 return
+            passed[source != 0] += len(data)
+            Path(f"{orders}.passed").write_text(f"{passed[0]} {passed[1]}")
             is_counted = (source == 0) == (counted == 0)
             if kind.startswith(("cut", "stall")) and is_counted:
                 data, left = data[:left], left - len(data)

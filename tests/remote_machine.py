@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,8 @@ class RemoteMachine:
         self.settings = folder / "ssh_config"
         self.link_orders = folder / "link"
         self.port = _free_port()
+        # Short: a socket's path has 107 bytes at the most.
+        self._run = tempfile.TemporaryDirectory(prefix="on-", dir="/tmp")
         self._keys()
         self._files()
         (folder / "bin").mkdir()
@@ -92,27 +95,27 @@ class RemoteMachine:
 
     def close(self) -> None:
         """End it, and all that was started over it."""
-        for user in SHELLS:
-            self.disconnect(user)
+        self.disconnect()
         self._process.kill()
         self._process.wait()
         self._log.close()
+        self._run.cleanup()
 
-    def disconnect(self, host: str) -> None:
-        """End the shared connection of this user, as after ten minutes."""
-        for path in (self.folder / "run").glob("castoff/*"):
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            words = [str(self.folder / "bin" / "ssh"), "-o", f"ControlPath={path}", "-O", "exit", host]
-            subprocess.run(words, check=False, **quiet)  # type: ignore[call-overload]
+    def disconnect(self) -> None:
+        """End the shared connections, as after ten minutes."""
+        sockets = Path(self._run.name) / "castoff"
+        for path in sockets.glob("*"):
+            words = [str(self.folder / "bin" / "ssh"), "-o", f'ControlPath="{path}"', "-O", "exit", "any"]
+            subprocess.run(words, check=False, capture_output=True)
+        patience.until(lambda: not [*sockets.glob("*")], "a shared connection stays")
 
     def environment(self, home: Path) -> dict[str, str]:
         """Variables for the laptop's side."""
-        run = self.folder / "run"
-        run.mkdir(mode=0o700, exist_ok=True)
-        return {"PATH": self.path, "XDG_RUNTIME_DIR": str(run), "HOME": str(home)}
+        return {"PATH": self.path, "XDG_RUNTIME_DIR": self._run.name, "HOME": str(home)}
 
     def order_link(self, orders: str) -> None:
-        """What the link does with the next connections: see `broken_link`."""
+        """What the link does with the next connections, of which there is none now: see `broken_link`."""
+        self.disconnect()
         self.link_orders.write_text(orders)
 
     def _is_up(self) -> bool:

@@ -146,7 +146,7 @@ def test_the_site_that_the_machine_reports_is_remembered(laptop: Laptop) -> None
     script = Path(str(facts["directory"]), "job.sh").read_text()
     assert "FROM_LAB" in script
     assert laptop("--on", "far", "wait", "toy").returncode == 0
-    laptop.machine.disconnect("sh")
+    laptop.machine.disconnect()
     rendered = laptop("--on", "far", "render", "job.yaml", env={"PATH": f"{COMMAND.parent}:/usr/bin:/bin"})
     assert rendered.returncode == 0 and rendered.stdout == script  # without a connection
 
