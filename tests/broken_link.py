@@ -2,7 +2,8 @@
 
 ORDERS is a file with one line: how many bytes pass towards the machine before the link `cut`s or `stall`s, or
 how many pass in a second: `cut 1234`, `stall 1234`, `slow 20000`. No file, or none of these: nothing is done.
-The count begins anew with each connection, and what has passed each way is in ORDERS.passed; `cut-back 1234` counts those that come from the machine.
+`cut-back 1234` counts the bytes that come from the machine. The count begins anew with each connection, and
+what has passed each way is in ORDERS.passed.
 """
 
 from __future__ import annotations

@@ -210,6 +210,8 @@ def _instead(option: str, value: str, command: click.Command) -> str:
     from launcher.typed.structure import bare, fields_of
     from launcher.typed.suggestion import did_you_mean
 
+    if option == "--on":  # which is castoff's own, for every verb
+        return f" behind a verb; here: castoff --on {value} {command.name}"
     own = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
     if option in ("-o", "--output") and command.name == "init":

@@ -150,7 +150,7 @@ class Store:
 
     @contextlib.contextmanager
     def _unless_complete(self) -> Iterator[None]:
-        """Pass over what fails because another transfer of the same code has completed the folder meanwhile."""
+        """Pass over what fails because another transfer of the same has completed the folder meanwhile."""
         try:
             yield
         except OSError:

@@ -67,7 +67,9 @@ class Ssh:
         Raises:
             CastoffError: there is no ssh, or the host is not one.
         """
-        words = [*self._words(), "-tt" if terminal else "-T", "--", self.entry.host, command]
+        # Of a terminal ssh would say that the shared connection is closed, which it is not.
+        how = ["-tt", *_o("LogLevel=ERROR")] if terminal else ["-T"]
+        words = [*self._words(), *how, "--", self.entry.host, command]
         try:
             return subprocess.Popen(words, stdin=stdin, stdout=stdout, env=dict(self._environ))
         except OSError as error:
@@ -171,12 +173,12 @@ def lost(entry: Entry, doing: str, again: Sequence[str] | str, *, begun: bool, c
     """The error that the connection failed or broke: what was being done, and what to call again."""
     repeat = again if isinstance(again, str) else " ".join(map(visible_word, again))
     if begun:
-        what = f"the connection to {entry.host} broke while {doing}"
+        what = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{repeat}` continues"
     elif code == FAILED:
-        what = f"{entry.host} was not reached, so nothing was done there (ssh's message is above)"
+        what = f"{entry.host} was not reached, so nothing was done there; ssh's message is above"
     else:
         what = (
             f"the login shell of {entry.host} ended with code {code} before castoff began; "
             f"`ssh {visible_word(entry.host)} true` shows what it prints"
         )
-    return ConnectionBroken(entry, f"{what}\nnothing is lost: `{repeat}` continues", begun=begun)
+    return ConnectionBroken(entry, what, begun=begun)

@@ -172,12 +172,12 @@ def _wrong_name(name: str) -> str:
 def _wrong(entry: Entry) -> list[tuple[str, str]]:
     """The fields of an entry that cannot be used, and why."""
     wrong = []
+    for field, value in msgspec.structs.asdict(entry).items():
+        if isinstance(value, str) and (not value or "\n" in value or "\0" in value):
+            wrong.append((field, f"is {value!r}, but takes one line of text, not empty"))
     if entry.host.startswith("-") or not entry.host.isprintable() or re.search(r"\s", entry.host):
         wrong.append(("host", f"is {entry.host!r}, but takes USER@HOST, or a host of ~/.ssh/config"))
-    for field in ("dir", "castoff"):
-        value: str | None = getattr(entry, field)
-        if value is None:
-            continue
+    for field, value in (("dir", entry.dir), ("castoff", entry.castoff or "")):
         if "$" in value:
             fix = f"`ssh {visible_word(entry.host)} 'echo {value}'` shows what it is there"
             wrong.append((field, f"is {value!r}, in which nothing expands variables: write the path; {fix}"))

@@ -159,8 +159,8 @@ class Installation:
         entry = self._machine.entry
         wanted = entry.python or "python3.10 to python3.14, python3"
         return CastoffError(
-            f"{entry.name}: no Python 3.10 or newer is there under the names {wanted}: name one with --python "
-            "of `castoff on add`, or load a module with its --setup"
+            f"{entry.name}: no Python 3.10 or newer is there under the names {wanted}: name one by "
+            "--python of `castoff on add`, or load a module with its --setup"
         )
 
     # Wheels

@@ -41,6 +41,8 @@ class Machine:
         self.entry = entry
         self.ssh = Ssh(entry, environ)
         self.as_named = as_named
+        self.greeted: str | None = None
+        """The version of the castoff that has greeted from there."""
 
     def command(self, *words: str) -> list[str]:
         """A command of castoff's for this machine, as the user types it."""
@@ -69,7 +71,9 @@ class Machine:
 
     def about_caller(self) -> list[str]:
         """Options by which the castoff there knows who calls it, and how to speak of itself."""
-        words = [f"--protocol={PROTOCOL}", f"--caller={own_version()}", f"--machine={self.entry.name}"]
+        # A difference is reported once for a command, by the first castoff that it calls there.
+        caller = self.greeted or own_version()
+        words = [f"--protocol={PROTOCOL}", f"--caller={caller}", f"--machine={self.entry.name}"]
         if self.as_named:
             words.append("--named")
         return words if self.entry.castoff is None else [*words, f"--installed={self.entry.castoff}"]
@@ -161,6 +165,7 @@ class Session:
             raise Broken("castoff there did not greet")
         self.hello = hello
         self._check_protocol(hello)
+        self._machine.greeted = hello.version
 
     def ask(self, message: Message, doing: str) -> Message:
         """Send a message, and return its answer.

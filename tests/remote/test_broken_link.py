@@ -16,7 +16,7 @@ from tests.command_line import COMMAND
 from tests.remote.conftest import Laptop
 
 _HERE = (2000, 6400)
-"""From which byte on to which a break can matter, of those towards the machine: the rest is ssh's greeting."""
+"""From which byte on to which a break can matter, of those that go there: before, ssh greets."""
 
 _BACK = (2000, 5400)
 """The same of those from the machine."""
@@ -45,9 +45,11 @@ def submit_until_answered(laptop: Laptop, *words: str) -> list[str]:
         answer = laptop("--on", "far", "submit", *words)
         said.append(answer.stderr)
         if answer.returncode == 0:
+            laptop.machine.order_link("")
             return said
         assert "far: " in answer.stderr, answer.stderr
-        assert "nothing is lost: `castoff --on far submit" in answer.stderr, answer.stderr
+        known = ("nothing is lost: `castoff --on far submit", "was not reached, so nothing was done there")
+        assert any(words in answer.stderr for words in known), answer.stderr
         assert "Traceback" not in answer.stderr
         laptop.machine.order_link("")
     raise AssertionError(said)
@@ -111,7 +113,7 @@ def test_a_link_that_breaks_at_each_stage(laptop: Laptop, kind: str) -> None:
         "Stored": "code was sent; what has arrived is kept there",
         "Submitted": "was submitted, which may have arrived",
     }
-    assert f"far: the connection to sh broke while" in first and what[kind] in first, first
+    assert "far: the connection to sh broke while" in first and what[kind] in first, first
     was_there = kind == "Submitted"
     assert ("was submitted by the command before; nothing was submitted again" in second) == was_there
     assert ("all of it is there already" in second) == (kind in ("Stored", "Submitted")), second
@@ -165,8 +167,7 @@ def test_waiting_goes_through_a_break(laptop: Laptop) -> None:
     laptop.add("far", "broken")
     laptop.a_job()
     gate = laptop.far / "gate"
-    script = f"while ! test -e {str(gate)!r}; do sleep 0.1; done; exit 7" if "'" not in str(gate) else ""
-    script = script or f'while ! test -e "{gate}"; do sleep 0.1; done; exit 7'
+    script = f'while ! test -e "{gate}"; do sleep 0.1; done; exit 7'
     run = str(laptop.submitted("far", "submit", "--", "sh", "-c", script)["id"])
     waiting = laptop.start("--on", "far", "wait", run)
     is_there = ["pgrep", "-f", f"on run .*wait {run}"]
