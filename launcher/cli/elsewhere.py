@@ -168,7 +168,7 @@ def _installed(machine: Machine, do: Callable[[], int]) -> int:
     except NotInstalled as missing:
         if machine.entry.castoff is not None or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise
-        from launcher.cli.on import install_there
+        from launcher.cli.install_elsewhere import install_there
 
         report(str(missing).partition(";")[0])
         if not install_there(machine, asks=True):

@@ -9,6 +9,7 @@ from typing import Any, get_origin
 import click
 
 from launcher.cli.help import VERBS, help_text, module_of
+from launcher.cli.offers import complete_machines
 from launcher.errors import CastoffError, InvalidInput
 
 _TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "on", "render", "shell", "submit", "train")
@@ -47,6 +48,13 @@ class _Verbs(click.Group):
     commands=[click.Command(verb, short_help=words) for verb, words in VERBS.items()],
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--on",
+    metavar="NAME",
+    expose_value=False,  # which `main` has taken away
+    shell_complete=complete_machines,
+    help="Run the verb on another machine, over SSH (castoff on --help).",
 )
 @click.version_option(package_name="castoff", prog_name="castoff")
 @click.pass_context

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from launcher.cli.help import examples
+from launcher.cli.install_elsewhere import install_there
 from launcher.cli.output import json_option, print_facts, print_json, print_table, report
 from launcher.errors import CastoffError
 from launcher.remote import entries as known
@@ -22,24 +23,26 @@ if TYPE_CHECKING:
 
 @click.group(
     "on",
+    invoke_without_command=True,
     epilog=examples(
         "castoff on add aurora me@aurora.alcf.anl.gov --dir /lus/flare/projects/P/me",
         "castoff --on aurora submit job.yaml",
         "castoff --on aurora logs -f",
     ),
 )
-def command() -> None:
-    """Name machines for --on, and install castoff there.
+@json_option
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Name machines for --on, and install castoff there; without COMMAND, list them.
 
     castoff --on NAME VERB … runs a verb on that machine over your own ssh. The variable CASTOFF_ON, or `on:`
     in the project's .castoff/config.yaml, names the machine for every verb that is about runs; --on local
     means this one.
     """
-    if (
-        click.get_current_context().obj is not None
-        and click.get_current_context().invoked_subcommand != "run"
-    ):
-        click.get_current_context().fail("takes no program, so nothing may follow --")
+    if context.obj is not None and context.invoked_subcommand != "run":
+        context.fail("on takes no program, so nothing may follow --")
+    if context.invoked_subcommand is None:
+        _list(as_json)
 
 
 @command.command("add", epilog=examples("castoff on add lab me@lab.example.org --dir /scratch/me"))
@@ -80,6 +83,10 @@ def add(
 @json_option
 def list_(as_json: bool) -> None:
     """List the machines."""
+    _list(as_json)
+
+
+def _list(as_json: bool) -> None:
     found = known.entries(os.environ)
     if as_json:
         print_json(*(msgspec.to_builtins(entry) for entry in found.values()))
@@ -131,26 +138,6 @@ def check(name: str, as_json: bool) -> None:
         print_facts(**facts)
     if hello.site_note:
         report(hello.site_note)
-
-
-def install_there(machine: Machine, *, asks: bool) -> bool:
-    """Install castoff on a machine; False: the user would rather not.
-
-    Raises:
-        CastoffError: it cannot be.
-    """
-    from launcher.remote.install import Installation
-
-    if machine.entry.castoff is not None:
-        raise CastoffError(
-            f"{machine.entry.name}: its entry names {machine.entry.castoff}, so castoff installs none there; "
-            f"take `castoff:` out of {known.entries_file(os.environ)} first"
-        )
-    installation = Installation(machine, os.environ, report)
-    if asks and not click.confirm(f"{installation.question()}?", default=True, err=True):
-        return False
-    installation.run()
-    return True
 
 
 def _machine(entry: Entry) -> Machine:

@@ -14,13 +14,14 @@ from launcher.config.job_fields import ShellLine, Word
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
 from launcher.quoting import visible_word
 from launcher.runs.records import write_file
+from launcher.schedulers.registry import OWN
 from launcher.trust.decision import check
 from launcher.typed import editing
 from launcher.typed.document import Document
 from launcher.typed.structure import convert
 from launcher.typed.suggestion import did_you_mean
 
-HERE = ("", "local")
+HERE = ("", OWN)
 """What `--on` takes for this machine."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

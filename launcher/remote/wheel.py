@@ -1,7 +1,7 @@
 """A wheel of the castoff that runs here, as it is: of an installed one and of a checkout alike.
 
 Its version ends in a digest of its content, as in 0.1.0+g3f2a1bc94d0e, so that two states of a checkout are
-told apart. The same content always gives the same bytes.
+distinguished. The same content always gives the same bytes.
 """
 
 from __future__ import annotations

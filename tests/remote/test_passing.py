@@ -51,13 +51,8 @@ def test_a_program_beside_a_rank_reads_what_is_given_here(laptop: Laptop) -> Non
     laptop.a_job()
     laptop.submitted("far", "submit", "--name", "long", "--", "sleep", "600")
     patience.until(lambda: "running" in laptop("--on", "far", "status", "long").stdout)
-    answer = patience.until(
-        lambda: (
-            (tried := laptop("--on", "far", "shell", "long", "--", "tr", "a-z", "A-Z", input="text\n")).stdout
-            and tried
-        )
-    )
-    assert answer.stdout == "TEXT\n" and answer.returncode == 0
+    beside = ("--on", "far", "shell", "long", "--", "tr", "a-z", "A-Z")
+    patience.until(lambda: laptop(*beside, input="text\n").stdout == "TEXT\n")
     assert laptop("--on", "far", "cancel", "long").returncode == 0
 
 

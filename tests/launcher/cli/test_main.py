@@ -17,7 +17,7 @@ from ..conftest import Castoff, objects
 
 VERBS = [
     *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "list", "status", "logs"),
-    *("wait", "shell", "stop", "cancel", "resubmit", "clean", "sites", "explain", "doctor", "trust"),
+    *("wait", "shell", "stop", "cancel", "resubmit", "clean", "on", "sites", "explain", "doctor", "trust"),
     "completion",
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
