@@ -182,6 +182,8 @@ def _interrupted(machine: Machine, rest: list[str]) -> None:
     if verb in ("logs", "wait", "top", "status", "list", "report"):
         again = " ".join(map(visible_word, machine.command(*rest)))
         report(f"{name}: the runs there are unaffected; `{again}` continues")
+    elif verb == "submit":
+        report(f"{name}: interrupted; if the job was submitted, the same command finds it, else submits it")
     else:
         runs = " ".join(machine.command("list"))
         report(f"{name}: castoff {verb} was interrupted; `{runs}` shows what is there")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import sys
@@ -72,7 +73,8 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
                 answer = side.store_parts(answer.numbers)
         except CastoffError as error:
             is_final = not isinstance(error, StillUnderWay)
-            answer = Failed(rewrite(str(error)), error.exit_code, is_final)
+            text = rewrite(str(error)).encode(errors="replace").decode()  # a name may not be UTF-8
+            answer = Failed(text, error.exit_code, is_final)
         except OSError as error:
             answer = Failed(f"{error.filename or side.folder}: {error.strerror or error}", 1)
         frames.write(sink, answer)
@@ -169,7 +171,7 @@ class _Side:
         spec, site = self._job(order)
         check_profile(site)
         variables = {name: os.fsdecode(value) for name, value in order.variables.items()}
-        os.chdir(self._code / order.folder)
+        os.chdir(self._code / os.fsdecode(order.folder))
         environ = {**os.environ, **variables, "PWD": str(Path.cwd())}
         note = _compared(spec, site, order.script)
         try:
@@ -199,10 +201,10 @@ class _Side:
 
     def _job(self, order: Order) -> tuple[JobSpec, Site]:
         assert self._code is not None
-        spec = JobSpec.of(order.job)
+        spec = JobSpec.of(json.loads(order.job))
         if order.templates is not None:
-            spec = spec.changed(templates=str(self._code / order.templates))
-        return spec, Site(**order.site)
+            spec = spec.changed(templates=str(self._code / os.fsdecode(order.templates)))
+        return spec, Site(**json.loads(order.site))
 
 
 def _job_of(path: Path) -> str | None:

@@ -85,12 +85,13 @@ class Order(msgspec.Struct, tag=True):
     """From here: a job to be submitted once, under the id of a run that was made here."""
 
     run: str
-    job: dict[str, Any]
-    site: dict[str, Any]
-    site_name: str
-    folder: str
+    job: bytes
+    """The job's fields, as JSON."""
+    site: bytes
+    """The profile's fields, likewise."""
+    folder: bytes
     """Where it is submitted from, within the code's folder."""
-    templates: str | None
+    templates: bytes | None
     """The job's folder of templates, likewise."""
     script: str
     """SHA-256 of the script that was rendered here."""

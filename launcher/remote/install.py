@@ -16,6 +16,7 @@ import msgspec
 
 from launcher.config.quantities import size_words
 from launcher.errors import CastoffError, printable
+from launcher.quoting import visible_word
 from launcher.remote.connection import ended, lost
 from launcher.remote.login_shell import NO_CASTOFF, Marks, login_command, python_script
 from launcher.remote.machine import Machine
@@ -35,6 +36,7 @@ class _Found(msgspec.Struct):
     """What the probe there reports: see `installer`."""
 
     folder: str
+    others_write: bool
     executable: str
     version: list[int]
     implementation: str
@@ -105,6 +107,12 @@ class Installation:
         place = json.loads(answer)["folder"]
         already = "is there already" if self.is_there else "is installed"
         self._say(f"{name}: castoff {self._wheel.version} {already}, in {place}")
+        if self._found.others_write:
+            folder = visible_word(self._found.folder)
+            self._say(
+                f"{name}: others can write to {folder}, so they could replace what you run from there; "
+                f"`ssh {visible_word(self._machine.entry.host)} chmod go-w {folder}` shuts them out"
+            )
 
     def _probe(self) -> _Found:
         answer = self._call("probe", [], "castoff looked for a Python there")

@@ -27,6 +27,7 @@ def probe() -> None:
     places = sorted(HOME.iterdir()) if HOME.is_dir() else []
     found = {
         "folder": str(Path.cwd()),
+        "others_write": bool(Path.cwd().stat().st_mode & 0o022),
         "executable": sys.executable,
         "version": list(sys.version_info[:3]),
         "implementation": sys.implementation.name,

@@ -135,7 +135,8 @@ def python_script(
     """The script that makes `folder`, and runs a program with the first of these Pythons that is there."""
     names = " ".join(map(shell_word, candidates))
     lines = [
-        f"mkdir -p -- {folder_word(folder)} && cd -- {folder_word(folder)} || {_obstacle(marks, NO_FOLDER)}",
+        f"(umask 022 && mkdir -p -- {folder_word(folder)})",
+        f"cd -- {folder_word(folder)} || {_obstacle(marks, NO_FOLDER)}",
         *_setup_lines(setup, marks),
         "castoff_python=",
         f"for castoff_one in {names}; do",

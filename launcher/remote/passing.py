@@ -95,6 +95,9 @@ def run(
             code = process.wait()
             raise lost(entry, _doing(passed.verb), passed.typed(), begun=True, code=code)
         return output.code
+    except KeyboardInterrupt:  # which a terminal gives to ssh as well; others do not
+        process.terminate()
+        raise
     finally:
         process.stdout.close()
         ended(process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -215,18 +216,19 @@ def submit_there(
         say(stored.note)
     entry = machine.entry
     script = hashlib.sha256(job.script.text.encode(errors="surrogateescape")).hexdigest()
-    identity = [script, code.code.project, code.code.name, code.tree.here, runs_dir, _plain(job.spec)]
-    with pending(entry, msgspec.json.encode(identity), job.plan.name, environ) as chosen:
+    templates = _templates(job.spec, code)
+    identity = [script, code.code.project, code.code.name, code.tree.here, runs_dir]
+    same = json.dumps(identity).encode() + _json(job.spec)
+    with pending(entry, same, job.plan.name, environ) as chosen:
         if chosen.is_old:
             say(f"{chosen.run}: its submission was not answered before, so it is asked for now")
         _settle_others(session, machine, environ, say)
         order = Order(
             run=chosen.run,
-            job=_plain(job.spec),
-            site=msgspec.to_builtins(job.site),
-            site_name=job.site.name,
-            folder=code.tree.here,
-            templates=_templates(job.spec, code),
+            job=_json(job.spec),
+            site=_json(job.site),
+            folder=os.fsencode(code.tree.here),
+            templates=None if templates is None else os.fsencode(templates),
             script=script,
             variables={name: os.fsencode(environ[name]) for name in job.plan.env_from},
             about_code=code.about,
@@ -260,6 +262,6 @@ def _settle_others(session: Session, machine: Machine, environ: Mapping[str, str
         one.answered()
 
 
-def _plain(spec: JobSpec) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(spec)
-    return data
+def _json(fields: msgspec.Struct) -> bytes:
+    """All fields."""
+    return json.dumps(msgspec.to_builtins(fields)).encode()

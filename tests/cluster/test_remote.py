@@ -19,7 +19,7 @@ from .slurm import SlurmCluster
 
 @pytest.fixture
 def ssh(slurm: SlurmCluster, tmp_path: Path, system_program: SystemProgram) -> Path:
-    """A folder with an ssh whose every connection is to an sshd on the head node, by no network."""
+    """A folder with an ssh that leads to an sshd on the head node."""
     for program in ("ssh", "sshd"):
         system_program(program, PACKAGES[program])
     for name in ("host_key", "key"):
@@ -38,7 +38,8 @@ def ssh(slurm: SlurmCluster, tmp_path: Path, system_program: SystemProgram) -> P
         str(tmp_path / "sshd_config"),
     ]
     (tmp_path / "ssh_config").write_text(
-        f'Host head\n  User root\n  IdentityFile "{tmp_path}/key"\n  IdentitiesOnly yes\n  IdentityAgent none\n'
+        f'Host head\n  User root\n  IdentityFile "{tmp_path}/key"\n  IdentitiesOnly yes\n'
+        "  IdentityAgent none\n"
         f'  UserKnownHostsFile "{tmp_path}/known"\n  StrictHostKeyChecking no\n  LogLevel ERROR\n'
         f"  ControlPath none\n  ProxyCommand {shlex.join(sshd)}\n"
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+
+from launcher.remote.frames import PROTOCOL
 from tests.remote.conftest import Laptop
 
 
@@ -23,12 +26,18 @@ def test_it_installs_itself_whole_or_not_at_all(laptop: Laptop) -> None:
     assert "has castoff" not in answer.stderr  # no other version
     again = laptop("on", "install", "far")
     assert again.returncode == 0 and "is there already" in again.stderr
-    (version,) = [
-        path for path in (laptop.far / "a new folder/castoff").iterdir() if path.name[0] not in ".c"
-    ]
-    version.rename(version.with_name("0.0.1+gother"))  # as one that another castoff has installed
-    (version.parent / "current").unlink()
-    (version.parent / "current").symlink_to("0.0.1+gother")
+    (laptop.far / "a new folder").chmod(0o775)
+    open_to_others = laptop("on", "install", "far")
+    assert "others can write to" in open_to_others.stderr and "chmod go-w" in open_to_others.stderr
+    program = laptop.far / "a new folder/castoff/current/bin/castoff"
+    called = ["on", "run", "--caller=0.1.0+gother", "--machine=far", "--named"]
+    for protocol, code, words in (
+        (PROTOCOL, 0, "`castoff on install far` installs the same there"),
+        (PROTOCOL + 1, 1, "cannot work together"),
+    ):
+        line = [str(program), *called, f"--protocol={protocol}", "--", "list"]
+        answered = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert answered.returncode == code and answered.stderr.count(words) == 1, answered.stderr
 
 
 def test_a_machine_without_python_says_what_to_do(laptop: Laptop) -> None:
