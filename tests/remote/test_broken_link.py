@@ -120,6 +120,20 @@ def test_a_link_that_breaks_at_each_stage(laptop: Laptop, kind: str) -> None:
     one_job_and_nothing_else(laptop)
 
 
+def test_a_laptop_that_dies_while_it_submits(laptop: Laptop) -> None:
+    laptop.add("far", "broken")
+    laptop.a_job()
+    kept = laptop.home / ".local/state/castoff/on/pending"
+    submitting = laptop.start("--on", "far", "submit", "job.yaml")
+    patience.until(lambda: submitting.poll() is not None or (kept.is_dir() and [*kept.iterdir()]))
+    submitting.kill()
+    cut_link(laptop)
+    submitting.communicate()
+    if submitting.returncode:
+        submit_until_answered(laptop, "job.yaml")
+    one_job_and_nothing_else(laptop)
+
+
 def test_another_job_learns_what_became_of_one_that_was_not_answered(laptop: Laptop) -> None:
     laptop.add("far", "broken")
     laptop.a_job()
