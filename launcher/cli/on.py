@@ -14,6 +14,7 @@ from launcher.cli.help import examples
 from launcher.cli.install_elsewhere import install_there
 from launcher.cli.output import json_option, print_facts, print_json, print_table, report
 from launcher.errors import CastoffError
+from launcher.quoting import shell_word
 from launcher.remote import entries as known
 from launcher.remote.entries import Entry
 
@@ -76,6 +77,10 @@ def add(
     )
     path = known.add(entry, os.environ)
     print_facts(added=name, host=host, dir=folder, file=path)
+    home = os.environ.get("HOME", "").rstrip("/")
+    if home and folder.startswith(f"{home}/"):
+        meant = shell_word(f"~{folder.removeprefix(home)}")
+        report(f"{folder} is in your home here, as your shell expands ~; for your home there: --dir {meant}")
     report(f"`castoff on check {name}` connects and shows what is there")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -55,3 +56,19 @@ def test_the_nearest_project_counts(castoff: Castoff, tmp_path: Path, text: str,
     assert "no runs yet" in listed(CASTOFF_ON="other", CASTOFF_RUN_DIR="/x").stderr
     (below / ".castoff").mkdir()
     assert "no runs yet" in listed().stderr
+
+
+def test_machines_are_added_listed_and_removed(castoff: Castoff, fresh_home: Path) -> None:
+    assert "no machines yet; castoff on add NAME" in castoff("on").stderr
+    assert castoff("on", "add", "lab", "me@lab", "--dir", "/scratch/me", "--site", "slurm").returncode == 0
+    expanded = castoff("on", "add", "home", "me@lab", "--dir", f"{fresh_home}/my work")
+    assert "for your home there: --dir '~/my work'" in expanded.stderr
+    assert castoff("on").stdout == castoff("on", "list").stdout
+    assert "lab   me@lab  /scratch/me" in castoff("on").stdout
+    (first, _) = map(json.loads, castoff("on", "--json").stdout.splitlines())
+    assert first["name"] == "lab" and first["site"] == "slurm" and first["setup"] == []
+    refused = castoff("on", "add", "lab", "me@lab", "--dir", "$SCRATCH")
+    assert refused.returncode == 2 and "nothing expands variables" in refused.stderr
+    assert castoff("on", "remove", "lab", env={"PATH": "/usr/bin:/bin"}).returncode == 0
+    unknown = castoff("on", "remove", "lab")
+    assert unknown.returncode == 1 and "'lab' is not an entry of" in unknown.stderr
