@@ -38,7 +38,8 @@ mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -m 755 /run/sshd
 mount --bind "$1/passwd" /etc/passwd
 mount --bind "$1/shadow" /etc/shadow
-exec "$2" -D -e -f "$1/sshd_config"
+"$2" -D -e -f "$1/sshd_config" </dev/null &
+read -r _ || true # until whoever started this has gone, however that ended
 """
 
 LINK = Path(__file__).with_name("broken_link.py")
@@ -86,7 +87,7 @@ class RemoteMachine:
                 str(folder),
                 sshd,
             ],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,
@@ -96,8 +97,7 @@ class RemoteMachine:
     def close(self) -> None:
         """End it, and all that was started over it."""
         self.disconnect()
-        self._process.kill()
-        self._process.wait()
+        self._process.communicate()
         self._log.close()
         self._run.cleanup()
 

@@ -169,16 +169,20 @@ def ended(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-def lost(entry: Entry, doing: str, again: Sequence[str] | str, *, begun: bool, code: int) -> ConnectionBroken:
-    """The error that the connection failed or broke: what was being done, and what to call again."""
-    repeat = again if isinstance(again, str) else " ".join(map(visible_word, again))
-    if begun:
-        what = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{repeat}` continues"
-    elif code == FAILED:
+def broken(entry: Entry, doing: str, next_: Sequence[str], then: str = "continues") -> ConnectionBroken:
+    """The error that the connection broke: what was being done, and what to call next, which does `then`."""
+    command = " ".join(map(visible_word, next_))
+    what = f"the connection to {entry.host} broke while {doing}\nnothing is lost: `{command}` {then}"
+    return ConnectionBroken(entry, what, begun=True)
+
+
+def not_connected(entry: Entry, code: int) -> ConnectionBroken:
+    """The error that castoff did not begin there; `code` is ssh's."""
+    if code == FAILED:
         what = f"{entry.host} was not reached, so nothing was done there; ssh's message is above"
     else:
         what = (
             f"the login shell of {entry.host} ended with code {code} before castoff began; "
             f"`ssh {visible_word(entry.host)} true` shows what it prints"
         )
-    return ConnectionBroken(entry, what, begun=begun)
+    return ConnectionBroken(entry, what, begun=False)

@@ -17,7 +17,7 @@ import msgspec
 from launcher.config.quantities import size_words
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
-from launcher.remote.connection import ended, lost
+from launcher.remote.connection import broken, ended
 from launcher.remote.login_shell import NO_CASTOFF, Marks, login_command, python_script
 from launcher.remote.machine import Machine
 from launcher.remote.output import Output
@@ -146,14 +146,14 @@ class Installation:
             if not output.begins():
                 if output.obstacle == NO_CASTOFF:
                     raise self._no_python()
-                raise self._machine.not_begun(output, process, again)
+                raise self._machine.not_begun(output, process)
             with contextlib.suppress(OSError):  # then its exit code, or its silence, says why
                 for part in sent:
                     process.stdin.write(part)
                 process.stdin.close()
             output.copy(answer.append)
             if output.code is None:
-                raise lost(entry, doing, again, begun=True, code=process.wait())
+                raise broken(entry, doing, again)
             if output.code:
                 raise CastoffError(f"{entry.name}: castoff was not installed; the reason is above")
             return b"".join(answer)

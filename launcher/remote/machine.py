@@ -12,7 +12,7 @@ from typing import BinaryIO
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
 from launcher.remote import frames
-from launcher.remote.connection import Ssh, ended, lost
+from launcher.remote.connection import Ssh, broken, ended, not_connected
 from launcher.remote.entries import Entry
 from launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message
 from launcher.remote.login_shell import NO_CASTOFF, NO_FOLDER, SETUP, Marks, castoff_script, login_command
@@ -78,14 +78,12 @@ class Machine:
             words.append("--named")
         return words if self.entry.castoff is None else [*words, f"--installed={self.entry.castoff}"]
 
-    def not_begun(
-        self, output: Output, process: subprocess.Popen[bytes], again: Sequence[str]
-    ) -> CastoffError:
+    def not_begun(self, output: Output, process: subprocess.Popen[bytes]) -> CastoffError:
         """Why a command there did not begin."""
         code = process.wait()
         entry, what, obstacle = self.entry, self.entry.name, output.obstacle
         if obstacle is None:
-            return lost(entry, "", again, begun=False, code=code)
+            return not_connected(entry, code)
         install = f"`castoff on install {what}`"
         if obstacle == NO_FOLDER and entry.castoff is None:
             return NotInstalled(f"{what}: there is no folder {printable(entry.dir)}; {install} makes it")
@@ -125,7 +123,7 @@ class Machine:
         try:
             output = Output(process.stdout, marks)
             if not output.begins():
-                raise self.not_begun(output, process, again)
+                raise self.not_begun(output, process)
             session = Session(self, process, again)
             try:
                 session.greet()
@@ -198,7 +196,7 @@ class Session:
             return CastoffError(
                 f"{self._machine.entry.name}: castoff ended there with code {code} while {self.doing}{detail}"
             )
-        return lost(self._machine.entry, self.doing, self._again, begun=True, code=code)
+        return broken(self._machine.entry, self.doing, self._again)
 
     def _answer(self) -> Message:
         message = frames.read(self._from)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from launcher.errors import report
-from launcher.remote.connection import FAILED, ConnectionBroken, ended, lost
+from launcher.remote.connection import FAILED, ConnectionBroken, broken, ended
 from launcher.remote.login_shell import Marks, login_command
 from launcher.remote.machine import Machine
 from launcher.remote.output import Output
@@ -38,6 +38,18 @@ class Passed:
         return self.machine.command(
             self.verb, *self.words, *([] if self.program is None else ["--", *self.program])
         )
+
+    def broken(self) -> ConnectionBroken:
+        """The error that the connection broke while it ran."""
+        entry, doing = self.machine.entry, f"castoff {self.verb} ran there"
+        if self.verb == "logs":
+            return broken(entry, "the logs were shown; the run is unaffected", self.typed())
+        if self.verb == "resubmit":  # which is not to be called twice
+            shown = self.machine.command("list")
+            return broken(entry, f"{doing}, which may have submitted the run", shown, "shows whether it has")
+        if self.verb in ("stop", "cancel", "clean"):
+            doing += ", which may have done all or part of it"
+        return broken(entry, doing, self.typed())
 
     def remote_words(self, *options: str) -> list[str]:
         """As it is called there."""
@@ -79,7 +91,7 @@ def run(
         ConnectionBroken: the connection cannot be made, or broke.
         CastoffError: nothing can be begun there.
     """
-    marks, entry = Marks(os.urandom(8).hex()), passed.machine.entry
+    marks = Marks(os.urandom(8).hex())
     options = [*_terminals(), *(["--variables"] if variables else [])]
     script = passed.machine.script(passed.remote_words(*options), marks=marks, variables=_variables(environ))
     stdin = subprocess.PIPE if variables else None if reads else subprocess.DEVNULL
@@ -89,11 +101,10 @@ def run(
         _give(process, variables)
         output = Output(process.stdout, marks)
         if not output.begins():
-            raise passed.machine.not_begun(output, process, passed.typed())
+            raise passed.machine.not_begun(output, process)
         output.copy(write or _show)
         if output.code is None:
-            code = process.wait()
-            raise lost(entry, _doing(passed.verb), passed.typed(), begun=True, code=code)
+            raise passed.broken()
         return output.code
     except KeyboardInterrupt:  # which a terminal gives to ssh as well; others do not
         process.terminate()
@@ -165,14 +176,6 @@ def _with_time_left(passed: Passed, spent: float) -> Passed:
             break
         words[place] = f"--timeout={left:.1f}" if equals else f"{left:.1f}"
     return Passed(passed.machine, passed.verb, words, passed.program)
-
-
-def _doing(verb: str) -> str:
-    if verb == "logs":
-        return "the logs were shown; the run is unaffected"
-    if verb in ("stop", "cancel", "resubmit", "clean"):
-        return f"castoff {verb} ran there, which may have done all or part of it"
-    return f"castoff {verb} ran there"
 
 
 def _show(data: bytes) -> None:

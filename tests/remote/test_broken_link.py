@@ -158,12 +158,12 @@ def test_a_link_that_stalls_is_given_up(laptop: Laptop) -> None:
 def test_a_transfer_continues_where_it_broke(laptop: Laptop) -> None:
     laptop.add("far", "broken")
     laptop.a_job()
-    for number in range(4):
-        (laptop.project / f"weights {number}").write_bytes(os.urandom(100_000))
-    laptop.machine.order_link("cut 250000")
+    for number in range(10):
+        (laptop.project / f"weights {number}").write_bytes(os.urandom(400_000))
+    laptop.machine.order_link("cut 3500000")  # of which 2 MiB may be on the way: ssh's window
     first, second = submit_until_answered(laptop, "job.yaml")
-    assert "code: 6 files" in first and "6 files" in first.partition(";")[2]
-    assert (found := re.search(r"; (\d) files?, .* to send", second)) and int(found[1]) < 4, second
+    assert "code: 12 files" in first and "12 files" in first.partition(";")[2]
+    assert (found := re.search(r"; (\d+) files?, .* to send", second)) and int(found[1]) < 10, second
     one_job_and_nothing_else(laptop)
 
 
