@@ -36,9 +36,9 @@ INTEL_MPI := impi-rt==2021.19.0
 # whether it is there. CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines them.
 SYSTEM_PACKAGES := chromium mpich openmpi-bin podman runc tmux unzip zstd
 SYSTEM_PROGRAMS := chromium mpiexec.mpich mpiexec.openmpi podman runc tmux unzip zstd
-ifeq ($(shell id -u),0) # only root can run a Slurm cluster of its own
-SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge iproute2
-SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
+ifeq ($(shell id -u),0) # only root can run a Slurm cluster of its own, or an sshd with users
+SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge iproute2 openssh-client openssh-server fish tcsh
+SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip ssh sshd fish tcsh
 endif
 
 # Test processes, more than two cores have, for tests often wait. One takes all that use a cluster's

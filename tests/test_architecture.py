@@ -204,7 +204,7 @@ def _no_circle(graph: dict[str, set[str]]) -> None:
 FLOORS = {
     "launcher": (
         ("cli", "executors"),
-        ("api", "diagnosis", "importing", "report", "screen"),
+        ("api", "diagnosis", "importing", "remote", "report", "screen"),
         ("history", "logs", "submission"),
         ("status", "planning"),
         ("schedulers",),

@@ -9,9 +9,10 @@ from typing import Any, get_origin
 import click
 
 from launcher.cli.help import VERBS, help_text, module_of
+from launcher.cli.offers import complete_machines
 from launcher.errors import CastoffError, InvalidInput
 
-_TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "render", "shell", "submit", "train")
+_TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "on", "render", "shell", "submit", "train")
 """The verbs for which what follows `--` is the program's, or for train the trainer's."""
 
 
@@ -47,6 +48,13 @@ class _Verbs(click.Group):
     commands=[click.Command(verb, short_help=words) for verb, words in VERBS.items()],
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--on",
+    metavar="NAME",
+    expose_value=False,  # which `main` has taken away
+    shell_complete=complete_machines,
+    help="Run the verb on another machine, over SSH (castoff on --help).",
 )
 @click.version_option(package_name="castoff", prog_name="castoff")
 @click.pass_context
@@ -210,6 +218,8 @@ def _instead(option: str, value: str, command: click.Command) -> str:
     from launcher.typed.structure import bare, fields_of
     from launcher.typed.suggestion import did_you_mean
 
+    if option == "--on":  # which is castoff's own, for every verb
+        return f" behind a verb; here: castoff --on {value} {command.name}"
     own = flags_of(command)
     flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
     if option in ("-o", "--output") and command.name == "init":

@@ -37,6 +37,7 @@ GROUPS = {
         "clean": "Remove the directories of runs that are over.",
     },
     "Machine": {
+        "on": "Name machines for --on, and install castoff there.",
         "sites": "List the sites, show one, check one, or make one.",
         "explain": "Show this process's rank, and how it is known.",
         "doctor": "Check what could keep a job from running.",
@@ -62,6 +63,7 @@ def module_of(verb: str) -> str:
 
 
 _OPTIONS = {
+    "--on NAME": "Run the verb on another machine, over SSH (castoff on --help).",
     "--version": "Show the version and exit.",
     "-h, --help": "Show this message and exit.",
 }

@@ -9,6 +9,7 @@ import click
 
 from launcher.cli.offers import F, set_option, site_option
 from launcher.cli.output import report
+from launcher.cli.there import there
 from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from launcher.errors import printable
@@ -88,6 +89,10 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
     """
     if name is not None:
         return site_named(name)
+    if (elsewhere := there.get()) is not None:
+        from launcher.cli.submit_elsewhere import machine_site
+
+        return machine_site(elsewhere, name)
     site, why = choose_site()
     if spec is not None and why == NO_SCHEDULER:
         _refuse_a_clusters_job(spec)

@@ -93,7 +93,48 @@ def _as_options(words: list[str]) -> list[str]:
     return ["--version"] if words == ["version"] else words
 
 
+_HERE = frozenset(
+    (
+        *("init", "import", "schema", "completion", "launch", "train", "trust", "on"),
+        *("sites", "doctor", "explain", "--version", "-h", "--help"),
+    )
+)
+"""Verbs that run here unless `--on` stands before them; others follow CASTOFF_ON and the project's `on:`."""
+
+
+def _may_be_elsewhere(words: list[str]) -> bool:
+    """Whether a verb may be for another machine, seen from what costs nothing."""
+    if not words or "_CASTOFF_COMPLETE" in os.environ:
+        return False
+    if words[0] == "--on" or words[0].startswith("--on="):
+        return True
+    if words[0] in _HERE or "CASTOFF_RUN_DIR" in os.environ:  # in a job, here is where it runs
+        return False
+    return "CASTOFF_ON" in os.environ or _project_names_machine()
+
+
+def _project_names_machine() -> bool:
+    """Whether the nearest `.castoff/` has a config.yaml that names a machine."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - pathlib would cost as much as all that is here
+    except OSError:
+        return False
+    while not os.path.isdir(f"{folder}/.castoff"):  # noqa: PTH112
+        folder, name = os.path.split(folder)
+        if not name:
+            return False
+    try:
+        with open(f"{folder}/.castoff/config.yaml", "rb") as file:  # noqa: PTH123
+            return b"\non:" in b"\n" + file.read(1_000_000)
+    except OSError:
+        return False
+
+
 def _call(words: list[str], program: list[str] | None) -> int:
+    if _may_be_elsewhere(words):
+        from launcher.cli import elsewhere
+
+        return elsewhere.call(words, program)
     if words[:2] == ["launch", "--here"]:
         from launcher.cli import here
 

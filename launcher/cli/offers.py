@@ -47,6 +47,13 @@ def complete_sites(context: click.Context, parameter: click.Parameter, incomplet
     return _items(incomplete, filter(_PLAIN.fullmatch, Search.here().profiles()))
 
 
+def complete_machines(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
+    """The machines that --on knows."""
+    from launcher.remote.entries import entries
+
+    return _items(incomplete, entries(os.environ))
+
+
 def complete_fields(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
     """The fields of a job file as `--set` names them: `nodes=`, `array.count=`, `env.`."""
     from launcher.config.job import JobSpec

@@ -20,6 +20,7 @@ from launcher.cli.output import (
     report,
 )
 from launcher.cli.program import TakesJob
+from launcher.cli.there import there
 
 
 @click.command(
@@ -61,6 +62,11 @@ def command(
     from launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
+    if (elsewhere := there.get()) is not None:
+        from launcher.cli.submit_elsewhere import submit_elsewhere
+
+        choices = {"follows": follows, "dry": dry, "as_json": as_json}
+        return submit_elsewhere(elsewhere, spec, site_name, runs_dir=runs_dir, **choices)
     site = load_site(site_name, spec)
     if dry:
         would = dry_run(spec, site)

@@ -46,16 +46,26 @@ class Draft:
         self.final.path.rename(self.run.path)
 
 
+class RunExists(CastoffError):
+    """There is a run of that id, or one is just being made."""
+
+
+def new_id(name: str) -> str:
+    """An id for a new run: the job's name, the time and two random bytes."""
+    word = _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
+    return f"{word}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+
+
 @contextlib.contextmanager
-def new_run(name: str, folder: Path) -> Iterator[Draft]:
-    """Begin the directory of a new run in `folder`.
+def new_run(name: str, folder: Path, run_id: str | None = None) -> Iterator[Draft]:
+    """Begin the directory of a new run in `folder`; `run_id`: its id, which was chosen before.
 
     An error on the way takes the draft away; what a KILL leaves behind, `sweep` does.
 
     Raises:
+        RunExists: there is one of that id.
         CastoffError: it cannot be made there, or others could put theirs in its place.
     """
-    word = _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
     with contextlib.ExitStack() as stack:
         try:
             check_folder(folder)
@@ -63,8 +73,9 @@ def new_run(name: str, folder: Path) -> Iterator[Draft]:
             home = folder.resolve()
             draft = None
             while draft is None:
-                stamp = time.strftime("%Y%m%d-%H%M%S")
-                draft = _draft(home / f"{word}-{stamp}-{os.urandom(2).hex()}", stack)
+                draft = _draft(home / (run_id or new_id(name)), stack)
+                if draft is None and run_id is not None:
+                    raise RunExists(f"{home / run_id}: is there already, or is just being made")
             for inner in ("attempts", "logs"):
                 (draft.run.path / inner).mkdir(mode=0o700)
             # git takes no run for code, in whatever working tree it lies.

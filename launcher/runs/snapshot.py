@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -65,12 +65,31 @@ class Taken(msgspec.Struct):
         return f"{files_words(self.files)}, {size_words(self.bytes)}{without if named else ''}"
 
 
-def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str, str]) -> Taken:
-    """Copy the code around `directory` into a run directory.
+class Tree(NamedTuple):
+    """Which files are code, around a folder."""
+
+    top: Path
+    """The top folder of the repository; outside of git the folder itself."""
+    here: str
+    """The folder, relative to the top."""
+    files: dict[str, os.stat_result]
+    """Files and links, by their names relative to the top."""
+    links: dict[str, str]
+    """What is to be a link to its original, and the originals."""
+    left_out: list[str]
+    """What git ignores. Whole folders end in `/`."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all files together."""
+        return sum(about.st_size for about in self.files.values())
+
+
+def tree_around(directory: Path, asked: Snapshot, environ: Mapping[str, str]) -> Tree:
+    """The code around a folder.
 
     Raises:
         CastoffError: there is too much of it, or it cannot be read, or what is named is not there.
-        OSError: the run directory cannot be written.
     """
     from tempfile import TemporaryDirectory
 
@@ -87,20 +106,31 @@ def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str,
         except OSError as error:
             raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
     files = {name: about for name, about in found.items() if not _within(name, links)}
-    sizes = {name: about.st_size for name, about in files.items()}
-    _check_size(top, sizes, asked.limit)
-    code, here = run_path / "code", os.path.relpath(directory, top)
-    (code / here).mkdir(parents=True)
-    for name in sorted(files, key=lambda name: stat.S_ISLNK(files[name].st_mode)):
-        _copy(top, code, name)
-    for name, target in links.items():
+    _check_size(top, {name: about.st_size for name, about in files.items()}, asked.limit)
+    left_out = sorted(name for name in ignored if not _within(name, links))
+    return Tree(top, os.path.relpath(directory, top), files, links, left_out)
+
+
+def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str, str]) -> Taken:
+    """Copy the code around `directory` into a run directory.
+
+    Raises:
+        CastoffError: there is too much of it, or it cannot be read, or what is named is not there.
+        OSError: the run directory cannot be written.
+    """
+    tree = tree_around(directory, asked, environ)
+    code = run_path / "code"
+    (code / tree.here).mkdir(parents=True)
+    for name in sorted(tree.files, key=lambda name: stat.S_ISLNK(tree.files[name].st_mode)):
+        _copy(tree.top, code, name)
+    for name, target in tree.links.items():
         folder = os.path.dirname(name)  # noqa: PTH120 - which is empty at the top
         if os.path.realpath(code / folder) != os.path.normpath(os.path.realpath(code) + "/" + folder):
             raise CastoffError(f"snapshot.link: {name}: lies in what leads to the original already")
         _place(code, name).symlink_to(target)
-    (run_path / "code.workdir").symlink_to(Path("code", here))
-    taken = Taken(len(files), sum(sizes.values()), Names())
-    taken.left_out.add(*sorted(name for name in ignored if not _within(name, links)))
+    (run_path / "code.workdir").symlink_to(Path("code", tree.here))
+    taken = Taken(len(tree.files), tree.bytes, Names())
+    taken.left_out.add(*tree.left_out)
     return taken
 
 

@@ -40,7 +40,9 @@ def not_described(site: Site, search: Search | None = None) -> str | None:
     search = search or Search.here()
     kinds = {kind for kind, _ in search.profiles().get(site.name, [])}
     named = "CASTOFF_SITE" in search.environ or (
-        search.project is not None and (search.project / ".castoff" / "config.yaml").is_file()
+        search.project is not None
+        and (config := search.project / ".castoff" / "config.yaml").is_file()
+        and project_site(config) is not None
     )
     if named or site.name not in HAVE_DIRECTIVES or kinds != {"built-in"}:
         return None
@@ -109,8 +111,8 @@ def _choose(search: Search, inside: str | None) -> tuple[str, str]:
         return name, "CASTOFF_SITE is set"
     if search.project is not None:
         config = search.project / ".castoff" / "config.yaml"
-        if config.is_file():
-            return project_site(config), f"{config} names it"
+        if config.is_file() and (named := project_site(config)):
+            return named, f"{config} names it"
     if inside is not None:
         return inside, f"this shell is in an allocation of {inside}"
     found = ((name, scheduler_of(name).found_on(search.environ)) for name in NAMES)

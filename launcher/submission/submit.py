@@ -104,14 +104,16 @@ def submit(
     environ: Mapping[str, str] | None = None,
     function: bool = False,
     prepare: Callable[[Path], None] | None = None,
+    run_id: str | None = None,
 ) -> RunDirectory:
     """Make the run directory, submit the script once, and return the run.
 
     `environ` is the submitter's environment (default: this process's). With `function`, the job runs
     what submitit has pickled: `prepare` is called with the directory, to put it there before anything
-    is sent.
+    is sent. `run_id`: the run's id, which was chosen before.
 
     Raises:
+        RunExists: there is a run of that id.
         InvalidInput: the job cannot run there, or a file that it names is missing.
         NotSent: the scheduler refuses it, or cannot be reached.
         Unclear: nobody knows yet whether the scheduler took it; `castoff status` finds out.
@@ -139,8 +141,16 @@ def submit(
         node_hours=decided.node_hours,
         cluster=here.cluster,
     )
-    made = recorded(spec, decided, script.text, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
-    with made as draft:
+    with recorded(
+        spec,
+        decided,
+        script.text,
+        record,
+        runs_dir=runs_dir,
+        environ=environ,
+        prepare=prepare,
+        run_id=run_id,
+    ) as draft:
         run = draft.final
         request = SubmitRequest.of(decided, head_of(script.text), str(run.path), dependency)
         largest = here.largest_array or (site.array.max_count if site.array else None)
@@ -165,13 +175,15 @@ def recorded(
     runs_dir: Path | None,
     environ: Mapping[str, str],
     prepare: Callable[[Path], None] | None = None,
+    run_id: str | None = None,
 ) -> Iterator[Draft]:
     """Make the directory of a new run, with all that it holds before it begins, and list it in the index.
 
-    `prepare` is called with it before it gets its name. Its lock is held as long as this lasts. If anything
-    fails on the way, nothing is left.
+    `prepare` is called with it before it gets its name, which is `run_id` if that is given. Its lock is held
+    as long as this lasts. If anything fails on the way, nothing is left.
 
     Raises:
+        RunExists: there is a run of that id.
         CastoffError: it cannot be made; or a variable that `env_from` names is not set.
     """
     texts = {"job.yaml": _job_file(spec), "plan.json": encode(decided) + "\n"}
@@ -180,7 +192,7 @@ def recorded(
     folder = runs_dir or runs_folder(environ)
     for interrupted in sweep(folder):
         report(f"{interrupted}: its submission was interrupted before anything was sent; removed")
-    with new_run(decided.name, folder) as draft:
+    with new_run(decided.name, folder, run_id) as draft:
         try:
             for name, text in texts.items():
                 write_file(draft.run.path / name, text)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.remote.entries import Entry, add
 from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
 from tests import patience
@@ -85,7 +86,8 @@ def index(folder: Path, *names: str) -> list[RunDirectory]:
 
 class TestInBash:
     def test_verbs_and_flags(self, bash: Bash) -> None:
-        every, some, flags, of_verb, wrong, values, trainings = bash.offers(
+        add(Entry(name="aurora", host="h", dir="d"), os.environ)
+        every, some, flags, of_verb, wrong, values, trainings, machines, there = bash.offers(
             ["castoff", ""],
             ["castoff", "s"],
             ["castoff", "--"],
@@ -93,10 +95,13 @@ class TestInBash:
             ["castoff", "statsu", ""],
             ["castoff", "completion", ""],
             ["castoff", "train", ""],
+            ["castoff", "--on", ""],
+            ["castoff", "--on", "aurora", "can"],
         )
+        assert (machines[0], there[0]) == (["aurora"], ["cancel"])
         assert {"cancel", "completion", "train", "wait"} <= set(every[0])
         assert some[0] == ["schema", "shell", "sites", "status", "stop", "submit"]
-        assert flags[0] == ["--version", "--help"]
+        assert flags[0] == ["--on", "--version", "--help"]
         assert of_verb[0] == ["--name", "--json", "--help"]
         assert wrong == ([], set())
         assert values[0] == ["bash", "zsh", "fish"]

@@ -17,8 +17,8 @@ from ..conftest import Castoff, objects
 
 VERBS = [
     *("init", "import", "render", "schema", "submit", "launch", "alloc", "train", "top", "list", "status"),
-    *("logs", "usage", "results", "report", "wait", "shell", "stop", "cancel", "resubmit", "clean", "sites"),
-    *("explain", "doctor", "trust"),
+    *("logs", "usage", "results", "report", "wait", "shell", "stop", "cancel", "resubmit", "clean", "on"),
+    *("sites", "explain", "doctor", "trust"),
     "completion",
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")

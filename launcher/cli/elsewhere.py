@@ -1,0 +1,189 @@
+"""Verbs on another machine: which machine is meant, and what each verb does there.
+
+`castoff --on NAME VERB …`, the variable CASTOFF_ON, or `on:` in the project's .castoff/config.yaml.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from launcher.cli.group import WrongWords
+from launcher.cli.group import call as call_here
+from launcher.cli.help import VERBS
+from launcher.cli.output import is_terminal, report
+from launcher.cli.there import There, there
+from launcher.quoting import visible_word
+from launcher.remote import passing
+from launcher.remote.entries import HERE, entry_named
+from launcher.remote.machine import Machine, NotInstalled
+
+ONLY_HERE = {
+    "init": "writes a job file here; then `castoff --on NAME submit` takes it along",
+    "import": "reads a script and writes a job file here",
+    "schema": "is the same everywhere",
+    "completion": "is for the shell that you type in",
+    "launch": "starts ranks where it is called, without a scheduler; `submit` and `alloc` start them there",
+    "train": "trains where it is called; there, `submit -- castoff train …` does",
+    "trust": "is about files of this machine; call it there, in a shell of its own",
+    "on": "is about the machines that --on knows, and is called here",
+}
+"""Verbs that make no sense elsewhere, and why."""
+
+_WITH_THE_JOB = ("submit", "render")
+"""Verbs that read a job file here."""
+
+_ON_TERMINALS = ("shell", "alloc", "top", "clean")
+"""Verbs that need a terminal there, if they have one here."""
+
+_READING = ("shell", "alloc")
+"""Verbs whose program reads our standard input."""
+
+
+def call(words: list[str], program: list[str] | None) -> int:
+    """Call a verb where it is meant to run, and return its exit code.
+
+    Raises:
+        CastoffError: no such machine, or what is wrong there.
+    """
+    name, why, rest = _meant(words)
+    if name in HERE:
+        return call_here(rest, program)
+    explicit = rest is not words
+    if not rest:
+        raise WrongWords(f"name a verb after --on {name}, as in castoff --on {name} list", 2)
+    verb = rest[0]
+    if verb not in (*VERBS, "version", "--version") or {"-h", "--help"} & {*rest}:
+        return call_here(rest, program)
+    if verb in ONLY_HERE:
+        reason = ONLY_HERE[verb].replace("NAME", name)
+        raise WrongWords(f"{verb} {reason}; without --on: castoff {verb}", 2)
+    machine = Machine(entry_named(name, os.environ, why), os.environ, as_named=explicit)
+    typed = ["castoff", *words, *([] if program is None else ["--", *program])]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # from here on Ctrl-C is an exception
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _installed(machine, lambda: _call(There(machine, typed), rest, program))
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        _interrupted(machine, rest)
+        return 130
+
+
+def _meant(words: list[str]) -> tuple[str, str, list[str]]:
+    """The machine's name, who says so, and the words behind `--on`."""
+    if words[0].startswith("--on="):
+        return words[0].partition("=")[2], "--on", words[1:]
+    if words[0] == "--on":
+        if len(words) < 2:
+            raise WrongWords(
+                "--on takes the name of a machine; `castoff on list` shows those that there are", 2
+            )
+        return words[1], "--on", words[2:]
+    if (name := os.environ.get("CASTOFF_ON")) is not None:
+        return name, "CASTOFF_ON", words
+    from launcher.config.site import Search, project_machine
+
+    project = Search.here().project
+    config = None if project is None else project / ".castoff" / "config.yaml"
+    name = project_machine(config) if config is not None and config.is_file() else None
+    return name or "", f"{config}: on", words
+
+
+def _call(meant: There, rest: list[str], program: list[str] | None) -> int:
+    verb, words = rest[0], rest[1:]
+    if verb in _WITH_THE_JOB:
+        token = there.set(meant)
+        try:
+            return call_here(rest, program)
+        finally:
+            there.reset(token)
+    _check_paths(meant.machine, verb, words)
+    passed = passing.Passed(meant.machine, "--version" if verb == "version" else verb, words, program)
+    is_ours = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    if (
+        verb in _ON_TERMINALS
+        and is_ours
+        and program is None
+        and not {"--yes", "--dry-run", "--json"} & {*words}
+    ):
+        return passing.run_on_terminal(passed, os.environ)
+    if verb == "wait":
+        return passing.wait_through(passed, os.environ)
+    if verb == "resubmit":
+        return _resubmit(passed, words)
+    return passing.run(passed, os.environ, reads=verb in _READING and program is not None)
+
+
+def _resubmit(passed: passing.Passed, words: list[str]) -> int:
+    """Resubmit there, with the variables of `env_from` that are set here."""
+    from launcher.cli.resubmit import command
+    from launcher.remote.frames import Names, NamesOf
+    from launcher.runs.env_from import secrets
+
+    context = command.make_context("castoff resubmit", list(words), resilient_parsing=True)
+    run = context.params.get("run")
+    variables: dict[str, bytes] = {}
+    if run is not None:
+        with passed.machine.session(passed.typed()) as session:
+            answer = session.ask(NamesOf(run), "castoff asked which variables the run takes")
+        names = answer.names if isinstance(answer, Names) else []
+        secrets(names, os.environ)
+        variables = {name: os.fsencode(os.environ[name]) for name in names}
+    return passing.run(passed, os.environ, variables=variables)
+
+
+def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:
+    """Refuse relative paths of files here, which would be taken for files there."""
+    name = machine.entry.name
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option in ("-o", "--output"):
+            value = value if equals else words[at + 1] if at + 1 < len(words) else ""
+            if value != "-":
+                raise WrongWords(
+                    f"{verb}: {option} would write a file on {name}: print it and redirect it here, as in "
+                    f"castoff --on {name} {verb} … > FILE",
+                    2,
+                )
+        path = value if equals and option.startswith("--") else word
+        looks_local = not path.startswith(("-", "/", "~")) and (
+            "/" in path or path.endswith((".yaml", ".yml"))
+        )
+        if looks_local and (path in (".", "./", "..") or Path(path).exists()):
+            raise WrongWords(
+                f"{verb}: {path} is a file or folder here, and castoff looks on {name}: name a run by its "
+                "id, or give the whole path there",
+                2,
+            )
+
+
+def _installed(machine: Machine, do: Callable[[], int]) -> int:
+    """Do something there; where castoff is missing, offer to install it first."""
+    try:
+        return do()
+    except NotInstalled as missing:
+        if machine.entry.castoff is not None or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            raise
+        from launcher.cli.install_elsewhere import install_there
+
+        report(str(missing).partition(";")[0])
+        if not install_there(machine, asks=True):
+            raise
+        return do()
+
+
+def _interrupted(machine: Machine, rest: list[str]) -> None:
+    """What Ctrl-C has ended, and what it has not."""
+    name, verb = machine.entry.name, rest[0]
+    if verb in ("logs", "wait", "top", "status", "list", "report"):
+        again = " ".join(map(visible_word, machine.command(*rest)))
+        report(f"{name}: the runs there are unaffected; `{again}` continues")
+    elif verb == "submit":
+        report(f"{name}: interrupted; if the job was submitted, the same command finds it, else submits it")
+    else:
+        runs = " ".join(machine.command("list"))
+        report(f"{name}: castoff {verb} was interrupted; `{runs}` shows what is there")

@@ -1,0 +1,241 @@
+"""castoff on: name machines for --on, and install castoff there; and what runs there for a caller."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from launcher.cli.help import examples
+from launcher.cli.install_elsewhere import install_there
+from launcher.cli.output import json_option, print_facts, print_json, print_table, report
+from launcher.errors import CastoffError
+from launcher.quoting import shell_word
+from launcher.remote import entries as known
+from launcher.remote.entries import Entry
+
+if TYPE_CHECKING:
+    from launcher.remote.machine import Machine
+
+
+@click.group(
+    "on",
+    invoke_without_command=True,
+    epilog=examples(
+        "castoff on add aurora me@aurora.alcf.anl.gov --dir /lus/flare/projects/P/me",
+        "castoff --on aurora submit job.yaml",
+        "castoff --on aurora logs -f",
+    ),
+)
+@json_option
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Name machines for --on, and install castoff there; without COMMAND, list them.
+
+    castoff --on NAME VERB … runs a verb on that machine over your own ssh. The variable CASTOFF_ON, or `on:`
+    in the project's .castoff/config.yaml, names the machine for every verb that is about runs; --on local
+    means this one.
+    """
+    if context.obj is not None and context.invoked_subcommand != "run":
+        context.fail("on takes no program, so nothing may follow --")
+    if context.invoked_subcommand is None:
+        _list(as_json)
+
+
+@command.command("add", epilog=examples("castoff on add lab me@lab.example.org --dir /scratch/me"))
+@click.argument("name")
+@click.argument("host", metavar="[USER@]HOST")
+@click.option(
+    "--dir", "folder", required=True, metavar="FOLDER", help="Folder there for runs, code and castoff."
+)
+@click.option("--site", help="Site profile to plan with; default: what castoff chooses there.")
+@click.option("--python", help="Python there to install castoff with, as python3.12.")
+@click.option(
+    "--setup", multiple=True, metavar="LINE", help="Shell line to run there first; may be repeated."
+)
+@click.option("--castoff", "program", metavar="PATH", help="A castoff that is installed there already.")
+def add(
+    name: str,
+    host: str,
+    folder: str,
+    site: str | None,
+    python: str | None,
+    setup: tuple[str, ...],
+    program: str | None,
+) -> None:
+    """Add the machine NAME, or change it.
+
+    HOST may be one of ~/.ssh/config. FOLDER must be visible from the machine's compute nodes; one that does
+    not begin with / counts from your home there.
+    """
+    entry = Entry(
+        name=name, host=host, dir=folder, site=site, python=python, setup=list(setup), castoff=program
+    )
+    path = known.add(entry, os.environ)
+    print_facts(added=name, host=host, dir=folder, file=path)
+    home = os.environ.get("HOME", "").rstrip("/")
+    if home and folder.startswith(f"{home}/"):
+        meant = shell_word(f"~{folder.removeprefix(home)}")
+        report(f"{folder} is in your home here, as your shell expands ~; for your home there: --dir {meant}")
+    report(f"`castoff on check {name}` connects and shows what is there")
+
+
+@command.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the machines."""
+    _list(as_json)
+
+
+def _list(as_json: bool) -> None:
+    found = known.entries(os.environ)
+    if as_json:
+        print_json(*(msgspec.to_builtins(entry) for entry in found.values()))
+    elif found:
+        rows = [(entry.name, entry.host, entry.dir, entry.site or "") for entry in found.values()]
+        print_table(("name", "host", "dir", "site"), rows)
+    else:
+        report("no machines yet; castoff on add NAME USER@HOST --dir FOLDER adds one")
+
+
+@command.command("remove")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Forget the machine NAME. What is there stays there."""
+    entry = known.entry_named(name, os.environ, "castoff on remove")
+    path = known.remove(name, os.environ)
+    _machine(entry).ssh.close()
+    print_facts(removed=name, file=path)
+
+
+@command.command("install")
+@click.argument("name")
+def install(name: str) -> None:
+    """Install this castoff on the machine NAME, into a virtual environment in its folder."""
+    machine = _machine(known.entry_named(name, os.environ, "castoff on install"))
+    install_there(machine, asks=False)
+
+
+@command.command("check")
+@click.argument("name")
+@json_option
+def check(name: str, as_json: bool) -> None:
+    """Connect to the machine NAME, and show what castoff finds there."""
+    machine = _machine(known.entry_named(name, os.environ, "castoff on check"))
+    with machine.session(["castoff", "on", "check", name], site=machine.entry.site) as session:
+        hello = session.hello
+    facts: dict[str, Any] = {
+        "machine": name,
+        "host": machine.entry.host,
+        "folder": hello.folder,
+        "castoff": hello.version,
+        "python": hello.python,
+        "site": hello.site_name or None,
+        "why": hello.site_why or None,
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(**facts)
+    if hello.site_note:
+        report(hello.site_note)
+
+
+def _machine(entry: Entry) -> Machine:
+    from launcher.remote.machine import Machine
+
+    return Machine(entry, os.environ, as_named=True)
+
+
+# What a castoff elsewhere calls here
+
+
+def _called(function: Any) -> Any:
+    for option in (
+        click.option("--protocol", type=int, required=True),
+        click.option("--caller", required=True),
+        click.option("--machine", required=True),
+        click.option("--named", is_flag=True),
+        click.option("--installed"),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("serve", hidden=True)
+@_called
+@click.option("--site")
+def serve(
+    protocol: int, caller: str, machine: str, named: bool, installed: str | None, site: str | None
+) -> int:
+    """Answer a castoff elsewhere, by messages on standard input and output."""
+    from launcher.remote import far_side, frames
+    from launcher.remote.far_streams import speak
+
+    os.environ["CASTOFF_ON"] = ""
+    rewrite = far_side.rewriting(machine, named=named)
+    source, sink = far_side.own_streams()
+    speak(rewrite)
+    if protocol == frames.PROTOCOL:
+        _report_difference(caller, machine, installed)
+    return far_side.serve(source, sink, rewrite, site)
+
+
+@command.command("run", hidden=True)
+@_called
+@click.option("--terminal", "terminals", multiple=True, type=click.Choice(["out", "err"]))
+@click.option("--variables", is_flag=True)
+@click.pass_context
+def run(
+    context: click.Context,
+    protocol: int,
+    caller: str,
+    machine: str,
+    named: bool,
+    installed: str | None,
+    terminals: tuple[str, ...],
+    variables: bool,
+) -> None:
+    """Call a verb for somebody elsewhere."""
+    from launcher.cli.main import main
+    from launcher.remote import far_side, frames
+    from launcher.remote.far_streams import end_with_caller, speak
+
+    if protocol != frames.PROTOCOL:
+        raise CastoffError(
+            f"{machine}: the castoff there and the one here ({caller}) cannot work together: "
+            f"{_remedy(machine, installed)}"
+        )
+    os.environ["CASTOFF_ON"] = ""
+    if variables:
+        given: dict[str, bytes] = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=dict[str, bytes])
+        os.environ.update({name: os.fsdecode(value) for name, value in given.items()})
+    speak(far_side.rewriting(machine, named=named), terminals)
+    _report_difference(caller, machine, installed)
+    words = context.obj or []
+    end_with_caller(signal.SIGHUP if words[:1] == ["shell"] else signal.SIGINT)
+    main(words)
+
+
+def _report_difference(caller: str, machine: str, installed: str | None) -> None:
+    """Say once for a call that the two castoffs are not the same."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from launcher.remote.wheel import differs
+
+    try:
+        own = version("castoff")
+    except PackageNotFoundError:
+        return
+    if differs(own, caller):
+        report(f"{machine} has castoff {own}, and here is {caller}: {_remedy(machine, installed)}")
+
+
+def _remedy(machine: str, installed: str | None) -> str:
+    if installed is None:
+        return f"`castoff on install {machine}` installs the same there"
+    return f"update {installed} there"

@@ -1,0 +1,153 @@
+"""castoff --on NAME submit: plan, render and check here, then send code and job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from launcher.cli.output import print_facts, print_json, print_script, report
+from launcher.cli.there import There
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.quoting import visible_word
+from launcher.remote import submission
+from launcher.remote.frames import Submitted
+from launcher.remote.passing import Passed, run
+from launcher.schedulers.choice import site_named
+from launcher.submission.submit import dry_run, working_directory
+from launcher.submission.syntax import check_syntax
+
+
+def submit_elsewhere(
+    there: There,
+    spec: JobSpec,
+    site_name: str | None,
+    *,
+    follows: bool,
+    dry: bool,
+    runs_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Submit a job on another machine, and say what became of it; the exit code.
+
+    Raises:
+        CastoffError: it cannot be submitted.
+    """
+    machine, name = there.machine, there.machine.entry.name
+    if runs_dir is not None and not runs_dir.is_absolute():
+        context = click.get_current_context()
+        context.fail(f"--runs-dir is {str(runs_dir)!r}, a folder on {name}: give its whole path there")
+    if dry:
+        return _dry_run(there, spec, machine_site(there, site_name), as_json=as_json)
+    site = _known_site(there, site_name)
+    directory = Path(working_directory())
+    job = submission.planned(spec, site) if site else None
+    code = submission.code_of(job, directory, os.environ) if job else None
+    note = None
+    with machine.session(there.typed, site=_asked_site(there, site_name)) as session:
+        if site_name is None and submission.site_here(machine.entry) is None:
+            note = session.hello.site_note
+            reported = submission.reported_site(session, machine.entry, os.environ)
+            if reported != site:
+                job, code = submission.planned(spec, reported), None
+        assert job is not None
+        if code is None:
+            code = submission.code_of(job, directory, os.environ)
+        result = submission.submit_there(
+            machine,
+            job,
+            code,
+            session,
+            os.environ,
+            report,
+            runs_dir=None if runs_dir is None else str(runs_dir),
+        )
+    _print(there, result, note, follows=follows, as_json=as_json)
+    return _follow(there, result.run) if follows else 0
+
+
+def machine_site(there: There, site_name: str | None) -> Site:
+    """The site to plan with: the one that is named, the entry's, or the one that the castoff there reports.
+
+    Raises:
+        CastoffError: there is none, or it cannot be asked for.
+    """
+    entry = there.machine.entry
+    if (site := _known_site(there, site_name)) is None:
+        with there.machine.session(there.typed, site=entry.site) as session:
+            site = submission.reported_site(session, entry, os.environ)
+    if site_name is None:
+        report(f"site {site.name}: that of {entry.name}")
+    return site
+
+
+def _known_site(there: There, site_name: str | None) -> Site | None:
+    """The same, as far as it is known here; None: nothing has been reported yet."""
+    entry = there.machine.entry
+    if site_name is not None:
+        return site_named(site_name)
+    return submission.site_here(entry) or submission.remembered_site(entry, os.environ)
+
+
+def _asked_site(there: There, site_name: str | None) -> str | None:
+    entry = there.machine.entry
+    return entry.site if site_name is None and submission.site_here(entry) is None else None
+
+
+def _dry_run(there: There, spec: JobSpec, site: Site, *, as_json: bool) -> int:
+    would = dry_run(spec, site)
+    check_syntax(would.plan, would.rendered)
+    job = submission.Planned(spec, site, would.plan, would.rendered)
+    code = submission.code_of(job, Path(working_directory()), os.environ)
+    if as_json:
+        plan = msgspec.to_builtins(would.plan)
+        print_json({"plan": plan, "script": would.script, "command": would.command})
+        return 0
+    print_script(would.script)
+    report(f"would send the code to {there.machine.entry.name}, as far as it is not there: {code.words}")
+    report("would make a run directory there, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
+    click.echo(would.command, err=True)
+    return 0
+
+
+def _print(there: There, result: Submitted, note: str | None, *, follows: bool, as_json: bool) -> None:
+    machine = there.machine
+    name = machine.entry.name
+    if result.was_there:
+        report(f"{name}: {result.run} was submitted by the command before; nothing was submitted again")
+    for words in (result.note, note):
+        if words:
+            report(f"{name}: {words}")
+    if as_json:
+        facts = {"id": result.run, "job": result.job, "directory": result.directory}
+        print_json({**facts, "node_hours": result.node_hours, "on": name})
+        return
+    hours = result.node_hours
+    print_facts(
+        run=result.run,
+        on=f"{name} ({machine.entry.host})",
+        job=f"{result.job} ({result.scheduler})",
+        directory=result.directory,
+        code=result.code,
+        snapshot=result.snapshot,
+        node_hours="no walltime, so no bound" if hours is None else f"at most {hours:.2f}",
+    )
+    if not follows:
+        follow = " ".join(map(visible_word, machine.command("logs", "-f", result.run)))
+        report(f"{name}: {result.run} submitted (job {result.job}); `{follow}` follows it")
+
+
+def _follow(there: There, run_id: str) -> int:
+    logs = Passed(there.machine, "logs", ["-f", run_id], None)
+    try:
+        return run(logs, os.environ)
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        again, end = (
+            " ".join(there.machine.command(*words)) for words in (("logs", "-f", run_id), ("cancel", run_id))
+        )
+        report(f"{run_id} was not stopped: `{again}` follows it again, `{end}` ends it")
+        return 130

@@ -1,0 +1,21 @@
+"""The machine that a verb is for, where it is not this one."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from launcher.remote.machine import Machine
+
+
+class There(NamedTuple):
+    """What a verb that reads a job file here needs to know of the machine."""
+
+    machine: Machine
+    typed: list[str]
+    """The whole command, as the user typed it."""
+
+
+there: contextvars.ContextVar[There | None] = contextvars.ContextVar("there", default=None)
+"""The machine that the verb is for; None: this one."""

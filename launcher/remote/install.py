@@ -1,0 +1,234 @@
+"""Installing this castoff on a machine: its own wheel, and those that it requires for the Python there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from launcher.config.quantities import size_words
+from launcher.errors import CastoffError, printable
+from launcher.quoting import visible_word
+from launcher.remote.connection import broken, ended
+from launcher.remote.login_shell import NO_CASTOFF, Marks, login_command, python_script
+from launcher.remote.machine import Machine
+from launcher.remote.output import Output
+from launcher.remote.wheel import build
+
+_PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
+"""Those that castoff works with, the newest first."""
+
+_OLDEST_GLIBC = 5
+"""manylinux_2_5 is the oldest platform of wheels (PEP 600)."""
+
+_PROGRAM = Path(__file__).with_name("installer.py")
+
+
+class _Found(msgspec.Struct):
+    """What the probe there reports: see `installer`."""
+
+    folder: str
+    others_write: bool
+    executable: str
+    version: list[int]
+    implementation: str
+    machine: str
+    system: str
+    libc: list[str]
+    has_venv: bool
+    has_pip: bool
+    versions: list[str]
+
+
+class Installation:
+    """An installation on one machine, prepared as far as it can be without changing anything there."""
+
+    def __init__(self, machine: Machine, environ: Mapping[str, str], say: Callable[[str], object]):
+        """Look what is there.
+
+        Raises:
+            ConnectionBroken: the connection cannot be made, or broke.
+            CastoffError: there is no Python that castoff works with.
+        """
+        self._machine, self._environ, self._say = machine, environ, say
+        self._wheel = build()
+        self._found = self._probe()
+        if not self._found.has_venv:
+            raise CastoffError(
+                f"{machine.entry.name}: {self._found.executable} there has no module venv; name another with "
+                "--python of `castoff on add`"
+            )
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this very castoff is installed already."""
+        return self._wheel.version in self._found.versions
+
+    def question(self) -> str:
+        """What would be installed, and where."""
+        python = ".".join(map(str, self._found.version))
+        where = f"{self._found.folder}/castoff on {self._machine.entry.name}"
+        with_ = f"{self._found.executable} ({python})"
+        return f"Install castoff {self._wheel.version} in {where}, with {with_}"
+
+    def run(self) -> None:
+        """Install it.
+
+        Raises:
+            ConnectionBroken: the connection broke; what is half installed is not used.
+            CastoffError: it cannot be installed; the message of pip is above.
+        """
+        name = self._machine.entry.name
+        with tempfile.TemporaryDirectory(prefix="castoff-") as folder:
+            wheels = [] if self.is_there else self._download(Path(folder))
+            files = [(self._wheel.name, self._wheel.content)]
+            files += [(path.name, path.read_bytes()) for path in wheels]
+            if self.is_there:
+                files = []
+            about = {
+                "version": self._wheel.version,
+                "offline": bool(wheels),
+                "files": [(file, len(content)) for file, content in files],
+            }
+            if files:
+                count = "1 wheel" if len(files) == 1 else f"{len(files)} wheels"
+                total = size_words(sum(len(content) for _, content in files))
+                self._say(f"{name}: sends {count}, {total}, and installs them there")
+            sent = [json.dumps(about).encode() + b"\n", *(content for _, content in files)]
+            answer = self._call("install", sent, "castoff was installed, which begins anew")
+        place = json.loads(answer)["folder"]
+        already = "is there already" if self.is_there else "is installed"
+        self._say(f"{name}: castoff {self._wheel.version} {already}, in {place}")
+        if self._found.others_write:
+            folder = visible_word(self._found.folder)
+            self._say(
+                f"{name}: others can write to {folder}, so they could replace what you run from there; "
+                f"`ssh {visible_word(self._machine.entry.host)} chmod go-w {folder}` shuts them out"
+            )
+
+    def _probe(self) -> _Found:
+        answer = self._call("probe", [], "castoff looked for a Python there")
+        try:
+            return msgspec.json.decode(answer, type=_Found)
+        except msgspec.MsgspecError as error:
+            text = printable(answer.decode(errors="replace")[:200])
+            raise CastoffError(f"{self._machine.entry.name}: the Python there answered {text!r}") from error
+
+    def _call(self, what: str, sent: list[bytes], doing: str) -> bytes:
+        """Run the program there, and return what it prints."""
+        entry = self._machine.entry
+        again = ["castoff", "on", "install", entry.name]
+        marks = Marks(os.urandom(8).hex())
+        script = python_script(
+            folder=entry.dir,
+            setup=entry.setup,
+            candidates=[entry.python] if entry.python else _PYTHONS,
+            program=_PROGRAM.read_text(encoding="utf-8"),
+            words=[what],
+            marks=marks,
+        )
+        process = self._machine.ssh.start(
+            login_command(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        answer: list[bytes] = []
+        try:
+            output = Output(process.stdout, marks)
+            if not output.begins():
+                if output.obstacle == NO_CASTOFF:
+                    raise self._no_python()
+                raise self._machine.not_begun(output, process)
+            with contextlib.suppress(OSError):  # then its exit code, or its silence, says why
+                for part in sent:
+                    process.stdin.write(part)
+                process.stdin.close()
+            output.copy(answer.append)
+            if output.code is None:
+                raise broken(entry, doing, again)
+            if output.code:
+                raise CastoffError(f"{entry.name}: castoff was not installed; the reason is above")
+            return b"".join(answer)
+        finally:
+            for stream in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    stream.close()
+            ended(process)
+
+    def _no_python(self) -> CastoffError:
+        entry = self._machine.entry
+        wanted = entry.python or "python3.10 to python3.14, python3"
+        return CastoffError(
+            f"{entry.name}: no Python 3.10 or newer is there under the names {wanted}: name one by "
+            "--python of `castoff on add`, or load a module with its --setup"
+        )
+
+    # Wheels
+
+    def _download(self, folder: Path) -> list[Path]:
+        """The requirements as wheels for the Python there; none where they have to come from there."""
+        if self._found.implementation != "cpython" or self._found.system != "Linux":
+            return self._leave_to_pip(f"{self._found.implementation} on {self._found.system}")
+        if find_spec("pip") is None:
+            return self._leave_to_pip("this castoff's Python has no pip")
+        version = ".".join(map(str, self._found.version[:2]))
+        words = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+        ]
+        words += ["--dest", str(folder), "--only-binary=:all:", "--python-version", version]
+        words += ["--implementation", "cp"]
+        for platform in platforms(self._found.machine, self._found.libc):
+            words += ["--platform", platform]
+        self._say(f"{self._machine.entry.name}: downloads wheels for Python {version} there")
+        done = subprocess.run(
+            [*words, *self._wheel.requirements, "pip"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(self._environ),
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            return self._leave_to_pip(lines[-1] if lines else f"pip ended with code {done.returncode}")
+        return sorted(folder.glob("*.whl"))
+
+    def _leave_to_pip(self, why: str) -> list[Path]:
+        name = self._machine.entry.name
+        if not self._found.has_pip:
+            raise CastoffError(
+                f"{name}: the wheels cannot be downloaded here ({printable(why)}), and "
+                f"{self._found.executable} there has no module ensurepip, so it cannot do it either"
+            )
+        self._say(f"{name}: no wheels from here ({printable(why)}); pip there downloads them")
+        return []
+
+
+def platforms(machine: str, libc: list[str]) -> list[str]:
+    """The platform tags of wheels that a Linux takes (PEP 600, PEP 656), the best first."""
+    name, version = [*libc, "", ""][:2]
+    if name != "glibc":
+        minor = 2
+        return [*(f"musllinux_1_{number}_{machine}" for number in range(minor, -1, -1)), f"linux_{machine}"]
+    parts = version.split(".")
+    minor = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 17
+    found = [f"manylinux_2_{number}_{machine}" for number in range(minor, _OLDEST_GLIBC - 1, -1)]
+    old = [
+        f"{name}_{machine}"
+        for name, at_least in (("manylinux2014", 17), ("manylinux1", 5))
+        if minor >= at_least
+    ]
+    return [*found, *old, f"linux_{machine}"]

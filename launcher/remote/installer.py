@@ -1,0 +1,119 @@
+"""The program that installs castoff on a machine: sent there as text, so it uses the standard library alone.
+
+`python -c TEXT probe` prints what there is as JSON. `python -c TEXT install` reads from standard input a line
+of JSON, and then the files that it lists. A virtual environment cannot be moved, so it is made in its place;
+it counts only once the file `complete` is in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO
+
+HOME = Path("castoff")
+"""In the folder that this is called in."""
+
+
+def probe() -> None:
+    """Print which Python and system this is."""
+    places = sorted(HOME.iterdir()) if HOME.is_dir() else []
+    found = {
+        "folder": str(Path.cwd()),
+        "others_write": bool(Path.cwd().stat().st_mode & 0o022),
+        "executable": sys.executable,
+        "version": list(sys.version_info[:3]),
+        "implementation": sys.implementation.name,
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "libc": list(platform.libc_ver()),
+        "has_venv": find_spec("venv") is not None,
+        "has_pip": find_spec("ensurepip") is not None,
+        "versions": [place.name for place in places if _is_complete(place)],
+    }
+    print(json.dumps(found), flush=True)
+
+
+def install() -> None:
+    """Make the environment of the version that comes on standard input."""
+    source = sys.stdin.buffer
+    about = json.loads(source.readline())
+    HOME.mkdir(mode=0o700, exist_ok=True)
+    with (HOME / ".lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        place = Path.cwd() / HOME / about["version"]
+        if not _is_complete(place):
+            shutil.rmtree(place, ignore_errors=True)
+            wheels = place / "wheels"
+            wheels.mkdir(mode=0o700, parents=True)
+            for name, size in about["files"]:
+                _receive(source, wheels / Path(name).name, size)
+            _make(place, wheels, about)
+        _point_to(about["version"])
+    print(json.dumps({"folder": str(place)}), flush=True)
+
+
+def _is_complete(place: Path) -> bool:
+    return not place.is_symlink() and (place / "complete").exists()
+
+
+def _receive(source: BinaryIO, path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        while size:
+            data = source.read(min(size, 1 << 20))
+            if not data:
+                sys.exit(f"castoff: {path.name} did not arrive whole; nothing was installed")
+            file.write(data)
+            size -= len(data)
+
+
+def _make(place: Path, wheels: Path, about: dict[str, Any]) -> None:
+    names = [name for name, _ in about["files"]]
+    own = next(name for name in names if name.startswith("castoff-"))
+    own_pip = next((name for name in names if name.startswith("pip-")), None)
+    _call(sys.executable, "-I", "-m", "venv", *(["--without-pip"] if own_pip else []), str(place))
+    pip = ["-m", "pip"] if own_pip is None else [str(wheels / own_pip / "pip")]
+    options = ["--quiet", "--no-input", "--disable-pip-version-check"]
+    if about["offline"]:
+        options += ["--no-index", "--find-links", str(wheels)]
+    _call(str(place / "bin" / "python"), *pip, "install", *options, str(wheels / own))
+    _call(str(place / "bin" / "castoff"), "--version")
+    shutil.rmtree(wheels)
+    (place / "complete").write_text(f"{about['version']}\n")
+
+
+def _call(*words: str) -> None:
+    """Run a command, whose output is shown if it fails."""
+    # Variables that change which modules Python finds are for other programs.
+    others = ("PYTHON", "VIRTUAL_ENV")
+    done = subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={name: value for name, value in os.environ.items() if not name.startswith(others)},
+        check=False,
+    )
+    if done.returncode:
+        sys.stderr.write(done.stdout.decode(errors="replace"))
+        command = " ".join(words[:4])
+        sys.exit(f"castoff: {command} … failed with code {done.returncode}; nothing was installed")
+
+
+def _point_to(version: str) -> None:
+    """Let `current` lead to a version."""
+    draft = HOME / ".current"
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(version)
+    draft.replace(HOME / "current")
+
+
+if __name__ == "__main__":
+    {"probe": probe, "install": install}[sys.argv[1]]()

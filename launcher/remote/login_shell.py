@@ -1,0 +1,183 @@
+"""What a login shell is given to run: one command that sh, bash, csh, tcsh and fish read alike. Pure.
+
+sshd hands the whole command line to the user's login shell as text, whichever that is. So all that castoff
+means stands in there as base64, and the only quotes are single ones around text without any.
+"""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from launcher.errors import CastoffError
+from launcher.quoting import shell_word
+
+_PIECE = 512
+"""Characters of a word: old csh have a limit of about a thousand."""
+
+_LONGEST = 120_000
+"""Characters of the command: a single argument of a program has 131,071 bytes at the most on Linux."""
+
+
+MARK = "\x1e"
+"""Begins each mark: a byte that hardly any output holds, so that nothing is held back as its beginning."""
+
+
+class Marks(NamedTuple):
+    """Words by which the remote side frames its output, so that a banner before it is not taken for it."""
+
+    nonce: str
+
+    @property
+    def begin(self) -> str:
+        """After this word, and the end of its line, comes the verb's own output."""
+        return f"castoff-{self.nonce}-begin"
+
+    @property
+    def end(self) -> str:
+        """Before the exit code, at the very end."""
+        return f"castoff-{self.nonce}-end"
+
+    @property
+    def failed(self) -> str:
+        """In place of `begin`: before one of the words of `Obstacle`."""
+        return f"castoff-{self.nonce}-failed"
+
+
+NO_FOLDER, NO_CASTOFF, SETUP = "folder", "castoff", "setup"
+"""Why nothing was begun: no such folder, no castoff in it, or a line of setup that failed, by its number."""
+
+
+def login_command(script: str) -> str:
+    """The command line that has /bin/sh run a script, for any login shell.
+
+    Raises:
+        CastoffError: it is too long.
+    """
+    encoded = base64.b64encode(script.encode(errors="surrogateescape")).decode()
+    pieces = [encoded[at : at + _PIECE] for at in range(0, len(encoded), _PIECE)]
+    command = " ".join(["exec /bin/sh -c", _DECODE, "castoff", *pieces])
+    if len(command) > _LONGEST:
+        raise CastoffError(
+            f"the command line is too long to be sent ({len(encoded) * 3 // 4:,} bytes): write what is long "
+            "into a file that travels along, and name that"
+        )
+    return command
+
+
+_DECODE = """'eval "$(printf %s "$@" | base64 -d)"'"""
+
+
+def folder_word(folder: str) -> str:
+    """A folder of the remote side as a shell word: `~/…` and relative ones count from its home."""
+    if folder == "~" or folder.startswith("~/"):
+        folder = folder[2:]
+    if folder.startswith("/"):
+        return shell_word(folder)
+    return f'"$HOME"/{shell_word(folder)}' if folder else '"$HOME"'
+
+
+def castoff_script(
+    *,
+    folder: str,
+    setup: Sequence[str],
+    own: str | None,
+    build: str,
+    words: Sequence[str],
+    variables: Sequence[tuple[str, str]] = (),
+    marks: Marks | None,
+    replaced: bool = False,
+) -> str:
+    """The script that runs a castoff there with these words, in `folder`, and says how it ended.
+
+    `own`: the castoff of the entry; None: the one in the folder, of this `build` or else the last installed.
+    Without `marks` its output is a terminal's, which nobody reads but people. With `replaced` it takes the
+    place of the shell, and its output has no end mark.
+    """
+    if own is not None:
+        which = f"castoff_program={folder_word(own) if '/' in own else shell_word(own)}"
+        look = 'command -v "$castoff_program" >/dev/null 2>&1'
+    else:
+        exact = posixpath.join("castoff", build)
+        which = (
+            f'castoff_home=$PWD/{shell_word(exact)}\n[ -f "$castoff_home/complete" ] || '
+            "castoff_home=$PWD/castoff/current\ncastoff_program=$castoff_home/bin/castoff"
+        )
+        look = '[ -f "$castoff_home/complete" ]'
+    lines = [
+        f"cd -- {folder_word(folder)} 2>/dev/null || {_obstacle(marks, NO_FOLDER)}",
+        *_setup_lines(setup, marks),
+        which,
+        f"{look} || {_obstacle(marks, NO_CASTOFF)}",
+        *(f"export {name}={shell_word(value)}" for name, value in variables),
+    ]
+    call = '"$castoff_program" ' + " ".join(map(shell_word, words))
+    if marks is None:
+        lines.append(f"exec {call}")
+    elif replaced:
+        lines += [_begins(marks), f"exec {call}"]
+    else:
+        lines += [_begins(marks), call, *_ends(marks)]
+    return _in_bash_if(setup, lines)
+
+
+def python_script(
+    *,
+    folder: str,
+    setup: Sequence[str],
+    candidates: Sequence[str],
+    program: str,
+    words: Sequence[str],
+    marks: Marks,
+) -> str:
+    """The script that makes `folder`, and runs a program with the first of these Pythons that is there."""
+    names = " ".join(map(shell_word, candidates))
+    lines = [
+        f"(umask 022 && mkdir -p -- {folder_word(folder)})",
+        f"cd -- {folder_word(folder)} || {_obstacle(marks, NO_FOLDER)}",
+        *_setup_lines(setup, marks),
+        "castoff_python=",
+        f"for castoff_one in {names}; do",
+        '  "$castoff_one" -c "import sys; sys.exit(sys.version_info < (3, 10))" >/dev/null 2>&1 || continue',
+        "  castoff_python=$castoff_one",
+        "  break",
+        "done",
+        f'[ -n "$castoff_python" ] || {_obstacle(marks, NO_CASTOFF)}',
+        _begins(marks),
+        f'"$castoff_python" -I -c {shell_word(program)} ' + " ".join(map(shell_word, words)),
+        *_ends(marks),
+    ]
+    return _in_bash_if(setup, lines)
+
+
+def _begins(marks: Marks) -> str:
+    return f"printf '\\036%s\\n' {marks.begin}"
+
+
+def _ends(marks: Marks) -> list[str]:
+    return [
+        "castoff_code=$?",
+        f"printf '\\036%s %s\\n' {marks.end} $castoff_code",
+        "exit $castoff_code",
+    ]
+
+
+def _obstacle(marks: Marks | None, what: str) -> str:
+    said = f"castoff: {what} is missing" if marks is None else f"{marks.failed} {what}"
+    return f"{{ printf '\\036%s\\n' {shell_word(said)}; exit 1; }}"
+
+
+def _setup_lines(setup: Sequence[str], marks: Marks | None) -> list[str]:
+    """The lines of setup, whose output is for people; the first that fails ends all."""
+    lines = []
+    for number, line in enumerate(setup):
+        lines += ["{", line, f"}} </dev/null >&2 || {_obstacle(marks, f'{SETUP} {number}')}"]
+    return lines
+
+
+def _in_bash_if(setup: Sequence[str], lines: Sequence[str]) -> str:
+    """The lines as a script for sh; for a login bash where there is a setup, which may need `module`."""
+    text = "\n".join(lines)
+    return f"exec /bin/bash --login -c {shell_word(text)} castoff" if setup else text

@@ -1,0 +1,222 @@
+"""A machine that castoff is on: what runs there, how it is begun, and what to say where it does not begin."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from launcher.errors import CastoffError, printable
+from launcher.quoting import visible_word
+from launcher.remote import frames
+from launcher.remote.connection import Ssh, broken, ended, not_connected
+from launcher.remote.entries import Entry
+from launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message
+from launcher.remote.login_shell import NO_CASTOFF, NO_FOLDER, SETUP, Marks, castoff_script, login_command
+from launcher.remote.output import Output
+from launcher.remote.wheel import own_version
+
+
+class NotInstalled(CastoffError):
+    """There is no castoff there yet, or no folder for it."""
+
+
+class Refused(CastoffError):
+    """What the castoff there says is wrong, in its words."""
+
+    def __init__(self, machine: str, failed: Failed):
+        super().__init__(f"{machine}: {failed.message}")
+        self.exit_code = failed.exit_code
+        self.is_final = failed.is_final
+
+
+class Machine:
+    """The machine of an entry."""
+
+    def __init__(self, entry: Entry, environ: Mapping[str, str], *, as_named: bool):
+        """`as_named`: whether commands for it need `--on NAME`; else a variable or the project says so."""
+        self.entry = entry
+        self.ssh = Ssh(entry, environ)
+        self.as_named = as_named
+        self.greeted: str | None = None
+        """The version of the castoff that has greeted from there."""
+
+    def command(self, *words: str) -> list[str]:
+        """A command of castoff's for this machine, as the user types it."""
+        return ["castoff", *(["--on", self.entry.name] if self.as_named else []), *words]
+
+    def script(
+        self,
+        words: Sequence[str],
+        *,
+        marks: Marks | None,
+        variables: Sequence[tuple[str, str]] = (),
+        replaced: bool = False,
+    ) -> str:
+        """What /bin/sh runs there for `castoff WORDS`."""
+        own, entry = own_version(), self.entry
+        return castoff_script(
+            folder=entry.dir,
+            setup=entry.setup,
+            own=entry.castoff,
+            build=own,
+            words=words,
+            variables=variables,
+            marks=marks,
+            replaced=replaced,
+        )
+
+    def about_caller(self) -> list[str]:
+        """Options by which the castoff there knows who calls it, and how to speak of itself."""
+        # A difference is reported once for a command, by the first castoff that it calls there.
+        caller = self.greeted or own_version()
+        words = [f"--protocol={PROTOCOL}", f"--caller={caller}", f"--machine={self.entry.name}"]
+        if self.as_named:
+            words.append("--named")
+        return words if self.entry.castoff is None else [*words, f"--installed={self.entry.castoff}"]
+
+    def not_begun(self, output: Output, process: subprocess.Popen[bytes]) -> CastoffError:
+        """Why a command there did not begin."""
+        code = process.wait()
+        entry, what, obstacle = self.entry, self.entry.name, output.obstacle
+        if obstacle is None:
+            return not_connected(entry, code)
+        install = f"`castoff on install {what}`"
+        if obstacle == NO_FOLDER and entry.castoff is None:
+            return NotInstalled(f"{what}: there is no folder {printable(entry.dir)}; {install} makes it")
+        if obstacle == NO_FOLDER:
+            host, folder = visible_word(entry.host), printable(entry.dir)
+            return NotInstalled(
+                f"{what}: there is no folder {folder}; `ssh {host} mkdir -p {folder}` makes it"
+            )
+        if obstacle == NO_CASTOFF and entry.castoff is None:
+            return NotInstalled(
+                f"{what}: castoff is not in {printable(entry.dir)} yet; {install} installs it"
+            )
+        if obstacle == NO_CASTOFF:
+            return CastoffError(f"{what}: castoff: {printable(entry.castoff or '')} is not a program there")
+        if obstacle.startswith(SETUP):
+            line = entry.setup[int(obstacle.split()[1])]
+            return CastoffError(f"{what}: setup: this line failed there: {printable(line)}")
+        return CastoffError(f"{what}: castoff could not begin there: {printable(obstacle)}")
+
+    @contextmanager
+    def session(self, again: Sequence[str], *, site: str | None = None) -> Iterator[Session]:
+        """A session with the castoff there; `again` is what to call if the connection breaks.
+
+        `site`: the profile that it is asked for; None: the one that it chooses.
+
+        Raises:
+            ConnectionBroken: it cannot be made, or broke.
+            NotInstalled: there is no castoff.
+            Refused: what the castoff there says.
+        """
+        marks = Marks(os.urandom(8).hex())
+        words = ["on", "serve", *self.about_caller(), *([] if site is None else [f"--site={site}"])]
+        script = self.script(words, marks=marks, replaced=True)
+        process = self.ssh.start(login_command(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            output = Output(process.stdout, marks)
+            if not output.begins():
+                raise self.not_begun(output, process)
+            session = Session(self, process, again)
+            try:
+                session.greet()
+                yield session
+            except (Broken, OSError) as error:
+                raise session.broken(error) from error
+        finally:
+            for stream in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):  # what was not sent any more
+                    stream.close()
+            ended(process)
+
+
+class Session:
+    """Messages to and from the castoff on a machine, from its greeting on."""
+
+    def __init__(self, machine: Machine, process: subprocess.Popen[bytes], again: Sequence[str]):
+        self._machine, self._process, self._again = machine, process, again
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._to: BinaryIO = process.stdin  # type: ignore[assignment]
+        self._from: BinaryIO = process.stdout  # type: ignore[assignment]
+        self.doing = "castoff was beginning there"
+        """For the message if the connection breaks."""
+        self.hello: Hello
+        """What the castoff there said first."""
+
+    def greet(self) -> None:
+        """Hear what it says first.
+
+        Raises:
+            Broken: it says nothing.
+            CastoffError: the two cannot work together.
+        """
+        hello = self._answer()
+        if not isinstance(hello, Hello):
+            raise Broken("castoff there did not greet")
+        self.hello = hello
+        self._check_protocol(hello)
+        self._machine.greeted = hello.version
+
+    def ask(self, message: Message, doing: str) -> Message:
+        """Send a message, and return its answer.
+
+        Raises:
+            Refused: the answer is an error.
+            Broken: there is no answer.
+        """
+        self.doing = doing
+        self.send(message)
+        return self._answer()
+
+    def send(self, message: Message) -> None:
+        """Send a message that has no answer of its own; one that says why nobody reads it is raised."""
+        try:
+            frames.write(self._to, message)
+        except OSError:
+            self._answer()  # an error, if there is one
+            raise
+
+    def answer(self) -> Message:
+        """The next message; raises as `ask`."""
+        return self._answer()
+
+    def broken(self, error: Exception) -> CastoffError:
+        """What to say after `Broken`, or after the operating system's error about the connection."""
+        code = self._process.wait()
+        if code != 255 and isinstance(error, Broken):
+            detail = f" ({error})" if str(error) else ""
+            return CastoffError(
+                f"{self._machine.entry.name}: castoff ended there with code {code} while {self.doing}{detail}"
+            )
+        return broken(self._machine.entry, self.doing, self._again)
+
+    def _answer(self) -> Message:
+        message = frames.read(self._from)
+        if message is None:
+            raise Broken("")
+        if isinstance(message, Failed):
+            raise Refused(self._machine.entry.name, message)
+        return message
+
+    def _check_protocol(self, hello: Hello) -> None:
+        if hello.protocol != PROTOCOL:
+            entry = self._machine.entry
+            raise CastoffError(
+                f"{entry.name}: castoff {hello.version} there and castoff {own_version()} here cannot work "
+                f"together: {remedy(entry)}"
+            )
+
+
+def remedy(entry: Entry) -> str:
+    """What makes the castoff there the same as the one here."""
+    if entry.castoff is None:
+        return f"`castoff on install {entry.name}` installs this one there"
+    return f"update {printable(entry.castoff)} there, or let `castoff on install` keep one: remove `castoff:`"

@@ -1,0 +1,65 @@
+"""What a command on the other side writes, without what its login shell writes before, and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import IO
+
+from launcher.remote.login_shell import MARK, Marks
+
+_READ = 1 << 16
+
+
+class Output:
+    """The output of one command there, from a pipe."""
+
+    def __init__(self, stream: IO[bytes], marks: Marks):
+        self.stream = stream
+        self.obstacle: str | None = None
+        """Why it did not begin, if the other side said so: see `login_shell`."""
+        self.code: int | None = None
+        """Its exit code, once it was heard."""
+        self._marks = marks
+
+    def begins(self) -> bool:
+        """Whether the command begins; drops all that comes before."""
+        begin, failed = (f"{MARK}{mark}".encode() for mark in (self._marks.begin, self._marks.failed))
+        while line := self.stream.readline():
+            if begin in line:
+                return True
+            if failed in line:
+                self.obstacle = line.partition(failed)[2].decode().strip()
+                return False
+        return False
+
+    def copy(self, write: Callable[[bytes], object]) -> None:
+        """Write all of it as it comes; `code` stays None if the connection breaks before its end."""
+        end = f"{MARK}{self._marks.end} ".encode()
+        held = b""
+        while part := self._next():
+            held += part
+            at = held.find(end)
+            if at >= 0:
+                write(held[:at])
+                self._take_code(held[at + len(end) :] + self.stream.read())
+                return
+            keep = _overlap(held, end)
+            write(held[: len(held) - keep])
+            held = held[len(held) - keep :]
+        write(held)
+
+    def _next(self) -> bytes:
+        read = getattr(self.stream, "read1", self.stream.read)
+        part: bytes = read(_READ)
+        return part
+
+    def _take_code(self, rest: bytes) -> None:
+        digits, newline, _ = rest.partition(b"\n")
+        if newline and digits.isdigit():
+            self.code = int(digits)
+
+
+def _overlap(text: bytes, mark: bytes) -> int:
+    """How many bytes at the end of a text may be the beginning of the mark."""
+    at = text.rfind(mark[:1], max(0, len(text) - len(mark)))
+    return len(text) - at if at >= 0 and mark.startswith(text[at:]) else 0

@@ -1,0 +1,267 @@
+"""Submitting a job from here to a machine: planned and rendered here, submitted there, once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from launcher.config.job import JobSpec
+from launcher.config.job_fields import Snapshot
+from launcher.config.site import Search, Site
+from launcher.errors import CastoffError, InvalidInput, Problem, printable
+from launcher.planning.planner import decide
+from launcher.planning.render import Script, rendered
+from launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
+from launcher.remote.entries import Entry
+from launcher.remote.frames import Broken, Known, Lacking, Order, Stored, Submitted, Which
+from launcher.remote.machine import Machine, Refused, Session
+from launcher.remote.pending import pending, state_folder, unanswered
+from launcher.runs.env_from import secrets
+from launcher.runs.plan import Plan
+from launcher.runs.records import write_file
+from launcher.schedulers.choice import check_profile, profile
+from launcher.submission.named_files import Module, Named, changes_folder, expands, makes_nothing, program
+from launcher.submission.syntax import check_syntax
+from launcher.typed.suggestion import did_you_mean
+
+Say = Callable[[str], object]
+
+
+class Planned(NamedTuple):
+    """A job planned and rendered for a site."""
+
+    spec: JobSpec
+    site: Site
+    plan: Plan
+    script: Script
+
+
+def planned(spec: JobSpec, site: Site) -> Planned:
+    """A job as the machine would get it.
+
+    Raises:
+        InvalidInput: it cannot run there.
+    """
+    plan, scheduler = decide(spec, site)
+    script = rendered(plan, scheduler)
+    check_syntax(plan, script)
+    return Planned(spec, site, plan, script)
+
+
+# The site
+
+
+def site_here(entry: Entry) -> Site | None:
+    """The entry's profile, if this castoff has it.
+
+    Raises:
+        InvalidInput: with every problem that it has.
+    """
+    search = Search.here()
+    if entry.site is None or entry.site not in search.profiles():
+        return None
+    return profile(entry.site, search)
+
+
+def remembered_site(entry: Entry, environ: Mapping[str, str]) -> Site | None:
+    """The profile that the castoff there has last reported; None: not yet, or this castoff cannot use it."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, CastoffError, TypeError):
+        kept = msgspec.json.decode(_site_file(entry, environ).read_bytes())
+        if kept["of"] == _of(entry):
+            return Site(**kept["site"])
+    return None
+
+
+def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) -> Site:
+    """The profile that the castoff there reports, which is remembered for the next time.
+
+    Raises:
+        CastoffError: it has none, or this castoff cannot use it.
+    """
+    hello = session.hello
+    if hello.site is None:
+        raise CastoffError(f"{entry.name}: {hello.site_why}")
+    site = Site(**hello.site)
+    check_profile(site)
+    path = _site_file(entry, environ)
+    text = msgspec.json.encode({"of": _of(entry), "site": hello.site}).decode()
+    with contextlib.suppress(OSError):  # it is asked for again then
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(path, text)
+    return site
+
+
+def _of(entry: Entry) -> list[Any]:
+    return [entry.host, entry.dir, entry.site]
+
+
+def _site_file(entry: Entry, environ: Mapping[str, str]) -> Path:
+    return state_folder(environ) / "sites" / f"{entry.name}.json"
+
+
+# The code
+
+
+def code_of(job: Planned, directory: Path, environ: Mapping[str, str]) -> Travelling:
+    """The code that the job is submitted with.
+
+    Raises:
+        InvalidInput: the job's program, or its templates, are not part of it.
+        CastoffError: it cannot be read, or there is too much of it.
+    """
+    code = travelling(directory, job.plan.snapshot or Snapshot(), environ, job.plan.env_from)
+    _check_program(job.plan, code, directory)
+    _templates(job.spec, code)
+    return code
+
+
+def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
+    """See that the job's program travels, where a relative path names it."""
+    named = program(plan.command)
+    if named is None or isinstance(named, Module) or not isinstance(named, Named):
+        return
+    word = named.word
+    outside = word.startswith("/") or expands(word) or (plan.workdir or "").startswith(("/", "~"))
+    if (
+        outside
+        or (named.runs and "/" not in word)
+        or changes_folder(plan.setup)
+        or not makes_nothing(plan.setup)
+    ):
+        return
+    within = os.path.normpath(os.path.join(code.tree.here, plan.workdir or ".", word))  # noqa: PTH118
+    if within in code.tree.files or within.startswith("../"):
+        return
+    if (directory / (plan.workdir or ".") / word).exists():
+        fix = "take it out of .gitignore, or let git know it: git add -f"
+        message = f"is {word!r}, which does not travel along, as git ignores it: {fix} {printable(word)}"
+    else:
+        folder = os.path.normpath(os.path.join(code.tree.here, plan.workdir or "."))  # noqa: PTH118
+        near = [os.path.relpath(name, folder) for name in code.tree.files]
+        where = directory / (plan.workdir or ".")
+        message = f"is {word!r}, which is not in {where}{did_you_mean(word, near)}"
+    raise InvalidInput([Problem("", named.field, message)])
+
+
+def _templates(spec: JobSpec, code: Travelling) -> str | None:
+    """The job's folder of templates, within the code."""
+    if spec.templates is None:
+        return None
+    within = os.path.relpath(os.path.realpath(spec.templates), code.tree.top)
+    if not any(name.startswith(f"{within}/") for name in code.tree.files):
+        raise InvalidInput(
+            [
+                Problem(
+                    "",
+                    "templates",
+                    f"is {spec.templates!r}, which does not travel along: put it beside the code",
+                )
+            ]
+        )
+    return within
+
+
+def send_code(session: Session, code: Travelling, say: Say) -> Stored:
+    """Send what of the code is not there yet.
+
+    Raises:
+        Refused: it cannot be kept there.
+        Broken: the connection broke; what has arrived is kept.
+    """
+    answer = session.ask(code.code, "the list of files was sent")
+    if isinstance(answer, Lacking):
+        say(to_send_words(code, answer.numbers))
+        total = sum(code.code.files[number].size for number in answer.numbers)
+        session.doing = "code was sent; what has arrived is kept there"
+        for part in parts(code, answer.numbers, Progress(total, say)):
+            session.send(part)
+        answer = session.answer()
+    else:
+        say(to_send_words(code, []))
+    if not isinstance(answer, Stored):
+        raise Broken("no answer to the code")
+    return answer
+
+
+# The job
+
+
+def submit_there(
+    machine: Machine,
+    job: Planned,
+    code: Travelling,
+    session: Session,
+    environ: Mapping[str, str],
+    say: Say,
+    *,
+    runs_dir: str | None = None,
+) -> Submitted:
+    """Send the code and submit the job, once: also if the same is called again after the connection broke.
+
+    Raises:
+        CastoffError: a variable of `env_from` is not set here.
+        Refused: the castoff there, or its scheduler, refuses the job.
+        Broken: the connection broke; the same again finds the run if there is one.
+    """
+    secrets(job.plan.env_from, environ)  # before anything is sent
+    stored = send_code(session, code, say)
+    if stored.note:
+        say(stored.note)
+    entry = machine.entry
+    script = hashlib.sha256(job.script.text.encode(errors="surrogateescape")).hexdigest()
+    templates = _templates(job.spec, code)
+    identity = [script, code.code.project, code.code.name, code.tree.here, runs_dir]
+    same = json.dumps(identity).encode() + _json(job.spec)
+    with pending(entry, same, job.plan.name, environ) as chosen:
+        if chosen.is_old:
+            say(f"{chosen.run}: its submission was not answered before, so it is asked for now")
+        _settle_others(session, machine, environ, say)
+        order = Order(
+            run=chosen.run,
+            job=_json(job.spec),
+            site=_json(job.site),
+            folder=os.fsencode(code.tree.here),
+            templates=None if templates is None else os.fsencode(templates),
+            script=script,
+            variables={name: os.fsencode(environ[name]) for name in job.plan.env_from},
+            about_code=code.about,
+            diff=code.diff,
+            runs_dir=runs_dir,
+        )
+        try:
+            answer = session.ask(order, f"{chosen.run} was submitted, which may have arrived")
+        except Refused as refusal:  # which is an answer, too
+            if refusal.is_final:
+                chosen.answered()
+            raise
+        if not isinstance(answer, Submitted):
+            raise Broken("no answer to the submission")
+        chosen.answered()
+    return answer
+
+
+def _settle_others(session: Session, machine: Machine, environ: Mapping[str, str], say: Say) -> None:
+    """Say what became of submissions before that were not answered, and that nobody has called again."""
+    others = unanswered(machine.entry, environ)
+    if not others:
+        return
+    answer = session.ask(Which([one.run for one in others]), "earlier submissions were asked for")
+    known = answer.runs if isinstance(answer, Known) else {}
+    for one in others:
+        if one.run in known:
+            job = known[one.run]
+            what = f"was submitted after all (job {job})" if job else "is there after all"
+            say(f"{one.run}: {what}; its command was not answered before")
+        one.answered()
+
+
+def _json(fields: msgspec.Struct) -> bytes:
+    """All fields."""
+    return json.dumps(msgspec.to_builtins(fields)).encode()

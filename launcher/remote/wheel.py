@@ -1,0 +1,136 @@
+"""A wheel of the castoff that runs here, as it is: of an installed one and of a checkout alike.
+
+Its version ends in a digest of its content, as in 0.1.0+g3f2a1bc94d0e, so that two states of a checkout are
+distinguished. The same content always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import io
+import os
+import re
+import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from launcher.errors import CastoffError
+from launcher.planning.render import template_folder
+
+_PACKAGES = ("launcher", "trainers")
+
+_MODULE = "castoff_plugin.py"
+
+_DATE = (2020, 1, 1, 0, 0, 0)
+"""Of every file in a wheel: its own would be another each time."""
+
+_DIGITS = 12
+
+
+class Wheel:
+    """A wheel that was built."""
+
+    def __init__(self, name: str, version: str, content: bytes, requirements: list[str]):
+        self.name = name
+        self.version = version
+        self.content = content
+        self.requirements = requirements
+        """What it needs beside itself, without extras."""
+
+
+def own_version() -> str:
+    """The version of the castoff that runs here, with the digest of its content.
+
+    Raises:
+        CastoffError: it is not installed, only its files are here.
+    """
+    return _version(_files(), _distribution())
+
+
+def public(version: str) -> str:
+    """A version without the digest."""
+    return version.partition("+")[0]
+
+
+def differs(one: str, other: str) -> bool:
+    """Whether two castoffs differ, as far as their versions say: without a digest nobody knows more."""
+    if "+" in one and "+" in other:
+        return one != other
+    return public(one) != public(other)
+
+
+def build() -> Wheel:
+    """The wheel.
+
+    Raises:
+        CastoffError: castoff is not installed here, only its files are.
+    """
+    files, about = _files(), _distribution()
+    version = _version(files, about)
+    info = f"castoff-{version}.dist-info"
+    metadata = re.sub(r"(?m)^Version: .*$", f"Version: {version}", about.read_text("METADATA") or "", count=1)
+    entry_points = about.read_text("entry_points.txt") or ""
+    tags = "Wheel-Version: 1.0\nGenerator: castoff\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    held = dict(files)
+    for name, text in (("METADATA", metadata), ("WHEEL", tags), ("entry_points.txt", entry_points)):
+        held[f"{info}/{name}"] = text.encode()
+    lines = [f"{name},sha256={_urlsafe(content)},{len(content)}" for name, content in sorted(held.items())]
+    held[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""]).encode()
+    requirements = [line for line in about.requires or [] if "extra ==" not in line]
+    return Wheel(f"castoff-{version}-py3-none-any.whl", version, _zipped(held), requirements)
+
+
+def _distribution() -> Distribution:
+    try:
+        return distribution("castoff")
+    except PackageNotFoundError:
+        raise CastoffError(
+            "castoff is not installed in this Python, only its files are found: install it "
+            "(pip install -e . in a checkout), so that its requirements are known"
+        ) from None
+
+
+@functools.cache
+def _files() -> dict[str, bytes]:
+    """All that a wheel holds, by the names that it has there."""
+    home = Path(__file__).resolve().parents[2]
+    places = [(home / name, name) for name in _PACKAGES]
+    templates = template_folder()
+    if templates != home / "launcher" / "templates":  # a checkout
+        places.append((templates, "launcher/templates"))
+    found = {_MODULE: (home / _MODULE).read_bytes()}
+    for folder, name in places:
+        for path, inner, files in os.walk(folder):
+            inner[:] = [one for one in inner if one != "__pycache__"]
+            for file in files:
+                if not file.endswith((".pyc", ".pyo")) and not file.startswith("."):
+                    whole = os.path.join(path, file)  # noqa: PTH118 - many of them
+                    within = os.path.relpath(whole, folder).replace(os.sep, "/")
+                    found[f"{name}/{within}"] = Path(whole).read_bytes()
+    return found
+
+
+def _version(files: dict[str, bytes], about: Distribution) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    digest.update("\n".join(about.requires or []).encode())
+    return f"{public(about.version)}+g{digest.hexdigest()[:_DIGITS]}"  # no number: a leading 0 would go
+
+
+def _urlsafe(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            about = zipfile.ZipInfo(name, _DATE)
+            about.compress_type = zipfile.ZIP_DEFLATED
+            about.external_attr = 0o644 << 16
+            archive.writestr(about, content)
+    return whole.getvalue()

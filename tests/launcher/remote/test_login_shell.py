@@ -1,0 +1,124 @@
+"""One command line that every login shell reads alike."""
+
+from __future__ import annotations
+
+import shutil
+import string
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.errors import CastoffError
+from launcher.remote.login_shell import Marks, castoff_script, folder_word, login_command
+from launcher.remote.output import Output
+
+MARKS = Marks("abc")
+PRINTS = "import sys; sys.stdout.buffer.write(repr(sys.argv[1:]).encode(errors='surrogateescape'))"
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+
+
+def call(shell: str, home: Path, words: list[str]) -> bytes:
+    program = home / "far 'castoff'"
+    if not program.exists():
+        program.write_text(f'#!/bin/sh\nexec python3 -c "{PRINTS}" "$@"\n')
+        program.chmod(0o755)
+    script = castoff_script(
+        folder=str(home),
+        setup=[],
+        own=str(program),
+        build="1",
+        words=words,
+        variables=[("X", "y z")],
+        marks=MARKS,
+    )
+    done = subprocess.run([shell, "-c", login_command(script)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "csh", "tcsh", "fish"])
+def test_words_reach_the_castoff_there_unchanged(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed, and CASTOFF_TESTS_NO_SYSTEM_PACKAGES is set")
+
+    @settings(max_examples=15)
+    @given(st.lists(WORDS, max_size=5))
+    def unchanged(words: list[str]) -> None:
+        said = call(shell, tmp_path, words)
+        assert said == f"\x1e{MARKS.begin}\n{words!r}\x1e{MARKS.end} 0\n".encode()
+
+    unchanged()
+    call(shell, tmp_path, ["x" * 50_000])  # longer than a csh's word may be
+
+
+def test_what_the_login_shell_reads_holds_nothing_special() -> None:
+    command = login_command("any $(text) 'with' \"quotes\"\n!\\")
+    safe = set(string.ascii_letters + string.digits + "+/= -")
+    fixed = """exec /bin/sh -c 'eval "$(printf %s "$@" | base64 -d)"' castoff """
+    assert command.startswith(fixed) and set(command.removeprefix(fixed)) <= safe
+    with pytest.raises(CastoffError, match="the command line is too long to be sent"):
+        login_command("x" * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("folder", "word"),
+    [
+        ("/a b", "'/a b'"),
+        ("~/x y", "\"$HOME\"/'x y'"),
+        ("x", '"$HOME"/x'),
+        ("~", '"$HOME"'),
+        ("~/", '"$HOME"'),
+    ],
+)
+def test_folders_count_from_home(folder: str, word: str) -> None:
+    assert folder_word(folder) == word
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@given(before=st.binary(max_size=30), output=st.binary(max_size=80), code=st.integers(0, 255))
+def test_output_is_what_stands_between_the_marks(size: int, before: bytes, output: bytes, code: int) -> None:
+    whole = before + f"\x1e{MARKS.begin}\n".encode() + output + f"\x1e{MARKS.end} {code}\n".encode()
+    got: list[bytes] = []
+    found = Output(_Slow(whole, size), MARKS)  # type: ignore[arg-type]
+    assert found.begins()
+    found.copy(got.append)
+    assert (b"".join(got), found.code) == (output, code)
+
+
+@given(output=st.binary(max_size=80), cut=st.integers(1, 20))
+def test_output_that_is_cut_has_no_code(output: bytes, cut: int) -> None:
+    end = f"\x1e{MARKS.end} 0\n".encode()
+    whole = f"\x1e{MARKS.begin}\n".encode() + output + end
+    found = Output(_Slow(whole[:-cut], 5), MARKS)  # type: ignore[arg-type]
+    assert found.begins()
+    found.copy(lambda _: None)
+    assert found.code is None
+
+
+@pytest.mark.parametrize("text", [b"", b"Welcome\n", f"x\x1e{MARKS.failed} setup 3\n".encode()])
+def test_what_never_begins_says_why_if_it_can(text: bytes) -> None:
+    found = Output(_Slow(text, 4), MARKS)  # type: ignore[arg-type]
+    assert not found.begins()
+    assert found.obstacle == ("setup 3" if b"setup" in text else None)
+
+
+class _Slow:
+    """A pipe in which so many bytes come at a time."""
+
+    def __init__(self, text: bytes, size: int):
+        self._text, self._size = text, size
+
+    def readline(self) -> bytes:
+        line, newline, self._text = self._text.partition(b"\n")
+        return line + newline
+
+    def read1(self, count: int) -> bytes:
+        part, self._text = self._text[: self._size], self._text[self._size :]
+        return part
+
+    def read(self) -> bytes:
+        rest, self._text = self._text, b""
+        return rest

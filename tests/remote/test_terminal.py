@@ -1,0 +1,53 @@
+"""Verbs on a machine, from a terminal here: tables as at home, a shell there, questions before changes."""
+
+from __future__ import annotations
+
+from tests import patience
+from tests.command_line import COMMAND
+from tests.launcher.terminal import Answer, on_terminal
+from tests.remote.conftest import Laptop
+
+
+def typed(laptop: Laptop, *words: str, then: tuple[tuple[str, str], ...] = (), columns: int = 100) -> Answer:
+    env = laptop.machine.environment(laptop.home)
+    return on_terminal(COMMAND, *words, cwd=laptop.project, env=env, then=then, columns=columns)
+
+
+def test_tables_look_as_at_home(laptop: Laptop) -> None:
+    laptop.add("far", "fish")
+    laptop.a_job()
+    run = str(laptop.submitted("far", "submit", "job.yaml")["id"])
+    assert laptop("--on", "far", "wait", run).returncode == 0
+    wide, narrow = (typed(laptop, "--on", "far", "list", columns=columns).output for columns in (100, 40))
+    assert "\x1b[32mdone" in wide and "local" in wide
+    assert run in narrow and "local" not in narrow  # a column that a narrow terminal goes without
+    assert "\x1b" not in laptop("--on", "far", "list").stdout
+
+
+def test_a_shell_there(laptop: Laptop) -> None:
+    laptop.add("far", "csh")
+    laptop.a_job()
+    laptop.submitted("far", "submit", "--name", "long", "--", "sleep", "600")
+    patience.until(lambda: "rank" in laptop("--on", "far", "logs", "long").stdout)
+    patience.until(lambda: laptop("--on", "far", "shell", "long", "--", "true").returncode == 0)
+    then = ((r"rank 0\].*# ", "echo $RANK of $WORLD_SIZE; test -t 0 && exit 9\n"),)
+    answer = typed(laptop, "--on", "far", "shell", "long", then=then)
+    assert answer.code == 9 and "0 of 1" in answer.output, answer.output
+    assert "Shared connection" not in answer.output
+    assert laptop("--on", "far", "cancel", "long").returncode == 0
+
+
+def test_it_asks_before_it_installs_and_before_it_removes(laptop: Laptop) -> None:
+    laptop.add("bare", "sh", castoff="")
+    declined = typed(laptop, "--on", "bare", "list", then=((r"\[Y/n\]", "n\n"),))
+    assert declined.code == 1 and "castoff: bare: castoff is not in " in declined.output
+    assert "Install castoff " in declined.output and "python3" in declined.output
+    assert not (laptop.far / "castoff").exists()
+    laptop.add("far")
+    laptop.a_job()
+    run = str(laptop.submitted("far", "submit", "job.yaml")["id"])
+    assert laptop("--on", "far", "wait", run).returncode == 0
+    kept = typed(laptop, "--on", "far", "clean", run, then=((r"\[y/N\]", "n\n"),))
+    assert kept.code == 1 and "nothing was removed" in kept.output and laptop.runs() == [run]
+    piped = laptop("--on", "far", "clean", run)
+    assert piped.returncode == 2 and "cannot ask without a terminal: give --yes" in piped.stderr
