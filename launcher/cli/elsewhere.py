@@ -14,7 +14,7 @@ from pathlib import Path
 from launcher.cli.group import WrongWords
 from launcher.cli.group import call as call_here
 from launcher.cli.help import VERBS
-from launcher.cli.output import is_terminal, report
+from launcher.cli.output import is_terminal, report, write_output
 from launcher.cli.there import There, there
 from launcher.quoting import visible_word
 from launcher.remote import passing
@@ -95,6 +95,8 @@ def _meant(words: list[str]) -> tuple[str, str, list[str]]:
 
 def _call(meant: There, rest: list[str], program: list[str] | None) -> int:
     verb, words = rest[0], rest[1:]
+    if verb == "report":
+        return _report(meant.machine, words)
     if verb in _WITH_THE_JOB:
         token = there.set(meant)
         try:
@@ -116,6 +118,36 @@ def _call(meant: There, rest: list[str], program: list[str] | None) -> int:
     if verb == "resubmit":
         return _resubmit(passed, words)
     return passing.run(passed, os.environ, reads=verb in _READING and program is not None)
+
+
+def _report(machine: Machine, words: list[str]) -> int:
+    """Make a page of a run there, and write it here, as `castoff report` would."""
+    from launcher.cli.report import command
+
+    context = command.make_context("castoff report", list(words))
+    run, output = context.params["run"], context.params["output"]
+    chosen = [word for name, value in context.params.items() for word in _ranking(name, value)]
+    _check_paths(machine, "report", [] if run is None else [run])
+    if output is None and is_terminal(sys.stdout):
+        output = f"{Path(run or 'report').name}.html"
+    own = passing.Passed(machine, "report", [*([] if run is None else [run]), *chosen, "--output", "-"], None)
+    if output in (None, "-"):
+        return passing.run(own, os.environ)
+    parts: list[bytes] = []
+    code = passing.run(own, os.environ, write=parts.append)
+    if code == 0:
+        write_output(output, b"".join(parts).decode(errors="surrogateescape"), 0o644)
+        report(f"wrote {Path(output).absolute()}")
+    return code
+
+
+def _ranking(name: str, value: object) -> list[str]:
+    """An option of `ranking_options` as words."""
+    if name == "by" and value is not None:
+        return ["--by", str(value)]
+    if name == "largest" and value is not None:
+        return ["--largest" if value else "--smallest"]
+    return []
 
 
 def _resubmit(passed: passing.Passed, words: list[str]) -> int:

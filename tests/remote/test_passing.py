@@ -46,6 +46,26 @@ def test_exit_codes_and_streams_are_the_verbs_own(laptop: Laptop) -> None:
     assert "no such run" in unknown.stderr and "`castoff --on far list` shows your runs" in unknown.stderr
 
 
+def test_a_page_is_written_here(laptop: Laptop) -> None:
+    laptop.add("far", "csh")
+    laptop.a_job()
+    run = str(laptop.submitted("far", "submit", "--", "echo", "hello")["id"])
+    assert laptop("--on", "far", "wait", run).returncode == 0
+    written = laptop("--on", "far", "report", run, "-o", "a page.html")
+    assert (written.returncode, written.stdout) == (0, "")
+    page = (laptop.project / "a page.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n") and run in page
+    assert laptop("--on", "far", "report", run, "--largest").stdout.startswith("<!DOCTYPE html>")
+    wrong = laptop("--on", "far", "report", run, "--by", "loss", "-o", "other.html")
+    assert wrong.returncode == 1 and "loss" in wrong.stderr
+    assert not (laptop.project / "other.html").exists()
+    assert [path.name for path in laptop.far.glob("*.html")] == []
+    results = laptop("--on", "far", "results", run, "--csv")
+    assert results.stdout.startswith("run,member,state") and run in results.stdout
+    assert run[:5] in laptop("--on", "far", "list").stdout
+    assert "local" in laptop("--on", "far", "usage").stdout
+
+
 def test_a_program_beside_a_rank_reads_what_is_given_here(laptop: Laptop) -> None:
     laptop.add("far", "fish")
     laptop.a_job()
