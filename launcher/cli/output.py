@@ -16,7 +16,6 @@ from launcher.config.quantities import brief as brief
 from launcher.config.quantities import moment as moment
 from launcher.errors import CastoffError, printable
 from launcher.errors import report as report
-from launcher.screen.layout import STATE_STYLES, fitted
 
 if TYPE_CHECKING:
     from launcher.runs.states import RunStatus
@@ -137,6 +136,8 @@ def table_lines(
     narrow for all goes without, the first of them first.
     """
     import shutil
+
+    from launcher.screen.layout import STATE_STYLES, fitted  # late: most verbs print no table
 
     on_terminal = is_terminal(sys.stdout)
     nothing = "" if on_terminal else "-"
