@@ -240,11 +240,18 @@ def test_every_button_and_region_can_be_reached_and_has_a_name(
     chromium: Chromium, written: dict[str, Path]
 ) -> None:
     chromium.open(written["array"])
-    tree = chromium.call("Accessibility.getFullAXTree")["nodes"]
+    chromium.wait_for(DRAWN)
+    named: list[tuple[str, str | None]] = []
+
+    def is_up_to_date() -> bool:
+        tree = chromium.call("Accessibility.getFullAXTree")["nodes"]
+        shown = (one for one in tree if not one["ignored"])
+        named[:] = [(one["role"]["value"], one.get("name", {}).get("value")) for one in shown]
+        return ("button", "Log scale for val/loss") in named
+
+    patience.until(is_up_to_date, "the browser's tree for screen readers has no buttons")
     roles = ("button", "region", "group", "image", "table", "heading")
-    named = [(one["role"]["value"], one.get("name", {}).get("value")) for one in tree if not one["ignored"]]
     assert [role for role, name in named if role in roles and not name and role != "group"] == []
-    assert ("button", "Log scale for val/loss") in named
     reachable = "[...document.querySelectorAll('.scroll, .plot, button')].every((one) => one.tabIndex === 0)"
     assert chromium.value(reachable)
 

@@ -280,8 +280,21 @@ NOT_QUOTING = {
 
 ELSEWHERE = {
     **dict.fromkeys(
-        (f"launcher.cli.{verb}" for verb in ("flags", "group", "import_", "program", "sites", "sites_new")),
+        (
+            f"launcher.cli.{verb}"
+            for verb in (
+                *("elsewhere", "flags", "group", "import_", "on", "program", "sites", "sites_new"),
+                "submit_elsewhere",
+            )
+        ),
         "tests/launcher/cli: words that a message shows",
+    ),
+    **dict.fromkeys(
+        (
+            f"launcher.remote.{name}"
+            for name in ("connection", "entries", "install", "login_shell", "machine")
+        ),
+        "tests/launcher/remote and tests/remote: what a login shell reads, and words that a message shows",
     ),
     "launcher.importing.command": "tests/launcher/importing: the words of an imported program",
     **dict.fromkeys(
