@@ -1,7 +1,8 @@
 """What a program reports as it runs: lines of JSON in CASTOFF_METRICS_FILE, read while they are written.
 
 A line is an object: `{"step": 120, "time": 1764230400.5, "train/loss": 0.31}`. Every other number in it is
-a metric of that step. A line without metrics says what follows: `total_steps`, how many there will be. Any
+a metric of that step, also NaN and Infinity, as Python writes them: a loss that has become one must not look
+like the last good one. A line without metrics says what follows: `total_steps`, how many there will be. Any
 line may say what is known of the program: `folder`, where it keeps its results; `parameters`, an object of
 what it was started with; `packages`, an object of the versions that it uses; `device`, the name of what it
 computes on.
@@ -59,6 +60,11 @@ class Point(NamedTuple):
     value: float
 
 
+def finite(points: Iterable[Point]) -> list[Point]:
+    """The points of a curve that can be drawn and compared."""
+    return [one for one in points if math.isfinite(one.value)]
+
+
 @dataclass
 class Metrics:
     """What a member of a run has reported, over all its attempts."""
@@ -87,16 +93,16 @@ class Metrics:
 
     @property
     def last(self) -> dict[str, float]:
-        """The newest value of each metric."""
+        """The newest value of each metric; it may not be finite."""
         return {name: value for one in self.reports for name, value in one.values.items()}
 
     def curve(self, name: str) -> list[Point]:
-        """The values of a metric by step."""
+        """The values of a metric by step; some may not be finite."""
         return [Point(one.step, one.values[name]) for one in self.reports if name in one.values]
 
     def best(self, name: str, *, largest: bool) -> Point | None:
-        """The best value of a metric, and its step: the earliest of equal ones; None if it has none."""
-        points = self.curve(name)
+        """The best finite value of a metric, and its step: the earliest of equal ones; None: it has none."""
+        points = finite(self.curve(name))
         value = (max if largest else min)((one.value for one in points), default=None)
         return next((one for one in points if one.value == value), None)
 
@@ -153,21 +159,25 @@ class MetricsReader:
 
     def _take(self, line: Mapping[str, Any]) -> None:
         metrics = self.metrics
-        values = {name: number for name, one in line.items() if (number := _number(one)) is not None}
-        metrics.time = values.get("time", metrics.time)
-        named = {name: value for name, value in values.items() if name not in _ABOUT}
+        about = {name: number for name in _ABOUT if (number := _number(line.get(name))) is not None}
+        values = {
+            name: value
+            for name, one in line.items()
+            if (value := _value(one)) is not None and name not in _ABOUT
+        }
+        metrics.time = about.get("time", metrics.time)
         describes = not _BEGINS.isdisjoint(line)
         if describes:
             metrics.describe(line)
-        if describes and not named:
+        if describes and not values:
             metrics.begin(line)
-            metrics.step = values.get("step", 0.0)
+            metrics.step = about.get("step", 0.0)
             return
-        metrics.total_steps = values.get("total_steps", metrics.total_steps)
+        metrics.total_steps = about.get("total_steps", metrics.total_steps)
         # Without a step, lines are counted.
-        metrics.step = values.get("step", 0.0 if metrics.step is None else metrics.step + 1)
-        if named:
-            metrics.add(Report(metrics.step, named, values.get("time"), values.get("epoch")))
+        metrics.step = about.get("step", 0.0 if metrics.step is None else metrics.step + 1)
+        if values:
+            metrics.add(Report(metrics.step, values, about.get("time"), about.get("epoch")))
 
 
 def metrics_files(run: RunDirectory, member: int) -> list[Path]:
@@ -234,11 +244,16 @@ def _decoded(data: bytes) -> Any:
 
 
 def _number(value: object) -> float | None:
-    """A number of a line; None for what is none, or is not finite."""
+    """A finite number of a line; None for all else."""
+    number = _value(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _value(value: object) -> float | None:
+    """A number of a line, NaN and infinities too; None for what is none, or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None

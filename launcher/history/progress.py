@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from launcher.history.metrics import Metrics, Report
+from launcher.history.metrics import Metrics, Report, finite
 
 _RECENT = 20
 """Reports from which the speed follows."""
@@ -32,7 +32,7 @@ _MEMORY = r"(?:.*[/._-])?(?:gpu_|device_)?memory_gb"
 
 
 class Metric(NamedTuple):
-    """A metric's newest value."""
+    """A metric's newest value; it may not be finite."""
 
     name: str
     value: float
@@ -49,7 +49,7 @@ class Progress(NamedTuple):
     """Steps per second."""
     loss: Metric | None = None
     curve: Sequence[float] = ()
-    """The loss over the steps."""
+    """The loss over the steps, where it was finite."""
     speed: Metric | None = None
     """Samples per second, or the like."""
     slowest_rank: float | None = None
@@ -96,7 +96,7 @@ def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
         reported=metrics.time,
         pace=pace(one for one in metrics.reports[-_RECENT:] if (one.time or 0.0) >= since),
         loss=None if loss is None else Metric(loss, last[loss]),
-        curve=[] if loss is None else [point.value for point in metrics.curve(loss)],
+        curve=[] if loss is None else [point.value for point in finite(metrics.curve(loss))],
         speed=None if speed is None else Metric(speed, last[speed]),
         **{field: last[name] for field, name in of.items() if name is not None},
         others=[Metric(name, last[name]) for name in names if name not in shown],

@@ -73,6 +73,7 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
         "strip": _strip(facts, moments),
         "sums": [(name, brief(took)) for name, took in _sums(facts).items()],
         "attempts": _attempts(facts, moments),
+        "odd": _odd(facts),
         "members": members(facts),
         "further": further(facts),
         "placements": [*_placements(facts)],
@@ -94,15 +95,27 @@ def plot(one: Plot, facts: RunFacts) -> Shown:
         largest = facts.rule.largest if facts.rule and name == facts.rule.metric else larger_is_better(name)
         held = curve.values
         point = held.best(largest=largest) if largest is not None else None
-        cells = (curve.label, _value(held.last), _value(point) if point else "")
-        rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number:,}"))
+        cells = (curve.label, _value(held.last), _value(point))
+        rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number - held.odd:,}"))
     headings = ("curve", "last", "best", "smallest", "largest", "points")
     words = table(f"Values of {one.title}", headings, rows, *headings[1:])
     return Shown(one.title, one.curves, words, any(curve.thinned for curve in one.curves))
 
 
-def _value(point: Point) -> str:
-    return f"{point.value:.6g} at step {point.step:g}"
+def _value(point: Point | None) -> str:
+    return "" if point is None else f"{point.value:.6g} at step {point.step:g}"
+
+
+def _odd(facts: RunFacts) -> Table | None:
+    """Metrics of which some values are not finite, which no plot can show; an array's members say so."""
+    if facts.is_array:
+        return None
+    found = facts.members[0].result.metrics.items()
+    rows = [
+        (name, _value(held.first_odd), f"{held.odd:,} of {held.number:,}") for name, held in found if held.odd
+    ]
+    headings = ("metric", "first", "values")
+    return table("Values that are not finite numbers", headings, rows, *headings[1:]) if rows else None
 
 
 # What stands at the top

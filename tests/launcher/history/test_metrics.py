@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.history.metrics import Metrics, MetricsReader, Point, first_time, flat, metrics_of
+from launcher.history.metrics import Metrics, MetricsReader, Point, finite, first_time, flat, metrics_of
 from launcher.runs.run import RunDirectory
 
 
@@ -82,8 +83,19 @@ def test_what_a_program_says_of_itself_may_stand_beside_metrics(tmp_path: Path) 
 def test_what_python_alone_takes_for_json_is_read_too(tmp_path: Path) -> None:
     lines = ('{"step": 1, "loss": NaN, "f1": 0.5}\n', '{"step": 2, "f1": 1.0, "\\ud800": 3}\n')
     found = read(written(tmp_path / "a", *lines))
-    assert found.names == ["f1", "\ud800"]
+    assert found.names == ["loss", "f1", "\ud800"]
     assert found.curve("f1") == [(1, 0.5), (2, 1)]
+
+
+def test_a_loss_that_became_nan_does_not_look_like_the_last_good_one(tmp_path: Path) -> None:
+    losses = [math.inf, 3, 2, math.nan, -math.inf]
+    found = read(written(tmp_path / "a", *({"step": step, "loss": one} for step, one in enumerate(losses))))
+    assert found.last == {"loss": -math.inf}
+    assert found.best("loss", largest=False) == (2, 2)
+    assert found.best("loss", largest=True) == (1, 3)
+    assert found.columns()["loss"][2:3] == [2] and math.isnan(found.columns()["loss"][3] or 0)
+    assert finite(found.curve("loss")) == [(1, 3), (2, 2)]
+    assert read(written(tmp_path / "b", {"step": 1, "loss": math.nan})).best("loss", largest=False) is None
 
 
 def test_the_first_time_may_come_after_a_line_without(tmp_path: Path) -> None:
@@ -103,9 +115,9 @@ def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_metric_is_left_out(tmp_path: Path) -> None:
-    broken = ['{"step": 1, "loss": NaN}\n', "}\n", "[1]\n", '{"step": 2, "loss": 1e999}\n', "\xff\n"]
+    broken = ['{"step": NaN, "loss": null}\n', "}\n", "[1]\n", '{"time": Infinity, "loss": "1"}\n', "\xff\n"]
     found = read(written(tmp_path / "a", *broken, {"step": 3, "loss": True, "big": 10**400, "f1": 1}))
-    assert found.last == {"f1": 1}
+    assert (found.last, found.time) == ({"f1": 1}, None)
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "a")
     assert read(link, tmp_path, tmp_path / "absent").names == []
