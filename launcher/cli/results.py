@@ -15,7 +15,7 @@ from launcher.cli.help import examples
 from launcher.cli.offers import F, complete_runs
 from launcher.cli.output import brief, json_option, print_json, print_table, report
 from launcher.cli.run_options import run_meant
-from launcher.history.metrics import Point
+from launcher.history.metrics import Point, step_words
 from launcher.report.ranking import (
     Rule,
     best,
@@ -111,7 +111,7 @@ def _values(one: Result, chosen: Rule | None) -> list[str]:
     if chosen is None:
         return []
     point, held = best(one, chosen), one.metrics.get(chosen.metric)
-    place = [f"{point.value:.6g}", f"{point.step:g}"] if point else ["", ""]
+    place = [f"{point.value:.6g}", step_words(point.step)] if point else ["", ""]
     return [*place, f"{held.last.value:.6g}" if held else ""]
 
 
@@ -144,7 +144,7 @@ def _cells(one: Result, metric: str, largest: bool | None) -> Iterator[float | N
     yield held.last.value if held else None
     if largest is not None:
         point = held.best(largest=largest) if held else None
-        yield from (point.value, point.step) if point else (None, None)
+        yield from (point.value, _whole(point.step)) if point else (None, None)
 
 
 def _facts(one: Result, chosen: Rule | None) -> dict[str, Any]:
@@ -171,4 +171,8 @@ def _point(point: Point | None) -> dict[str, float | None] | None:
     """A value as JSON has it, which knows no NaN: that is null there."""
     if point is None:
         return None
-    return {"step": point.step, "value": point.value if math.isfinite(point.value) else None}
+    return {"step": _whole(point.step), "value": point.value if math.isfinite(point.value) else None}
+
+
+def _whole(step: float) -> float | int:
+    return int(step) if step.is_integer() else step

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launcher.config.quantities import brief
+from launcher.history.metrics import step_words
 from launcher.report.facts import RunFacts
 from launcher.report.ranking import (
     best,
@@ -35,7 +36,7 @@ def members(facts: RunFacts) -> Table | None:
         values: Sequence[str] = ()
         if rule is not None:
             point, held = best(one, rule), one.metrics.get(rule.metric)
-            place = (f"{point.value:.6g}", f"{point.step:,g}") if point else ("", "")
+            place = (f"{point.value:.6g}", step_words(point.step)) if point else ("", "")
             values = (*place, f"{held.last.value:.6g}" if held else "")
         took = "" if one.seconds is None else brief(one.seconds)
         own = [value_words(one.parameters.get(path)) for path in paths]

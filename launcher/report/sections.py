@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from launcher.config.quantities import brief, clock, cpulist
 from launcher.history.hosts import HostRanks
-from launcher.history.metrics import Point
+from launcher.history.metrics import Point, step_words
 from launcher.report import timeline
 from launcher.report.comparison import further, members
 from launcher.report.consumption import resources
@@ -103,7 +103,7 @@ def plot(one: Plot, facts: RunFacts) -> Shown:
 
 
 def _value(point: Point | None) -> str:
-    return "" if point is None else f"{point.value:.6g} at step {point.step:g}"
+    return "" if point is None else f"{point.value:.6g} at step {step_words(point.step)}"
 
 
 def _odd(facts: RunFacts) -> Table | None:
@@ -140,11 +140,11 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
         point = best(top, facts.rule)
         if point is not None:
             of = f", member {top.member}" if facts.is_array else ""
-            yield f"Best {facts.rule.metric}", f"{point.value:.6g} at step {point.step:g}{of}"
+            yield f"Best {facts.rule.metric}", f"{point.value:.6g} at step {step_words(point.step)}{of}"
     metrics = facts.metrics
     if not facts.is_array and metrics.step is not None:
-        of = f" of {metrics.total_steps:,g}" if metrics.total_steps else ""
-        yield "Step", f"{metrics.step:,g}{of}"
+        of = f" of {step_words(metrics.total_steps)}" if metrics.total_steps else ""
+        yield "Step", f"{step_words(metrics.step)}{of}"
 
 
 def _hours(count: float) -> str:

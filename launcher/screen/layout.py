@@ -131,6 +131,6 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 def number(value: float) -> str:
     """A number at a glance: four digits that count; `nan` and `inf` too."""
-    if math.isfinite(value) and value == int(value) and abs(value) < 1e7:
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e10:  # a step with all its digits
         return str(int(value))
     return f"{value:.4g}"
