@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from launcher.config.quantities import brief, moment
-from launcher.history.metrics import Metrics, Point
+from launcher.history.metrics import Metrics, Point, finite
 from launcher.history.progress import progress_of, time_left
 from launcher.runs.states import MemberStatus, RunStatus, failed_because, members_words
 from launcher.svg import document, line, rect, text
@@ -107,7 +107,7 @@ def _link(path: Path, folder: Path) -> str:
 
 def _chosen(metrics: Metrics) -> list[str]:
     """The metrics that are drawn: losses first."""
-    curved = [name for name in metrics.names if len(metrics.curve(name)) > 1]
+    curved = [name for name in metrics.names if len(finite(metrics.curve(name))) > 1]
     return sorted(curved, key=lambda name: "loss" not in name.lower())[:_CURVES]
 
 
@@ -121,9 +121,10 @@ def _picture(points: Sequence[Point], name: str) -> str:
 
 
 def curve_svg(points: Sequence[Point], name: str) -> str:
-    """A metric over the steps, with its range and its last value."""
-    shown = _thinned(points)
-    low, high = min(one.value for one in points), max(one.value for one in points)
+    """A metric over the steps, with its range and its last value, which alone need not be finite."""
+    drawn = finite(points)
+    shown = _thinned(drawn)
+    low, high = min(one.value for one in drawn), max(one.value for one in drawn)
     first, last = points[0].step, points[-1].step
     wide, tall = _WIDTH - 2 * _SIDE, _HEIGHT - _TOP - _BOTTOM
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from launcher.cli.help import examples
 from launcher.cli.offers import F, complete_runs
 from launcher.cli.output import brief, json_option, print_json, print_table, report
 from launcher.cli.run_options import run_meant
+from launcher.history.metrics import Point, step_words
 from launcher.report.ranking import (
     Rule,
     best,
@@ -106,12 +108,11 @@ def _print_table(ordered: Sequence[Result], chosen: Rule | None) -> None:
 
 def _values(one: Result, chosen: Rule | None) -> list[str]:
     """The cells of the metric that decides."""
-    point = best(one, chosen)
     if chosen is None:
         return []
-    if point is None:
-        return ["", "", ""]
-    return [f"{point.value:.6g}", f"{point.step:g}", f"{one.metrics[chosen.metric].last.value:.6g}"]
+    point, held = best(one, chosen), one.metrics.get(chosen.metric)
+    place = [f"{point.value:.6g}", step_words(point.step)] if point else ["", ""]
+    return [*place, f"{held.last.value:.6g}" if held else ""]
 
 
 def _print_csv(ordered: Sequence[Result], chosen: Rule | None) -> None:
@@ -143,7 +144,7 @@ def _cells(one: Result, metric: str, largest: bool | None) -> Iterator[float | N
     yield held.last.value if held else None
     if largest is not None:
         point = held.best(largest=largest) if held else None
-        yield from (point.value, point.step) if point else (None, None)
+        yield from (point.value, _whole(point.step)) if point else (None, None)
 
 
 def _facts(one: Result, chosen: Rule | None) -> dict[str, Any]:
@@ -152,15 +153,26 @@ def _facts(one: Result, chosen: Rule | None) -> dict[str, Any]:
     point = best(one, chosen)
     metrics = {
         name: {
-            "last": held.last._asdict(),
-            "smallest": held.smallest._asdict(),
-            "largest": held.largest._asdict(),
+            "last": _point(held.last),
+            "smallest": _point(held.smallest),
+            "largest": _point(held.largest),
         }
         for name, held in one.metrics.items()
     }
     return {
         **{"run": one.run, "directory": one.directory, "member": one.member, "state": one.state},
         **{"code": one.code, "attempts": one.attempts, "seconds": one.seconds, "why": one.why or None},
-        **{"parameters": dict(one.parameters), "by": by, "best": point._asdict() if point else None},
+        **{"parameters": dict(one.parameters), "by": by, "best": _point(point)},
         "metrics": metrics,
     }
+
+
+def _point(point: Point | None) -> dict[str, float | None] | None:
+    """A value as JSON has it, which knows no NaN: that is null there."""
+    if point is None:
+        return None
+    return {"step": _whole(point.step), "value": point.value if math.isfinite(point.value) else None}
+
+
+def _whole(step: float) -> float | int:
+    return int(step) if step.is_integer() else step

@@ -1,7 +1,8 @@
 """What a program reports as it runs: lines of JSON in CASTOFF_METRICS_FILE, read while they are written.
 
 A line is an object: `{"step": 120, "time": 1764230400.5, "train/loss": 0.31}`. Every other number in it is
-a metric of that step. A line without metrics says what follows: `total_steps`, how many there will be. Any
+a metric of that step, also NaN and Infinity, as Python writes them: a loss that has become one must not look
+like the last good one. A line without metrics says what follows: `total_steps`, how many there will be. Any
 line may say what is known of the program: `folder`, where it keeps its results; `parameters`, an object of
 what it was started with; `packages`, an object of the versions that it uses; `device`, the name of what it
 computes on.
@@ -17,6 +18,7 @@ import json
 import math
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +36,9 @@ _LONGEST_LINE = 1 << 20
 
 _UNTIMED = 10
 """Lines at the beginning that may have no time where later ones have."""
+
+_RECENT = 100
+"""The newest reports, which always stay."""
 
 _ABOUT = ("step", "time", "epoch", "total_steps")
 """Numbers that are not metrics."""
@@ -57,6 +62,16 @@ class Point(NamedTuple):
 
     step: float
     value: float
+
+
+def finite(points: Iterable[Point]) -> list[Point]:
+    """The points of a curve that can be drawn and compared."""
+    return [one for one in points if math.isfinite(one.value)]
+
+
+def step_words(step: float) -> str:
+    """A step with all its digits, `1,234,567`: it is looked for in a program's own output."""
+    return f"{step:,.0f}" if step.is_integer() and abs(step) < 1e15 else f"{step:,g}"
 
 
 @dataclass
@@ -87,16 +102,16 @@ class Metrics:
 
     @property
     def last(self) -> dict[str, float]:
-        """The newest value of each metric."""
+        """The newest value of each metric; it may not be finite."""
         return {name: value for one in self.reports for name, value in one.values.items()}
 
     def curve(self, name: str) -> list[Point]:
-        """The values of a metric by step."""
+        """The values of a metric by step; some may not be finite."""
         return [Point(one.step, one.values[name]) for one in self.reports if name in one.values]
 
     def best(self, name: str, *, largest: bool) -> Point | None:
-        """The best value of a metric, and its step: the earliest of equal ones; None if it has none."""
-        points = self.curve(name)
+        """The best finite value of a metric, and its step: the earliest of equal ones; None: it has none."""
+        points = finite(self.curve(name))
         value = (max if largest else min)((one.value for one in points), default=None)
         return next((one for one in points if one.value == value), None)
 
@@ -131,43 +146,108 @@ class Metrics:
             self.reports = [one for one in self.reports if one.step < report.step]
         self.reports.append(report)
 
+    def thin(self, most: int) -> None:
+        """Keep about so many reports beside the newest: of each kind the last, and others at even steps."""
+        older, newest = self.reports[:-_RECENT], self.reports[-_RECENT:]
+        kinds = {frozenset(one.values) for one in older}
+        apart = (self.reports[-1].step - self.reports[0].step) * len(kinds) / most
+        after: dict[frozenset[str], float] = {}
+        kept: list[Report] = []
+        for one in reversed(older):
+            kind = frozenset(one.values)
+            if kind not in after or one.step <= after[kind] - apart:
+                after[kind] = one.step
+                kept.append(one)
+        self.reports = [*kept[most::-1], *newest]
+
 
 class MetricsReader:
     """The metrics of a member, read as they come: each look reads what is new."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        """`most`: reports that are kept, fewer and fewer of the older ones; None: all."""
         self.metrics = Metrics()
+        self.behind = False
+        """Whether the last look has given up before it had read everything."""
+        self._most = most
+        self._epochs = _Epochs()
+        self._has_steps = False
+        """Whether a line with metrics has had a step: then one without belongs to the last."""
         self._read: dict[Path, int] = {}
         """How many bytes of each file have been read."""
 
-    def look(self, files: Iterable[Path]) -> Metrics:
+    def look(self, files: Iterable[Path], give_up: float = math.inf) -> Metrics:
         """Read what was added to the files of the attempts, the first of them first.
 
-        A file that cannot be read, or holds other things, adds nothing.
+        A file that cannot be read, or holds other things, adds nothing. `give_up`: when to leave the rest to
+        the next look, by `time.monotonic`.
         """
+        self.behind = False
         for path in files:
             for line, end in _lines(path, self._read.get(path, 0)):
                 self._read[path] = end
-                self._take(line)
+                if isinstance(line, dict):
+                    self._take(line)
+                if time.monotonic() > give_up:
+                    self.behind = True
+                    return self.metrics
         return self.metrics
 
     def _take(self, line: Mapping[str, Any]) -> None:
         metrics = self.metrics
-        values = {name: number for name, one in line.items() if (number := _number(one)) is not None}
-        metrics.time = values.get("time", metrics.time)
-        named = {name: value for name, value in values.items() if name not in _ABOUT}
+        about = {name: number for name in _ABOUT if (number := _number(line.get(name))) is not None}
+        values = {
+            name: value
+            for name, one in line.items()
+            if (value := _value(one)) is not None and name not in _ABOUT
+        }
+        metrics.time = about.get("time", metrics.time)
         describes = not _BEGINS.isdisjoint(line)
         if describes:
             metrics.describe(line)
-        if describes and not named:
+        if describes and not values:
             metrics.begin(line)
-            metrics.step = values.get("step", 0.0)
+            self._epochs = _Epochs()
+            metrics.step = about.get("step", 0.0)
             return
-        metrics.total_steps = values.get("total_steps", metrics.total_steps)
-        # Without a step, lines are counted.
-        metrics.step = values.get("step", 0.0 if metrics.step is None else metrics.step + 1)
-        if named:
-            metrics.add(Report(metrics.step, named, values.get("time"), values.get("epoch")))
+        metrics.total_steps = about.get("total_steps", metrics.total_steps)
+        if "step" in about:
+            step = self._epochs.counted(about["step"], about.get("epoch"), metrics.step)
+            self._has_steps = True
+        elif metrics.step is None:
+            step = 0.0
+        else:  # lines are counted, if none has a step
+            step = metrics.step + (not self._has_steps)
+        metrics.step = step
+        if values:
+            metrics.add(Report(step, values, about.get("time"), about.get("epoch")))
+            if self._most is not None and len(metrics.reports) > self._most:
+                metrics.thin(self._most // 2)
+
+
+class _Epochs:
+    """Counts steps that begin again in each epoch over all of them.
+
+    A step that goes back in a later epoch begins again. One that goes back in the same epoch, or with it, is
+    done again, as by an attempt that resumes from a checkpoint.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[float, float] = {}
+        """The steps before each epoch in which they began again."""
+        self._offset = 0.0
+        self._newest: float | None = None
+
+    def counted(self, step: float, epoch: float | None, last: float | None) -> float:
+        """The step over all epochs; `last`: that of the line before."""
+        if epoch is not None and epoch != self._newest:
+            later = self._newest is not None and epoch > self._newest
+            begun = max((one for one in self._before if one <= epoch), default=None)
+            self._offset = 0.0 if begun is None else self._before[begun]
+            if later and last is not None and step + self._offset < last:
+                self._offset = self._before[epoch] = last + (step == 0)
+            self._newest = epoch
+        return step + self._offset
 
 
 def metrics_files(run: RunDirectory, member: int) -> list[Path]:
@@ -190,8 +270,9 @@ def metrics_of(run: RunDirectory, member: int = 0) -> Metrics:
 
 def first_time(path: Path) -> float | None:
     """When an attempt's first line with a time was written, in seconds since the epoch; None: not known."""
-    first = itertools.islice(_lines(path, 0), _UNTIMED)
-    return next((time for line, _ in first if (time := _number(line.get("time"))) is not None), None)
+    objects = (line for line, _ in _lines(path, 0) if isinstance(line, dict))
+    times = (_number(line.get("time")) for line in itertools.islice(objects, _UNTIMED))
+    return next((one for one in times if one is not None), None)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -203,8 +284,8 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _lines(path: Path, start: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """The objects in the whole lines of a file from a byte on, each with the byte after it."""
+def _lines(path: Path, start: int) -> Iterator[tuple[Any, int]]:
+    """What the whole lines of a file hold from a byte on, None if that is no JSON, with the byte after it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
@@ -217,9 +298,7 @@ def _lines(path: Path, start: int) -> Iterator[tuple[dict[str, Any], int]]:
         while data := file.readline(_LONGEST_LINE):
             if not data.endswith(b"\n") and len(data) < _LONGEST_LINE:
                 return  # it is being written
-            line = _decoded(data)
-            if isinstance(line, dict):
-                yield line, file.tell()
+            yield _decoded(data), file.tell()
 
 
 def _decoded(data: bytes) -> Any:
@@ -234,11 +313,16 @@ def _decoded(data: bytes) -> Any:
 
 
 def _number(value: object) -> float | None:
-    """A number of a line; None for what is none, or is not finite."""
+    """A finite number of a line; None for all else."""
+    number = _value(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _value(value: object) -> float | None:
+    """A number of a line, NaN and infinities too; None for what is none, or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None

@@ -11,10 +11,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from launcher.history.metrics import Metrics, Report
+from launcher.history.metrics import Metrics, Point, Report, finite
 
 _RECENT = 20
 """Reports from which the speed follows."""
+
+_COLUMNS = 200
+"""Values of a curve: a line on a screen has no more."""
 
 _LOSSES = (
     r"(?:train(?:ing)?[/._-])?loss",
@@ -33,7 +36,7 @@ _MEMORY = r"(?:.*[/._-])?(?:gpu_|device_)?memory_gb"
 
 
 class Metric(NamedTuple):
-    """A metric's newest value."""
+    """A metric's newest value; it may not be finite."""
 
     name: str
     value: float
@@ -50,7 +53,7 @@ class Progress(NamedTuple):
     """Steps per second."""
     loss: Metric | None = None
     curve: Sequence[float] = ()
-    """The loss over the steps."""
+    """The loss over the steps, where it was finite."""
     speed: Metric | None = None
     """Samples per second, or the like."""
     slowest_rank: float | None = None
@@ -97,11 +100,23 @@ def progress_of(metrics: Metrics, since: float = 0.0) -> Progress:
         reported=metrics.time,
         pace=pace(one for one in metrics.reports[-_RECENT:] if (one.time or 0.0) >= since),
         loss=None if loss is None else Metric(loss, last[loss]),
-        curve=[] if loss is None else [point.value for point in metrics.curve(loss)],
+        curve=[] if loss is None else _even(finite(metrics.curve(loss))),
         speed=None if speed is None else Metric(speed, last[speed]),
         **{field: last[name] for field, name in of.items() if name is not None},
         others=[Metric(name, last[name]) for name in names if name not in shown],
     )
+
+
+def _even(points: Sequence[Point]) -> list[float]:
+    """A curve at equal distances of steps, as means: older reports may be fewer than newer ones."""
+    if len(points) <= _COLUMNS:
+        return [one.value for one in points]
+    first, span = points[0].step, points[-1].step - points[0].step
+    parts: list[list[float]] = [[] for _ in range(_COLUMNS)]
+    for one in points:
+        at = int((one.step - first) / span * _COLUMNS) if span > 0 else 0
+        parts[min(max(at, 0), _COLUMNS - 1)].append(one.value)
+    return [sum(value / len(part) for value in part) for part in parts if part]
 
 
 def pace(reports: Iterable[Report]) -> float | None:

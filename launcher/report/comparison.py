@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launcher.config.quantities import brief
+from launcher.history.metrics import step_words
 from launcher.report.facts import RunFacts
 from launcher.report.ranking import (
     best,
@@ -34,11 +35,9 @@ def members(facts: RunFacts) -> Table | None:
     for one in ranked(results, rule):
         values: Sequence[str] = ()
         if rule is not None:
-            point = best(one, rule)
-            values = ("", "", "")
-            if point is not None:
-                last = one.metrics[rule.metric].last.value
-                values = (f"{point.value:.6g}", f"{point.step:,g}", f"{last:.6g}")
+            point, held = best(one, rule), one.metrics.get(rule.metric)
+            place = (f"{point.value:.6g}", step_words(point.step)) if point else ("", "")
+            values = (*place, f"{held.last.value:.6g}" if held else "")
         took = "" if one.seconds is None else brief(one.seconds)
         own = [value_words(one.parameters.get(path)) for path in paths]
         rows.append((str(one.member), *own, *values, ended(one.state), str(one.attempts), took, one.why))
@@ -66,5 +65,5 @@ def _best_and_last(one: Result, name: str) -> tuple[str, str]:
     held, largest = one.metrics.get(name), larger_is_better(name)
     if held is None:
         return "", ""
-    top = "" if largest is None else f"{held.best(largest=largest).value:.6g}"
-    return top, f"{held.last.value:.6g}"
+    point = None if largest is None else held.best(largest=largest)
+    return f"{point.value:.6g}" if point else "", f"{held.last.value:.6g}"

@@ -31,7 +31,7 @@ class Curve(NamedTuple):
     label: str
     points: Sequence[Point]
     values: Values
-    """In brief, of all points."""
+    """In brief, of all values."""
     thinned: bool
     """Whether `points` are fewer than there are."""
 
@@ -45,7 +45,7 @@ class Plot(NamedTuple):
 
 def plots(metrics: Metrics) -> list[Plot]:
     """A member's metrics as plots, in the order in which people look at them: losses of validation first."""
-    found = columns(metrics)
+    found = {name: column for name, column in columns(metrics).items() if column.finite.values}
     limit = points_of_each(len(found))
     return [
         Plot(title, [curve(name, found[name], limit) for name in names]) for title, names in grouped(found)
@@ -53,9 +53,10 @@ def plots(metrics: Metrics) -> list[Plot]:
 
 
 def curve(label: str, column: Column, limit: int) -> Curve:
-    """A line with at most about `limit` points."""
-    shown = thin(column, limit)
-    return Curve(label, shown, summarised(column), len(shown) < len(column.values))
+    """A line with at most about `limit` points, through the finite values."""
+    good = column.finite
+    shown = thin(good, limit)
+    return Curve(label, shown, summarised(column), len(shown) < len(good.values))
 
 
 def points_of_each(curves: int) -> int:

@@ -21,7 +21,7 @@ from launcher.report.curves import Plot, curve, plots, points_of_each
 from launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from launcher.report.plain import log_text
 from launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
-from launcher.report.results import Column, Result, result_of
+from launcher.report.results import Result, columns, result_of
 from launcher.runs import provenance
 from launcher.runs.directory import names_in
 from launcher.runs.plan import Plan
@@ -134,9 +134,9 @@ def _compared(run: RunDirectory, results: Sequence[Result], chosen: Rule | None)
         words = parameters_words(one.parameters, paths)
         label = f"{one.member}: {words}" if words else f"member {one.member}"
         # Again: to keep the curves of all members would take much memory.
-        points = metrics_of(run, one.member).curve(chosen.metric)
-        if points:
-            curves.append(curve(label, Column(*map(list, zip(*points, strict=True))), limit))
+        column = columns(metrics_of(run, one.member)).get(chosen.metric)
+        if column is not None and column.finite.values:
+            curves.append(curve(label, column, limit))
     return [Plot(chosen.metric, curves)]
 
 

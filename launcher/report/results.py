@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,12 +19,16 @@ class Values(NamedTuple):
     number: int
     """How many there are."""
     last: Point
-    smallest: Point
-    """The earliest of equal ones."""
-    largest: Point
+    """It may not be finite."""
+    smallest: Point | None
+    """Of the finite ones, the earliest of equal ones; None: none is finite."""
+    largest: Point | None
+    odd: int = 0
+    """How many are not finite."""
+    first_odd: Point | None = None
 
-    def best(self, *, largest: bool) -> Point:
-        """The best of its values."""
+    def best(self, *, largest: bool) -> Point | None:
+        """The best of its finite values; None: it has none."""
         return self.largest if largest else self.smallest
 
 
@@ -79,10 +84,18 @@ def results(runs: Iterable[tuple[RunDirectory, RunStatus]], at: float) -> list[R
 
 
 class Column(NamedTuple):
-    """One metric: its steps, and the value at each."""
+    """One metric: its steps, and the value at each, which may not be finite."""
 
     steps: list[float]
     values: list[float]
+
+    @property
+    def finite(self) -> Column:
+        """The same without what cannot be drawn or compared."""
+        if all(map(math.isfinite, self.values)):
+            return self
+        kept = [at for at, value in enumerate(self.values) if math.isfinite(value)]
+        return Column([self.steps[at] for at in kept], [self.values[at] for at in kept])
 
 
 def columns(metrics: Metrics) -> dict[str, Column]:
@@ -101,12 +114,21 @@ def columns(metrics: Metrics) -> dict[str, Column]:
 
 def summarised(column: Column) -> Values:
     """A metric in brief."""
+    good, number = column.finite, len(column.values)
 
     def point(value: float) -> Point:
-        return Point(column.steps[column.values.index(value)], value)
+        return Point(good.steps[good.values.index(value)], value)
 
-    last = Point(column.steps[-1], column.values[-1])
-    return Values(len(column.values), last, point(min(column.values)), point(max(column.values)))
+    return Values(
+        number=number,
+        last=Point(column.steps[-1], column.values[-1]),
+        smallest=point(min(good.values)) if good.values else None,
+        largest=point(max(good.values)) if good.values else None,
+        odd=number - len(good.values),
+        first_odd=next((one for one in map(Point, *column) if not math.isfinite(one.value)), None)
+        if len(good.values) < number
+        else None,
+    )
 
 
 def _seconds(member: MemberStatus, at: float) -> float | None:

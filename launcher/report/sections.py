@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from launcher.config.quantities import brief, clock, cpulist
 from launcher.history.hosts import HostRanks
-from launcher.history.metrics import Point
+from launcher.history.metrics import Point, step_words
 from launcher.report import timeline
 from launcher.report.comparison import further, members
 from launcher.report.consumption import resources
@@ -73,6 +73,7 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
         "strip": _strip(facts, moments),
         "sums": [(name, brief(took)) for name, took in _sums(facts).items()],
         "attempts": _attempts(facts, moments),
+        "odd": _odd(facts),
         "members": members(facts),
         "further": further(facts),
         "placements": [*_placements(facts)],
@@ -94,15 +95,27 @@ def plot(one: Plot, facts: RunFacts) -> Shown:
         largest = facts.rule.largest if facts.rule and name == facts.rule.metric else larger_is_better(name)
         held = curve.values
         point = held.best(largest=largest) if largest is not None else None
-        cells = (curve.label, _value(held.last), _value(point) if point else "")
-        rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number:,}"))
+        cells = (curve.label, _value(held.last), _value(point))
+        rows.append((*cells, *map(_value, (held.smallest, held.largest)), f"{held.number - held.odd:,}"))
     headings = ("curve", "last", "best", "smallest", "largest", "points")
     words = table(f"Values of {one.title}", headings, rows, *headings[1:])
     return Shown(one.title, one.curves, words, any(curve.thinned for curve in one.curves))
 
 
-def _value(point: Point) -> str:
-    return f"{point.value:.6g} at step {point.step:g}"
+def _value(point: Point | None) -> str:
+    return "" if point is None else f"{point.value:.6g} at step {step_words(point.step)}"
+
+
+def _odd(facts: RunFacts) -> Table | None:
+    """Metrics of which some values are not finite, which no plot can show; an array's members say so."""
+    if facts.is_array:
+        return None
+    found = facts.members[0].result.metrics.items()
+    rows = [
+        (name, _value(held.first_odd), f"{held.odd:,} of {held.number:,}") for name, held in found if held.odd
+    ]
+    headings = ("metric", "first", "values")
+    return table("Values that are not finite numbers", headings, rows, *headings[1:]) if rows else None
 
 
 # What stands at the top
@@ -127,11 +140,11 @@ def _summary(facts: RunFacts) -> Iterator[tuple[str, str]]:
         point = best(top, facts.rule)
         if point is not None:
             of = f", member {top.member}" if facts.is_array else ""
-            yield f"Best {facts.rule.metric}", f"{point.value:.6g} at step {point.step:g}{of}"
+            yield f"Best {facts.rule.metric}", f"{point.value:.6g} at step {step_words(point.step)}{of}"
     metrics = facts.metrics
     if not facts.is_array and metrics.step is not None:
-        of = f" of {metrics.total_steps:,g}" if metrics.total_steps else ""
-        yield "Step", f"{metrics.step:,g}{of}"
+        of = f" of {step_words(metrics.total_steps)}" if metrics.total_steps else ""
+        yield "Step", f"{step_words(metrics.step)}{of}"
 
 
 def _hours(count: float) -> str:

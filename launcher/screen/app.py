@@ -40,7 +40,7 @@ x or !         a shell beside its ranks
 f              all, active or failed runs
 a              all that are over, or the newest
 /              search for a part of an id
-q              quit
+q              quit; Ctrl-Z leaves it to the shell
 
 progress  steps of all; members of an array; why a run
           waits or failed
@@ -62,6 +62,7 @@ class TopApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", show=False),
         Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
         Binding("question_mark", "help", show=False),
         Binding("l", "logs", show=False),
         Binding("s", "stop_run", show=False),

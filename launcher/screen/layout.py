@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
@@ -120,15 +121,16 @@ def sparkline(values: Sequence[float], width: int) -> str:
     if not values or width < 1:
         return ""
     count = min(width, len(values))
+    scale = max(map(abs, values)) or 1.0  # the sum of the largest numbers would be infinite
     edges = [at * len(values) // count for at in range(count + 1)]
-    means = [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
+    means = [sum(one / scale for one in values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
     low, span = min(means), max(means) - min(means)
     top = len(_BLOCKS) - 1
     return "".join(_BLOCKS[round((one - low) / span * top) if span > 0 else 0] for one in means)
 
 
 def number(value: float) -> str:
-    """A number at a glance: four digits that count."""
-    if value == int(value) and abs(value) < 1e7:
+    """A number at a glance: four digits that count; `nan` and `inf` too."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e10:  # a step with all its digits
         return str(int(value))
     return f"{value:.4g}"

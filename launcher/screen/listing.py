@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from launcher.config.quantities import brief
 from launcher.errors import printable
-from launcher.history.progress import Left, Progress, time_left
+from launcher.history.progress import Left, Metric, Progress, time_left
 from launcher.runs.states import FAILED, RunSummary, members_words
 from launcher.screen.layout import Cell, Line, bar, number, state_cell, table
 from launcher.status.overview import Row
@@ -99,15 +100,21 @@ def lines(items: Sequence[Item], now: float, width: int) -> list[Line]:
 
 def _cells(item: Item, now: float, name: str) -> tuple[Cell, ...]:
     progress = item.progress
-    loss = progress.loss if progress else None
     return (
         Cell(name),
         state_cell(item.word),
         Cell(printable(progress_words(item, now))),
-        Cell(number(loss.value) if loss else "", right=True),
+        _loss_cell(progress.loss if progress else None),
         Cell(left_words(item, now), right=True),
         Cell(brief(now - item.row.submitted), right=True),
     )
+
+
+def _loss_cell(loss: Metric | None) -> Cell:
+    """The newest loss; one that is not finite stands out."""
+    if loss is None:
+        return Cell("", right=True)
+    return Cell(number(loss.value), "" if math.isfinite(loss.value) else "bold red", right=True)
 
 
 def progress_words(item: Item, now: float) -> str:

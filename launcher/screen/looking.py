@@ -25,6 +25,15 @@ from launcher.status.poller import LOOK_INTERVAL, Poller
 _SHARE = 20
 """Times longer than a look takes, the next one waits at least."""
 
+_READS = 1.0
+"""Seconds of a look for what programs report: a file of hundreds of megabytes takes several looks."""
+
+_TURN = 0.05
+"""Seconds of that which every run has at least."""
+
+_KEPT = 10_000
+"""Reports of a run that are kept."""
+
 _FIRST_READS = 0.3
 """Seconds of a look for the metrics of runs that are over, each of which is read once."""
 
@@ -73,6 +82,10 @@ class Looker:
         self._opened: Opened | None = None
         self._everything = False
         self._readers: dict[str, MetricsReader] = {}
+        self._give_up = 0.0
+        """When this look reads no more of what programs report, by `time.monotonic`."""
+        self._behind = False
+        """Whether something of that was left to the next look."""
         self._over: dict[tuple[str, int], Progress] = {}
         self._answers: dict[str, _Answer] = {}
         self._wake, self._stopped = threading.Event(), threading.Event()
@@ -142,10 +155,12 @@ class Looker:
             except (CastoffError, OSError) as error:
                 self.seen = self.seen._replace(notes=[str(error)], time=time.time())
             self._begun = None
-            self._wake.wait(max(self._interval, _SHARE * (time.monotonic() - begun)))
+            took = time.monotonic() - begun
+            self._wake.wait(self._interval if self._behind else max(self._interval, _SHARE * took))
 
     def _look(self) -> Seen:
         opened = self._opened
+        self._give_up, self._behind = time.monotonic() + _READS, False
         overview = Overview(self._index, also=[opened.path] if opened else [])
         known = dict(overview.statuses)
         asking = {entry.path: self._last_known(entry.path, entry.begun) for entry, _ in overview.doubtful}
@@ -179,20 +194,27 @@ class Looker:
             else:
                 key = (path, row.entry.begun)
                 if row.summary.over and key not in self._over and time.monotonic() < give_up:
-                    self._over[key] = self._progress(row.run, 0.0)
-                    self._readers.pop(path, None)
+                    progress = self._progress(row.run, 0.0)
+                    if not self._readers[path].behind:
+                        self._over[key] = progress
+                        self._readers.pop(path)
                 found.append(Item(row, self._over.get(key)))
         return found
 
     def _progress(self, run: RunDirectory, since: float, member: int = 0) -> Progress:
-        """How far a member is; nothing is known where its files cannot be read."""
-        reader = self._readers.setdefault(
-            f"{run.path}/{member}" if member else str(run.path), MetricsReader()
-        )
+        """How far a member is; nothing is known where its files cannot be read, or are not read yet."""
+        name = f"{run.path}/{member}" if member else str(run.path)
+        reader = self._readers.setdefault(name, MetricsReader(_KEPT))
+        # Each gets its turn, also beside one that has much to read.
+        give_up = max(self._give_up, time.monotonic() + _TURN)
         try:
-            return progress_of(reader.look(metrics_files(run, member)), since)
+            metrics = reader.look(metrics_files(run, member), give_up)
         except (CastoffError, OSError):
             return Progress()
+        if reader.behind:
+            self._behind = True
+            return Progress()
+        return progress_of(metrics, since)
 
     def _detail(self, opened: Opened, known: Mapping[str, RunStatus]) -> Detail | None:
         now = known.get(opened.path)

@@ -165,7 +165,8 @@ def _progress(detail: Detail, now: float, width: int) -> Iterator[Line]:
     is_running = detail.attempt is not None and detail.attempt.state == "running"
     pace = f"{number(progress.pace)} steps/s" if progress.pace else ""
     reported = f"{brief(now - progress.reported)} ago" if is_running and progress.reported else ""
-    yield from _fields("step", [steps_words(progress, min(width // 4, 30)), pace, reported], width, "  ")
+    steps = steps_words(progress, min(width // 4, 30)).removeprefix("step ")
+    yield from _fields("step", [steps, pace, reported], width, "  ")
     yield from _left(detail, now, width)
     if progress.loss:
         curve = sparkline(progress.curve, max(min(width - _NAME - 24, 60), 8))

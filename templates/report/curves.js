@@ -11,6 +11,13 @@
     return getComputedStyle(root).getPropertyValue(name).trim();
   }
 
+  // uPlot would round to three decimals, so that 0.0005 and 0.001 had the same words.
+  function words(value) {
+    if (value === null) return "";
+    const short = Number(value.toPrecision(12)), size = Math.abs(short);
+    return size !== 0 && (size < 1e-4 || size >= 1e7) ? short.toExponential() : short.toLocaleString("en", { maximumSignificantDigits: 12 });
+  }
+
   // The mean of the values around each, a fortieth of all to each side.
   function smoothed(values) {
     const reach = Math.max(1, Math.round(values.length / 40));
@@ -37,7 +44,7 @@
       const range = plot && [plot.scales.x.min, plot.scales.x.max];
       if (plot) plot.destroy();
       const tables = curves.map((one) => [one.x, pressed(smooth) ? smoothed(one.y) : one.y]);
-      const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+      const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") }, values: (_, ticks) => ticks.map(words) };
       plot = new uPlot({
         width: Math.max(place.clientWidth, 200),
         height: HEIGHT,

@@ -22,15 +22,17 @@ class MetricsFile:
     long as the process lives, and none stands there in half.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, *, keeps_nan: bool = False):
+        """`keeps_nan`: what JSON does not have (nan, inf) is written as Python has it, else as null."""
         self.path = path
+        self._keeps_nan = keeps_nan
         self._waiting: list[bytes] = []
         self._whole: int | None = None
         """Bytes of the file that are whole lines; None before the first look."""
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Append a line; numbers that JSON does not have (nan, inf) become null."""
-        line = {name: _finite(value) for name, value in values.items()}
+        """Append a line."""
+        line = dict(values) if self._keeps_nan else {name: _finite(one) for name, one in values.items()}
         line["time"] = round(time.time(), 3)
         had_to_wait = bool(self._waiting)
         self._waiting.append(json.dumps(line).encode() + b"\n")

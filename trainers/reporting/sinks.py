@@ -108,8 +108,8 @@ class Sinks:
     def __init__(self, folder: Path, config: Logging, run_name: str, resolved: Mapping[str, Any]):
         self.metrics = MetricsFile(folder / "metrics.jsonl")
         of_attempt = os.environ.get("CASTOFF_METRICS_FILE")
-        self._of_attempt = MetricsFile(Path(of_attempt)) if of_attempt else None
-        """What `castoff top` and `castoff report` read."""
+        self._of_attempt = MetricsFile(Path(of_attempt), keeps_nan=True) if of_attempt else None
+        """What `castoff top` and `castoff report` read, where null means that there is no value."""
         self._folder = folder
         self._config = config
         self._run_name = run_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -55,6 +56,13 @@ class TestHtml:
         assert "step 2 of 102, loss 0.5, 1m left" in html
         assert "<code>/r/x</code>" in html and "href" not in html
         assert html.count("<img") == 1 and 'alt="loss over steps: 2 to 0.5"' in html
+
+    def test_a_loss_that_became_nan(self) -> None:
+        html = run_html(status(RUNNING), [reported(2, 1, math.nan)], at=1002, folder=Path("/"))
+        assert "step 2, loss nan" in html and 'alt="loss over steps: 2 to nan"' in html
+        (drawn,) = re.findall(r"svg\+xml;base64,([^\"]+)", html)
+        assert "nan" in (picture := base64.b64decode(drawn).decode()) and "1 to 2" in picture
+        assert "<img" not in run_html(status(RUNNING), [reported(1, math.inf)], at=1, folder=Path("/"))
 
     def test_links_lead_below_the_working_directory(self) -> None:
         html = run_html(status(RUNNING, directory="/r/a b/x"), [], at=1002, folder=Path("/r"))

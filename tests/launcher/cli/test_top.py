@@ -107,6 +107,19 @@ def test_runs_on_a_real_terminal(screen: Screen, jobs: LocalJobs) -> None:
     screen.reads("code 0")
 
 
+def test_ctrl_z_leaves_it_to_the_shell(screen: Screen, castoff: Castoff) -> None:
+    screen.start("env", "PS1=here> ", "sh", "-i")
+    screen.reads("here>")
+    screen.type(f"{CASTOFF} top", "Enter")
+    screen.reads("no runs yet", "q quit")
+    screen.type("C-z")
+    screen.reads("Stopped")
+    screen.type("fg", "Enter")
+    screen.reads("no runs yet", "q quit")
+    screen.type("q")
+    screen.reads("here> ?$")
+
+
 def test_a_shell_and_the_logs_of_what_is_over(screen: Screen, jobs: LocalJobs) -> None:
     run = jobs.submit("--name", "loop", sh=LOOP)
     screen.start("env", "SHELL=/bin/sh", "PS1=here> ", "PAGER=less", CASTOFF, "top", "--interval", "1s")

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.history.metrics import Metrics, MetricsReader, Point, first_time, flat, metrics_of
+from launcher.history.metrics import (
+    Metrics,
+    MetricsReader,
+    Point,
+    finite,
+    first_time,
+    flat,
+    metrics_of,
+    step_words,
+)
 from launcher.runs.run import RunDirectory
 
 
@@ -55,6 +67,63 @@ def test_a_program_needs_no_steps(tmp_path: Path) -> None:
     assert found.curve("loss") == [(0, 3), (1, 2)]
 
 
+def test_a_line_without_a_step_belongs_to_the_last_one(tmp_path: Path) -> None:
+    lines = ({"total_steps": 9}, {"step": 3, "loss": 1}, {"val": 5}, {"step": 4, "loss": 2}, {"val": 6})
+    found = read(written(tmp_path / "a", *lines))
+    assert (found.curve("val"), found.step) == ([(3, 5), (4, 6)], 4)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_steps_that_begin_again_in_each_epoch_are_counted_on(tmp_path: Path, first: int) -> None:
+    def epoch(number: int, loss: float, steps: int = 3) -> list[dict[str, Any]]:
+        lines = [{"epoch": number, "step": first + step, "loss": loss} for step in range(steps)]
+        return [*lines, {"epoch": number, "val": loss}]
+
+    whole = [(first + step, step // 3) for step in range(9)]
+    found = read(written(tmp_path / "a", *epoch(0, 0), *epoch(1, 1), *epoch(2, 2)))
+    assert found.curve("loss") == whole
+    assert found.curve("val") == [(first + 2, 0), (first + 5, 1), (first + 8, 2)]
+    # The second attempt resumes from a checkpoint at the end of the first epoch.
+    killed = written(tmp_path / "b", *epoch(0, 0), *epoch(1, 7), *epoch(2, 7, 2))
+    assert read(killed, written(tmp_path / "c", *epoch(1, 1), *epoch(2, 2))).curve("loss") == whole
+
+
+def test_steps_that_continue_in_a_later_epoch_are_kept(tmp_path: Path) -> None:
+    """Epochs may be fractions, as transformers has them; a later attempt does some steps again."""
+    first = [{"step": step, "epoch": step / 20, "loss": 0} for step in range(10, 60, 10)]
+    again = [{"step": step, "epoch": step / 20, "loss": 1} for step in range(30, 60, 10)]
+    found = read(written(tmp_path / "a", *first), written(tmp_path / "b", *again))
+    assert found.curve("loss") == [(10, 0), (20, 0), (30, 1), (40, 1), (50, 1)]
+
+
+def test_few_reports_of_many_may_be_kept(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [{"step": step, "loss": step} for step in range(5000)]
+    lines[2501:2501] = [{"step": 2500, "val": 7}]
+    reader = MetricsReader(500)
+    found = reader.look([written(tmp_path / "a", *lines)])
+    assert len(found.reports) <= 500
+    assert found.last == {"loss": 4999, "val": 7} and found.step == 4999
+    assert [one.step for one in found.reports[-100:]] == [*range(4900, 5000)]
+    steps = [one.step for one in found.reports]
+    assert steps == sorted(steps) and steps[0] < 100  # the whole curve, not only its end
+    assert max(after - before for before, after in itertools.pairwise(steps)) < 200
+    odd = MetricsReader(500).look([written(tmp_path / "b", *({f"x{n}": n} for n in range(3000)))])
+    assert len(odd.reports) <= 500 and odd.last["x2999"] == 2999
+
+
+def test_a_look_may_leave_the_rest_to_the_next(tmp_path: Path) -> None:
+    path = written(tmp_path / "a", "no JSON\n", *({"step": step, "loss": 1} for step in range(3)))
+    reader, seen = MetricsReader(), []
+    for _ in range(4):
+        seen.append((reader.look([path], give_up=0.0).step, reader.behind))
+    assert seen == [(None, True), (0, True), (1, True), (2, True)]
+    assert reader.look([path]).step == 2 and not reader.behind
+
+
+def test_a_step_has_all_its_digits() -> None:
+    assert [step_words(one) for one in (1234567.0, 0.5, -3.0, 1e300)] == ["1,234,567", "0.5", "-3", "1e+300"]
+
+
 def test_steps_that_are_done_again_count_once(tmp_path: Path) -> None:
     """A checkpoint at step 20, and a kill at step 40: the next attempt begins after step 20."""
     first = [{"step": step, "loss": -step} for step in (10, 20, 30, 40)]
@@ -82,8 +151,19 @@ def test_what_a_program_says_of_itself_may_stand_beside_metrics(tmp_path: Path) 
 def test_what_python_alone_takes_for_json_is_read_too(tmp_path: Path) -> None:
     lines = ('{"step": 1, "loss": NaN, "f1": 0.5}\n', '{"step": 2, "f1": 1.0, "\\ud800": 3}\n')
     found = read(written(tmp_path / "a", *lines))
-    assert found.names == ["f1", "\ud800"]
+    assert found.names == ["loss", "f1", "\ud800"]
     assert found.curve("f1") == [(1, 0.5), (2, 1)]
+
+
+def test_a_loss_that_became_nan_does_not_look_like_the_last_good_one(tmp_path: Path) -> None:
+    losses = [math.inf, 3, 2, math.nan, -math.inf]
+    found = read(written(tmp_path / "a", *({"step": step, "loss": one} for step, one in enumerate(losses))))
+    assert found.last == {"loss": -math.inf}
+    assert found.best("loss", largest=False) == (2, 2)
+    assert found.best("loss", largest=True) == (1, 3)
+    assert found.columns()["loss"][2:3] == [2] and math.isnan(found.columns()["loss"][3] or 0)
+    assert finite(found.curve("loss")) == [(1, 3), (2, 2)]
+    assert read(written(tmp_path / "b", {"step": 1, "loss": math.nan})).best("loss", largest=False) is None
 
 
 def test_the_first_time_may_come_after_a_line_without(tmp_path: Path) -> None:
@@ -103,9 +183,9 @@ def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_metric_is_left_out(tmp_path: Path) -> None:
-    broken = ['{"step": 1, "loss": NaN}\n', "}\n", "[1]\n", '{"step": 2, "loss": 1e999}\n', "\xff\n"]
+    broken = ['{"step": NaN, "loss": null}\n', "}\n", "[1]\n", '{"time": Infinity, "loss": "1"}\n', "\xff\n"]
     found = read(written(tmp_path / "a", *broken, {"step": 3, "loss": True, "big": 10**400, "f1": 1}))
-    assert found.last == {"f1": 1}
+    assert (found.last, found.time) == ({"f1": 1}, None)
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "a")
     assert read(link, tmp_path, tmp_path / "absent").names == []

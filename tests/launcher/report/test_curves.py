@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,8 +48,18 @@ def test_a_short_curve_is_drawn_whole() -> None:
     (line,) = found.curves
     assert found.title == "loss" and line.label == "loss" and not line.thinned
     assert line.points == [point(0, 3), point(1, 2), point(2, 5)]
-    assert line.values == (3, point(2, 5), point(1, 2), point(2, 5))
+    assert line.values == (3, point(2, 5), point(1, 2), point(2, 5), 0, None)
     assert plots(metrics()) == list[Plot]()
+
+
+def test_what_is_not_finite_is_counted_and_not_drawn() -> None:
+    (found,) = plots(metrics(loss=[math.inf, 2.0, 5.0, math.nan], bad=[math.nan]))
+    (line,) = found.curves
+    assert line.points == [point(1, 2), point(2, 5)] and not line.thinned
+    assert math.isnan(line.values.last.value) and line.values.last.step == 3
+    assert line.values[2:] == (point(1, 2), point(2, 5), 2, point(0, math.inf))
+    bad = summarised(Column([7.0], [math.nan]))
+    assert (bad.smallest, bad.largest, bad.best(largest=True), bad.odd) == (None, None, None, 1)
 
 
 @given(

@@ -202,8 +202,8 @@ class TestResults:
         assert first == {
             **{"run": sweep.id, "member": "2", "state": "done", "code": "0", "attempts": "1"},
             **{"model.width": "16", "last val/loss": "1.3333333333333333"},
-            **{"best val/loss": "0.3333333333333333", "step of best val/loss": "2.0"},
-            **{"last val/f1": "0.5", "best val/f1": "2.0", "step of best val/f1": "0.0"},
+            **{"best val/loss": "0.3333333333333333", "step of best val/loss": "2"},
+            **{"last val/f1": "0.5", "best val/f1": "2.0", "step of best val/f1": "0"},
         }
         assert castoff("results", sweep.id, "--csv", "--json").returncode == 2
 

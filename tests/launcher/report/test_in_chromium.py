@@ -16,7 +16,7 @@ from tests import patience
 from tests.chromium import PACKAGE, PROGRAM, Chromium
 from tests.conftest import SystemProgram
 
-from .made import attempt, facts, metrics, result
+from .made import attempt, facts, metrics, result, with_curves
 from .test_page import HOSTILE
 
 LINES = {
@@ -56,7 +56,12 @@ def an_array() -> RunFacts:
     return facts(*members, plots=[Plot("val/loss", lines)], compared=12)
 
 
-PAGES = {"run": one_run, "array": an_array, "no metrics": facts}
+def a_small_rate() -> RunFacts:
+    """What would look the same on an axis that rounds to three decimals."""
+    return with_curves(lr=[0.001] * 30, loss=[2e-7 * step for step in range(30)])
+
+
+PAGES = {"run": one_run, "array": an_array, "no metrics": facts, "rate": a_small_rate}
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +202,21 @@ def test_buttons_zoom_and_move(chromium: Chromium, written: dict[str, Path]) -> 
         seen.append(picture(chromium, 0))
     chromium.value("document.querySelector(\"[data-key='0']\").click()")
     chromium.wait_for(f"document.querySelector('.plot canvas').toDataURL() === {whole!r}")
+
+
+def test_numbers_on_an_axis_differ(chromium: Chromium, written: dict[str, Path]) -> None:
+    chromium.open(written["rate"], height=6000)
+    chromium.wait_for(DRAWN)
+    chromium.value(
+        "window.drawn = []; CanvasRenderingContext2D.prototype.fillText = function (words, x) {"
+        " if (this.textAlign === 'right') drawn.push(words) }; 0"
+    )
+    for plot, labels in ((0, "0 1e-6 2e-6 3e-6 4e-6 5e-6 6e-6"), (1, "0 0.0005 0.001 0.0015 0.002")):
+        chromium.value("drawn.length = 0")
+        chromium.value(f"document.querySelectorAll('[data-do=smooth]')[{plot}].click()")
+        chromium.wait_for("drawn.length > 1")
+        assert chromium.value("[...new Set(drawn)].sort((a, b) => a - b).join(' ')") == labels
+    assert chromium.complaints() == []
 
 
 def test_dragging_zooms_and_a_button_shows_all(chromium: Chromium, written: dict[str, Path]) -> None:

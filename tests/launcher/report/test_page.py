@@ -8,6 +8,7 @@ import hashlib
 import html
 import itertools
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -303,6 +304,27 @@ UPLOT = {
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
 """uPlot 1.6.32 as it comes from npm: `npm pack uplot@1.6.32`, dist/ and LICENSE."""
+
+
+def test_a_loss_that_became_nan_is_named_before_the_curves() -> None:
+    text = page(with_curves(loss=[1.0, math.nan, math.nan], fine=[1.0, 2.0, 3.0]))
+    (table,) = re.findall(
+        r"<caption>Values that are not finite numbers</caption>(.*?)</table>", text, re.DOTALL
+    )
+    assert re.findall(r">([^<>\n]+)</t[hd]>", table) == [
+        *("metric", "first", "values"),
+        *("loss", "nan at step 1", "2 of 3"),
+    ]
+    assert "nan at step 2" in text and "1 at step 0" in text  # the last, and the best
+    nothing = page(with_curves(loss=[math.nan]))
+    assert "so there is no curve" in nothing and "has reported none" not in nothing
+    assert "not finite numbers" not in page(with_curves(loss=[1.0]))
+    members = page(facts(result(0, loss=[1.0, math.nan]), result(1, loss=[math.nan])))
+    rows = re.findall(r"<tr>(.*?)</tr>", members.partition("Members, best first")[2], re.DOTALL)
+    assert [re.findall(r">([^<>]*)</t[hd]>", row)[:4] for row in rows[1:3]] == [
+        ["0", "1", "0", "nan"],
+        ["1", "", "", "nan"],
+    ]
 
 
 def test_the_plotting_library_is_as_its_author_published_it() -> None:

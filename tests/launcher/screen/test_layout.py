@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,14 +77,25 @@ def test_a_curve_in_one_line() -> None:
     assert sparkline([], 9) == sparkline([1], 0) == ""
 
 
-@given(st.lists(st.floats(-1e30, 1e30), min_size=1), st.integers(1, 80))
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1), st.integers(1, 80))
 def test_any_curve_fits(values: list[float], width: int) -> None:
     assert len(sparkline(values, width)) == min(width, len(values))
 
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(1200.0, "1200"), (0.31234567, "0.3123"), (1e-9, "1e-09"), (1e12, "1e+12"), (-2, "-2"), (0, "0")],
+    [
+        *(
+            (1200.0, "1200"),
+            (12345678.0, "12345678"),
+            (0.31234567, "0.3123"),
+            (1e-9, "1e-09"),
+            (1e12, "1e+12"),
+            (-2, "-2"),
+            (0, "0"),
+        ),
+        *((math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")),
+    ],
 )
 def test_numbers(value: float, words: str) -> None:
     assert number(value) == words

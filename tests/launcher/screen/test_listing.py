@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -43,6 +44,12 @@ def test_those_that_run_come_first_then_the_newest() -> None:
     assert [one.row.entry.name for one in shown(RUNS, "failed", "")] == ["bad"]
     assert [one.row.entry.name for one in shown(RUNS, "all", "SHORT-2026")] == ["short"]
     assert shown(RUNS, "failed", "train") == []
+
+
+def test_a_loss_that_is_nan_stands_out() -> None:
+    progress = HALF._replace(loss=Metric("loss", math.nan))
+    _, line = lines([item("bad-20261128-101500-bbbb", "running", progress=progress)], NOW, 80)
+    assert [span.style for span in line if span.text.strip() == "nan"] == ["bold red"]
 
 
 def test_at_80_columns() -> None:

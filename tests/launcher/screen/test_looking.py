@@ -14,6 +14,7 @@ import pytest
 from bench.many_runs import make_runs
 from launcher.runs.index import Index
 from launcher.runs.run import RunDirectory
+from launcher.screen import looking
 from launcher.screen.looking import NEWEST, Looker, Opened, Seen
 from launcher.status.poller import Poller
 from tests.launcher.status.test_watch import Made
@@ -97,6 +98,27 @@ def test_a_run_from_its_start_to_its_end(tmp_path: Path, index: Index, looker: L
     assert item.progress is not None and item.progress.step == 5
     shutil.rmtree(made.run.path)
     seen_when(looker, lambda seen: not seen.items)
+
+
+def test_a_program_that_has_reported_very_much_holds_up_nothing(
+    tmp_path: Path, index: Index, looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads a part of its file, and shows nothing of it until then: that would be out of date."""
+    monkeypatch.setattr(looking, "_READS", 0.0)
+    monkeypatch.setattr(looking, "_TURN", 0.0)  # so one line
+    much, little = local(tmp_path / "much", index), local(tmp_path / "little", index)
+
+    def steps() -> tuple[float | None, ...]:
+        items = looker._look().items  # one look, which a thread would make again and again
+        by_path = {item.path: item.progress.step for item in items if item.progress}
+        return tuple(by_path[str(made.run.path)] for made in (much, little))
+
+    with much.alive(), little.alive():
+        for made, lines in ((much, 9), (little, 2)):
+            made.attempt("0.0")
+            report(made.run, *({"step": step, "loss": 1.0} for step in range(lines)))
+        seen = [steps() for _ in range(11)]
+    assert seen == [(None, None)] * 2 + [(None, 1)] * 7 + [(8, 1)] * 2
 
 
 def test_the_newest_that_are_over_or_all(tmp_path: Path, index: Index, looker: Looker) -> None:

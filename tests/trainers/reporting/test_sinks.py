@@ -75,6 +75,15 @@ def test_the_run_records_what_computes(tmp_path: Path, monkeypatch: pytest.Monke
     assert "json" not in packages and not [name for name in packages if "." in name]
 
 
+def test_the_run_records_a_loss_that_is_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """metrics.jsonl stays what every reader of JSON reads; castoff shows a loss that is nan as such."""
+    path = tmp_path / "of the attempt"
+    monkeypatch.setenv("CASTOFF_METRICS_FILE", str(path))
+    sinks(tmp_path).write(1, {"val/loss": float("nan")})
+    assert '"val/loss": NaN' in path.read_text()
+    assert '"val/loss": null' in (tmp_path / "metrics.jsonl").read_text()
+
+
 def test_devices_have_names() -> None:
     assert device_name(torch.device("cpu")) == "cpu"
 
