@@ -98,13 +98,16 @@ def castoff_script(
     """
     if own is not None:
         which = f"castoff_program={folder_word(own) if '/' in own else shell_word(own)}"
+        call = '"$castoff_program"'
         look = 'command -v "$castoff_program" >/dev/null 2>&1'
     else:
         exact = posixpath.join("castoff", build)
         which = (
             f'castoff_home=$PWD/{shell_word(exact)}\n[ -f "$castoff_home/complete" ] || '
-            "castoff_home=$PWD/castoff/current\ncastoff_program=$castoff_home/bin/castoff"
+            "castoff_home=$PWD/castoff/current"
         )
+        # PYTHONPATH, which modules of a cluster set, leads to packages of another Python.
+        call = '"$castoff_home/bin/python" -I "$castoff_home/bin/castoff"'
         look = '[ -f "$castoff_home/complete" ]'
     lines = [
         f"cd -- {folder_word(folder)} 2>/dev/null || {_obstacle(marks, NO_FOLDER)}",
@@ -113,7 +116,7 @@ def castoff_script(
         f"{look} || {_obstacle(marks, NO_CASTOFF)}",
         *(f"export {name}={shell_word(value)}" for name, value in variables),
     ]
-    call = '"$castoff_program" ' + " ".join(map(shell_word, words))
+    call = " ".join([call, *map(shell_word, words)])
     if marks is None:
         lines.append(f"exec {call}")
     elif replaced:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import string
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,19 @@ def test_words_reach_the_castoff_there_unchanged(shell: str, tmp_path: Path) -> 
 
     unchanged()
     call(shell, tmp_path, ["x" * 50_000])  # longer than a csh's word may be
+
+
+def test_python_variables_of_the_machine_do_not_reach_the_castoff_there(tmp_path: Path) -> None:
+    (home := tmp_path / "castoff/current").mkdir(parents=True)
+    (home / "bin").mkdir()
+    (home / "bin/python").symlink_to(sys.executable)
+    (home / "bin/castoff").write_text("import os, sys, json; print(sys.argv[1:], os.environ['PYTHONPATH'])\n")
+    (home / "complete").touch()
+    (tmp_path / "json.py").write_text("raise SystemExit('of another Python')\n")
+    script = castoff_script(folder=str(tmp_path), setup=[], own=None, build="1", words=["list"], marks=MARKS)
+    environ = {"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(["sh", "-c", login_command(script)], capture_output=True, check=False, env=environ)
+    assert f"['list'] {tmp_path}" in done.stdout.decode(), done.stderr
 
 
 def test_what_the_login_shell_reads_holds_nothing_special() -> None:
