@@ -43,7 +43,7 @@ from launcher.runs import provenance
 from launcher.runs.directory import draft_of, is_run_directory
 from launcher.runs.drafts import RunExists
 from launcher.runs.index import Index
-from launcher.runs.records import write, write_file
+from launcher.runs.records import decode, write, write_file
 from launcher.runs.run import LOCK, RUNS_FOLDER, RunDirectory
 from launcher.schedulers.choice import check_profile, choose_site, not_described, profile
 from launcher.submission.submit import dry_run, submit
@@ -246,7 +246,7 @@ def _compared(spec: JobSpec, site: Site, digest: str) -> str | None:
 
 def _describe_code(draft: Path, order: Order) -> None:
     """Record the code as the laptop knows it: in the folder there git knows nothing of it."""
-    code = msgspec.json.decode(order.about_code, type=provenance.Code)
+    code = decode(order.about_code, provenance.Code) or provenance.Code()
     taken = provenance.read(RunDirectory(draft))
     code.snapshot = taken.snapshot if taken else None
     write(draft / "code.json", code)

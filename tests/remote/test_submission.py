@@ -35,7 +35,7 @@ def test_code_and_job_travel(laptop: Laptop) -> None:
     again = laptop("--on", "far", "submit", job)
     assert "all of it is there already" in again.stderr
     laptop.write("train.py", "print('other')\n")
-    laptop.write("new.txt", "new\n")
+    laptop.write(os.fsdecode(b"new \xff.txt"), "new\n")
     changed = laptop("--on", "far", "submit", job)
     assert "7 files" in changed.stderr and "; 2 files, 19 bytes, to send" in changed.stderr
     assert "1 file changed, 1 file new" in changed.stdout
