@@ -36,6 +36,9 @@ class _Found(msgspec.Struct):
     """What the probe there reports: see `installer`."""
 
     folder: str
+    folder_is_there: bool
+    writable: bool
+    """The folder; if it is not there, the one that it would be made in."""
     others_write: bool
     executable: str
     version: list[int]
@@ -61,6 +64,12 @@ class Installation:
         self._machine, self._environ, self._say = machine, environ, say
         self._wheel = build()
         self._found = self._probe()
+        if not self._found.writable:
+            folder, how = printable(self._found.folder), "written" if self._found.folder_is_there else "made"
+            raise CastoffError(
+                f"{machine.entry.name}: the folder {folder} cannot be {how} by you there; name another with "
+                "--dir of `castoff on add`"
+            )
         if not self._found.has_venv:
             raise CastoffError(
                 f"{machine.entry.name}: {self._found.executable} there has no module venv; name another with "
@@ -75,9 +84,10 @@ class Installation:
     def question(self) -> str:
         """What would be installed, and where."""
         python = ".".join(map(str, self._found.version))
-        where = f"{self._found.folder}/castoff on {self._machine.entry.name}"
+        new = "" if self._found.folder_is_there else "the new folder "
+        where = f"{new}{self._found.folder}/castoff on {self._machine.entry.name}"
         with_ = f"{self._found.executable} ({python})"
-        return f"Install castoff {self._wheel.version} in {where}, with {with_}"
+        return printable(f"Install castoff {self._wheel.version} in {where}, with {with_}")
 
     def run(self) -> None:
         """Install it.
@@ -132,7 +142,7 @@ class Installation:
             setup=entry.setup,
             candidates=[entry.python] if entry.python else _PYTHONS,
             program=_PROGRAM.read_text(encoding="utf-8"),
-            words=[what],
+            task=what,
             marks=marks,
         )
         process = self._machine.ssh.start(

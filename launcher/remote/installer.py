@@ -1,7 +1,7 @@
 """The program that installs castoff on a machine: sent there as text, so it uses the standard library alone.
 
-`python -c TEXT probe` prints what there is as JSON. `python -c TEXT install` reads from standard input a line
-of JSON, and then the files that it lists. A virtual environment cannot be moved, so it is made in its place;
+`python -c TEXT probe FOLDER` prints what there is as JSON. `python -c TEXT install FOLDER`, called in FOLDER,
+reads from standard input a line of JSON, and then the files that it lists. A virtual environment cannot be moved, so it is made in its place;
 it counts only once the file `complete` is in it.
 """
 
@@ -19,15 +19,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 HOME = Path("castoff")
-"""In the folder that this is called in."""
+"""In FOLDER."""
 
 
-def probe() -> None:
-    """Print which Python and system this is."""
-    places = sorted(HOME.iterdir()) if HOME.is_dir() else []
+def probe(folder: Path) -> None:
+    """Print which Python and system this is, and change nothing."""
+    is_there = folder.is_dir()
+    home = folder / HOME
+    places = sorted(home.iterdir()) if home.is_dir() else []
+    above = next(path for path in (folder, *folder.parents) if path.exists())
     found = {
-        "folder": str(Path.cwd()),
-        "others_write": bool(Path.cwd().stat().st_mode & 0o022),
+        "folder": str(folder.resolve()),
+        "folder_is_there": is_there,
+        "writable": above.is_dir() and os.access(above, os.W_OK | os.X_OK),
+        "others_write": is_there and bool(folder.stat().st_mode & 0o022),
         "executable": sys.executable,
         "version": list(sys.version_info[:3]),
         "implementation": sys.implementation.name,
@@ -41,14 +46,14 @@ def probe() -> None:
     print(json.dumps(found), flush=True)
 
 
-def install() -> None:
+def install(folder: Path) -> None:
     """Make the environment of the version that comes on standard input."""
     source = sys.stdin.buffer
     about = json.loads(source.readline())
     HOME.mkdir(mode=0o700, exist_ok=True)
     with (HOME / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        place = Path.cwd() / HOME / about["version"]
+        place = folder.resolve() / HOME / about["version"]
         if not _is_complete(place):
             shutil.rmtree(place, ignore_errors=True)
             wheels = place / "wheels"
@@ -116,4 +121,4 @@ def _point_to(version: str) -> None:
 
 
 if __name__ == "__main__":
-    {"probe": probe, "install": install}[sys.argv[1]]()
+    {"probe": probe, "install": install}[sys.argv[1]](Path(sys.argv[2]))

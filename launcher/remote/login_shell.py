@@ -132,14 +132,21 @@ def python_script(
     setup: Sequence[str],
     candidates: Sequence[str],
     program: str,
-    words: Sequence[str],
+    task: str,
     marks: Marks,
 ) -> str:
-    """The script that makes `folder`, and runs a program with the first of these Pythons that is there."""
-    names = " ".join(map(shell_word, candidates))
+    """The script that runs a program, for a task and `folder`, with the first of these Pythons that is there.
+
+    Only with the task `install` is the folder made.
+    """
+    names, place = " ".join(map(shell_word, candidates)), folder_word(folder)
+    enters = f"cd -- {place}"
+    if task == "install":
+        enters = f"(umask 022 && mkdir -p -- {place})\n{enters} || {_obstacle(marks, NO_FOLDER)}"
+    else:
+        enters += " 2>/dev/null"
     lines = [
-        f"(umask 022 && mkdir -p -- {folder_word(folder)})",
-        f"cd -- {folder_word(folder)} || {_obstacle(marks, NO_FOLDER)}",
+        enters,
         *_setup_lines(setup, marks),
         "castoff_python=",
         f"for castoff_one in {names}; do",
@@ -149,7 +156,7 @@ def python_script(
         "done",
         f'[ -n "$castoff_python" ] || {_obstacle(marks, NO_CASTOFF)}',
         _begins(marks),
-        f'"$castoff_python" -I -c {shell_word(program)} ' + " ".join(map(shell_word, words)),
+        f'"$castoff_python" -I -c {shell_word(program)} {shell_word(task)} {place}',
         *_ends(marks),
     ]
     return _in_bash_if(setup, lines)

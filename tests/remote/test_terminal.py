@@ -38,6 +38,11 @@ def test_a_shell_there(laptop: Laptop) -> None:
 
 
 def test_it_asks_before_it_installs_and_before_it_removes(laptop: Laptop) -> None:
+    new = laptop.far / "typo"
+    laptop.add("wrong", "sh", castoff="", dir=str(new))
+    declined = typed(laptop, "--on", "wrong", "list", then=((r"\[Y/n\]", "n\n"),))
+    assert f"in the new folder {new}/castoff on wrong" in declined.output.replace("\r\n", "")
+    assert not new.exists()
     laptop.add("bare", "sh", castoff="")
     declined = typed(laptop, "--on", "bare", "list", then=((r"\[Y/n\]", "n\n"),))
     assert declined.code == 1 and "castoff: bare: castoff is not in " in declined.output
