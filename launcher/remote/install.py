@@ -21,7 +21,7 @@ from launcher.remote.connection import broken, ended
 from launcher.remote.login_shell import NO_CASTOFF, Marks, login_command, python_script
 from launcher.remote.machine import Machine
 from launcher.remote.output import Output
-from launcher.remote.wheel import build
+from launcher.remote.wheel import EXTRA, build
 
 _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
 """Those that castoff works with, the newest first."""
@@ -106,6 +106,7 @@ class Installation:
             about = {
                 "version": self._wheel.version,
                 "offline": bool(wheels),
+                "extra": EXTRA,
                 "files": [(file, len(content)) for file, content in files],
             }
             if files:

@@ -1,8 +1,8 @@
 """The program that installs castoff on a machine: sent there as text, so it uses the standard library alone.
 
 `python -c TEXT probe FOLDER` prints what there is as JSON. `python -c TEXT install FOLDER`, called in FOLDER,
-reads from standard input a line of JSON, and then the files that it lists. A virtual environment cannot be moved, so it is made in its place;
-it counts only once the file `complete` is in it.
+reads from standard input a line of JSON, and then the files that it lists. A virtual environment cannot be
+moved, so it is made in its place; it counts only once the file `complete` is in it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _make(place: Path, wheels: Path, about: dict[str, Any]) -> None:
     options = ["--quiet", "--no-input", "--disable-pip-version-check"]
     if about["offline"]:
         options += ["--no-index", "--find-links", str(wheels)]
-    _call(str(place / "bin" / "python"), *pip, "install", *options, str(wheels / own))
+    _call(str(place / "bin" / "python"), *pip, "install", *options, f"{wheels / own}[{about['extra']}]")
     _call(str(place / "bin" / "castoff"), "--version")
     shutil.rmtree(wheels)
     (place / "complete").write_text(f"{about['version']}\n")

@@ -17,7 +17,7 @@ def test_it_is_whole_and_always_the_same() -> None:
     built = wheel.build()
     assert built.content == wheel.build().content
     assert built.version == wheel.own_version() and built.name == f"castoff-{built.version}-py3-none-any.whl"
-    assert {line.partition(">")[0] for line in built.requirements} >= {"click", "msgspec", "psutil", "rich"}
+    assert {line.partition(">")[0] for line in built.requirements} >= {"click", "msgspec", "psutil", "textual"}
     assert not [line for line in built.requirements if line.startswith("torch")]
     archive = zipfile.ZipFile(io.BytesIO(built.content))
     names = archive.namelist()
