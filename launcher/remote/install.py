@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -29,7 +31,13 @@ _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10"
 _OLDEST_GLIBC = 5
 """manylinux_2_5 is the oldest platform of wheels (PEP 600)."""
 
+_LONGEST_ANSWER = 1 << 20
+"""Bytes of an answer that are kept."""
+
 _PROGRAM = Path(__file__).with_name("installer.py")
+
+
+_Answer = TypeVar("_Answer")
 
 
 class _Found(msgspec.Struct):
@@ -49,6 +57,12 @@ class _Found(msgspec.Struct):
     has_venv: bool
     has_pip: bool
     versions: list[str]
+
+
+class _Installed(msgspec.Struct):
+    """What the installation there reports."""
+
+    folder: str
 
 
 class Installation:
@@ -115,7 +129,7 @@ class Installation:
                 self._say(f"{name}: sends {count}, {total}, and installs them there")
             sent = [json.dumps(about).encode() + b"\n", *(content for _, content in files)]
             answer = self._call("install", sent, "castoff was installed, which begins anew")
-        place = json.loads(answer)["folder"]
+        place = printable(self._decoded(answer, _Installed).folder)
         already = "is there already" if self.is_there else "is installed"
         self._say(f"{name}: castoff {self._wheel.version} {already}, in {place}")
         if self._found.others_write:
@@ -126,9 +140,11 @@ class Installation:
             )
 
     def _probe(self) -> _Found:
-        answer = self._call("probe", [], "castoff looked for a Python there")
+        return self._decoded(self._call("probe", [], "castoff looked for a Python there"), _Found)
+
+    def _decoded(self, answer: bytes, kind: type[_Answer]) -> _Answer:
         try:
-            return msgspec.json.decode(answer, type=_Found)
+            return msgspec.json.decode(answer, type=kind)
         except msgspec.MsgspecError as error:
             text = printable(answer.decode(errors="replace")[:200])
             raise CastoffError(f"{self._machine.entry.name}: the Python there answered {text!r}") from error
@@ -151,7 +167,7 @@ class Installation:
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        answer: list[bytes] = []
+        answer = bytearray()
         try:
             output = Output(process.stdout, marks)
             if not output.begins():
@@ -162,12 +178,12 @@ class Installation:
                 for part in sent:
                     process.stdin.write(part)
                 process.stdin.close()
-            output.copy(answer.append)
+            output.copy(lambda part: answer.extend(part[: _LONGEST_ANSWER - len(answer)]))
             if output.code is None:
                 raise broken(entry, doing, again)
             if output.code:
                 raise CastoffError(f"{entry.name}: castoff was not installed; the reason is above")
-            return b"".join(answer)
+            return bytes(answer)
         finally:
             for stream in (process.stdin, process.stdout):
                 with contextlib.suppress(OSError):
@@ -235,7 +251,7 @@ def platforms(machine: str, libc: list[str]) -> list[str]:
         minor = 2
         return [*(f"musllinux_1_{number}_{machine}" for number in range(minor, -1, -1)), f"linux_{machine}"]
     parts = version.split(".")
-    minor = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 17
+    minor = int(parts[1]) if len(parts) > 1 and re.fullmatch("[0-9]{1,2}", parts[1]) else 17
     found = [f"manylinux_2_{number}_{machine}" for number in range(minor, _OLDEST_GLIBC - 1, -1)]
     old = [
         f"{name}_{machine}"

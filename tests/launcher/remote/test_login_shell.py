@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import string
@@ -120,20 +121,35 @@ def test_what_never_begins_says_why_if_it_can(text: bytes) -> None:
     assert found.obstacle == ("setup 3" if b"setup" in text else None)
 
 
+@given(before=st.integers(0, 20))
+def test_a_banner_without_an_end_hides_no_mark(before: int) -> None:
+    banner = b"x" * ((1 << 16) - before)
+    found = Output(io.BytesIO(banner + f"\x1e{MARKS.begin}\nout\x1e{MARKS.end} 0\n".encode()), MARKS)
+    got: list[bytes] = []
+    assert found.begins()
+    found.copy(got.append)
+    assert (b"".join(got), found.code) == (b"out", 0)
+
+
+@pytest.mark.parametrize("code", ["9" * 5000, "-1", "", "1 2"])
+def test_what_is_not_an_exit_code_is_none(code: str) -> None:
+    found = Output(io.BytesIO(f"\x1e{MARKS.begin}\n\x1e{MARKS.end} {code}\n".encode()), MARKS)
+    assert found.begins()
+    found.copy(lambda _: None)
+    assert found.code is None
+
+
 class _Slow:
     """A pipe in which so many bytes come at a time."""
 
     def __init__(self, text: bytes, size: int):
         self._text, self._size = text, size
 
-    def readline(self) -> bytes:
-        line, newline, self._text = self._text.partition(b"\n")
-        return line + newline
+    def readline(self, count: int) -> bytes:
+        size = min(count, self._text.find(b"\n") + 1 or count)
+        line, self._text = self._text[:size], self._text[size:]
+        return line
 
     def read1(self, count: int) -> bytes:
         part, self._text = self._text[: self._size], self._text[self._size :]
         return part
-
-    def read(self) -> bytes:
-        rest, self._text = self._text, b""
-        return rest
