@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from typing import Any, BinaryIO
 
 HOME = Path("castoff")
 """In FOLDER."""
+
+VERSION = re.compile(r"[0-9][^+]*\+g[0-9a-f]+")
+"""Names of installed versions: what else is in a folder of this name is not castoff's."""
 
 
 def probe(folder: Path) -> None:
@@ -55,14 +59,32 @@ def install(folder: Path) -> None:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         place = folder.resolve() / HOME / about["version"]
         if not _is_complete(place):
-            shutil.rmtree(place, ignore_errors=True)
-            wheels = place / "wheels"
-            wheels.mkdir(mode=0o700, parents=True)
-            for name, size in about["files"]:
-                _receive(source, wheels / Path(name).name, size)
-            _make(place, wheels, about)
+            _remove_incomplete()
+            try:
+                _fill(place, source, about)
+            except BaseException:  # it may have filled the disk, or the user's quota
+                shutil.rmtree(place, ignore_errors=True)
+                raise
         _point_to(about["version"])
     print(json.dumps({"folder": str(place)}), flush=True)
+
+
+def _remove_incomplete() -> None:
+    """Remove what broken installations have left: there is none now, since the lock is held."""
+    for place in HOME.iterdir():
+        if VERSION.fullmatch(place.name) and not place.is_symlink() and not _is_complete(place):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _fill(place: Path, source: BinaryIO, about: dict[str, Any]) -> None:
+    try:
+        wheels = place / "wheels"
+        wheels.mkdir(mode=0o700, parents=True)
+        for name, size in about["files"]:
+            _receive(source, wheels / Path(name).name, size)
+        _make(place, wheels, about)
+    except OSError as error:
+        sys.exit(f"castoff: {error.filename or place}: {error.strerror}; nothing was installed")
 
 
 def _is_complete(place: Path) -> bool:
