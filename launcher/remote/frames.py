@@ -155,8 +155,47 @@ class Known(msgspec.Struct, tag=True):
     runs: dict[str, str | None]
 
 
+class WhatIsUnneeded(msgspec.Struct, tag=True):
+    """From here: which folders of code, and which castoffs, does nothing need any more?"""
+
+
+class Unneeded(msgspec.Struct, tag=True):
+    """From there: these, with their sizes."""
+
+    folders: dict[str, int]
+    notes: list[str]
+    """What stays though no run needs it, and why."""
+
+
+class Remove(msgspec.Struct, tag=True):
+    """From here: remove these, as far as nothing needs them."""
+
+    folders: list[str]
+
+
+class Removed(msgspec.Struct, tag=True):
+    """From there: these are removed."""
+
+    folders: list[str]
+
+
 Message: TypeAlias = (
-    Hello | Code | Lacking | Part | Stored | Order | Submitted | Failed | NamesOf | Names | Which | Known
+    Hello
+    | Code
+    | Lacking
+    | Part
+    | Stored
+    | Order
+    | Submitted
+    | Failed
+    | NamesOf
+    | Names
+    | Which
+    | Known
+    | WhatIsUnneeded
+    | Unneeded
+    | Remove
+    | Removed
 )
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
