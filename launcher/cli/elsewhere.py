@@ -11,11 +11,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
+
 from launcher.cli.group import WrongWords
 from launcher.cli.group import call as call_here
 from launcher.cli.help import VERBS
 from launcher.cli.output import is_terminal, report, write_output
 from launcher.cli.there import There, there
+from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
 from launcher.remote import passing
 from launcher.remote.entries import HERE, entry_named
@@ -164,8 +167,29 @@ def _resubmit(passed: passing.Passed, words: list[str]) -> int:
             answer = session.ask(NamesOf(run), "castoff asked which variables the run takes")
         names = answer.names if isinstance(answer, Names) else []
         secrets(names, os.environ)
+        _check_given(passed.machine, run, names)
         variables = {name: os.fsencode(os.environ[name]) for name in names}
     return passing.run(passed, os.environ, variables=variables)
+
+
+def _check_given(machine: Machine, run: str, names: list[str]) -> None:
+    """See that the user agrees to give a machine these variables: it could name any.
+
+    Raises:
+        CastoffError: not.
+    """
+    from launcher.remote.variables import given_before, remember
+
+    name = machine.entry.name
+    if new := printable(", ".join(sorted({*names} - given_before(machine.entry, os.environ)))):
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            raise CastoffError(
+                f"{name}: {run} takes {new} from your environment, which no job from this machine has sent "
+                "there; call the command in a terminal, where castoff asks whether it may"
+            )
+        if not click.confirm(f"Send {new} of your environment to {name}, for {run}?", err=True):
+            raise CastoffError("nothing was resubmitted")
+        remember(machine.entry, names, os.environ)
 
 
 def _check_paths(machine: Machine, verb: str, words: list[str]) -> None:

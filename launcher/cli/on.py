@@ -12,7 +12,16 @@ import msgspec
 
 from launcher.cli.help import examples
 from launcher.cli.install_elsewhere import install_there
-from launcher.cli.output import json_option, print_facts, print_json, print_table, report
+from launcher.cli.output import (
+    is_terminal,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+    report,
+    several,
+)
+from launcher.config.quantities import size_words
 from launcher.errors import CastoffError
 from launcher.quoting import shell_word
 from launcher.remote import entries as known
@@ -145,6 +154,50 @@ def check(name: str, as_json: bool) -> None:
         report(hello.site_note)
 
 
+@command.command("clean")
+@click.argument("name")
+@click.option("--dry-run", "dry", is_flag=True, help="Only show what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool) -> None:
+    """Remove code that no run on the machine NAME needs any more, and castoffs that nobody calls.
+
+    Asks first. Code stays if a run there was submitted with it, if jobs have written files to it, and if it
+    is the newest of its project.
+    """
+    from launcher.remote.frames import Remove, Removed, Unneeded, WhatIsUnneeded
+
+    if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
+        context.fail("cannot ask without a terminal: give --yes, or --dry-run to see what would be removed")
+    machine = _machine(known.entry_named(name, os.environ, "castoff on clean"))
+    again = ["castoff", "on", "clean", name]
+    with machine.session(again) as session:
+        found = session.ask(WhatIsUnneeded(), "castoff looked for what nothing needs")
+        folders = found.folders if isinstance(found, Unneeded) else {}
+        if not as_json:
+            _show_unneeded(folders)
+        if folders and not (dry or yes):
+            together = size_words(sum(folders.values()))
+            if not click.confirm(f"Remove {several(len(folders), 'folder')}, {together}?", err=True):
+                raise CastoffError("nothing was removed")
+        answer = session.ask(Remove([*folders]), "folders were removed") if folders and not dry else None
+    removed = answer.folders if isinstance(answer, Removed) else []
+    if as_json:
+        print_json(*({"folder": one, "bytes": folders[one], "removed": one in removed} for one in folders))
+    for note in found.notes if isinstance(found, Unneeded) else []:
+        report(f"{name}: {note}")
+    if removed:
+        report(f"{name}: removed {several(len(removed), 'folder')}")
+
+
+def _show_unneeded(folders: dict[str, int]) -> None:
+    if folders:
+        print_table(("folder", "size"), [(folder, size_words(size)) for folder, size in folders.items()])
+    else:
+        report("there is nothing to remove")
+
+
 def _machine(entry: Entry) -> Machine:
     from launcher.remote.machine import Machine
 
@@ -177,6 +230,7 @@ def serve(
     from launcher.remote.far_streams import speak
 
     os.environ["CASTOFF_ON"] = ""
+    far_side.mark_used()
     rewrite = far_side.rewriting(machine, named=named)
     source, sink = far_side.own_streams()
     speak(rewrite)
@@ -211,6 +265,7 @@ def run(
             f"{_remedy(machine, installed)}"
         )
     os.environ["CASTOFF_ON"] = ""
+    far_side.mark_used()
     if variables:
         given: dict[str, bytes] = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=dict[str, bytes])
         os.environ.update({name: os.fsdecode(value) for name, value in given.items()})

@@ -17,6 +17,7 @@ from launcher.config.quantities import size_words
 from launcher.errors import CastoffError, printable
 from launcher.remote.frames import CHUNK, Code, File, Part
 from launcher.runs import provenance
+from launcher.runs.records import decode
 from launcher.runs.snapshot import Tree, files_words, tree_around
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def travelling(
 
 def _name(about: bytes, files: list[File], asked: Snapshot) -> str:
     """The name of the code's folder: the commit; a digest of all files too where they are not just that."""
-    code = msgspec.json.decode(about, type=provenance.Code)
+    code = decode(about, provenance.Code) or provenance.Code()
     digest = hashlib.sha256(msgspec.msgpack.encode(files)).hexdigest()[:10]
     if code.commit is None:
         return f"files-{digest}"

@@ -4,6 +4,7 @@ FOLDER/code/PROJECT/NAME/           the files, as they were sent
 FOLDER/code/PROJECT/.NAME.files     which these are
 FOLDER/code/PROJECT/.NAME.partial/  what has arrived so far; each file in it is whole
 FOLDER/code/PROJECT/.WORD.draft     a file that is just arriving
+FOLDER/code/PROJECT/.lock           held while code is sent and submitted: nothing is removed meanwhile
 
 Files are copies: a hard link would let what one job writes show through in the code of another.
 """
@@ -16,15 +17,18 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
-
-import msgspec
 
 from launcher.errors import CastoffError, printable
+from launcher.remote.code_listing import Placed, digest_of, listed_folders, listing_of, write_listing
+from launcher.remote.code_lock import in_use
 from launcher.remote.frames import CHUNK, Code, File, Part
 from launcher.runs.directory import make_folder
 from launcher.runs.removal import empty
+
+CODE = "code"
+"""The folder of all code, in the entry's."""
 
 _EARLIER = 20
 """Folders of the same project in which contents are looked for, the newest first."""
@@ -33,32 +37,22 @@ _ABANDONED = 14 * 24 * 3600.0
 """Seconds after which a transfer that nobody continued is removed."""
 
 
-class _Placed(msgspec.Struct, array_like=True):
-    """A file as it was placed, so that it need not be read again to know that it is the same."""
-
-    file: File
-    mtime: int
-
-
-class _Kept(NamedTuple):
-    folder: Path
-    files: list[_Placed]
-
-
 class Store:
     """The code of one project."""
 
-    def __init__(self, folder: Path, code: Code):
-        """`folder` is the entry's.
+    def __init__(self, folder: Path, code: Code, held: ExitStack):
+        """`folder` is the entry's. Until `held` is closed, nothing of the project's code is removed.
 
         Raises:
             CastoffError: the list of files names one outside of its folder, or cannot be.
         """
         _check_names(code)
         self._code = code
-        self._project = folder / "code" / code.project
+        self._project = folder / CODE / code.project
         self.note: str | None = None
         """What the user should know."""
+        make_folder(self._project)
+        held.enter_context(in_use(self._project))
         self.folder = self._choose()
         """Where the code is, or will be."""
         self._partial = self._project / f".{self.folder.name}.partial"
@@ -137,15 +131,12 @@ class Store:
                     f"{printable(os.fsdecode(file.name))}: did not arrive; call the command again"
                 )
             self._place(file).chmod(_mode(file))
-            placed.append(_Placed(file, self._place(file).lstat().st_mtime_ns))
+            placed.append(Placed(file, self._place(file).lstat().st_mtime_ns))
         for file in self._code.files:
             if file.target is not None:
                 self._link(file, file.target)
-                placed.append(_Placed(file, 0))
-        listed = self._files_of(self.folder)
-        draft = listed.with_name(f"{listed.name}.{os.urandom(4).hex()}")
-        draft.write_bytes(msgspec.msgpack.encode(placed))
-        draft.replace(listed)
+                placed.append(Placed(file, 0))
+        write_listing(self.folder, placed)
         self._partial.rename(self.folder)
 
     @contextlib.contextmanager
@@ -161,15 +152,14 @@ class Store:
 
     def _choose(self) -> Path:
         """The first folder of the code's name that is not there, or holds these files unchanged."""
-        make_folder(self._project)
         wanted = {file.name: file for file in self._code.files}
         number = 1
         while True:
             folder = self._project / (self._code.name if number == 1 else f"{self._code.name}.{number}")
             if not os.path.lexists(folder):
                 return folder
-            kept = self._kept(folder)
-            changed = _first_changed(folder, kept) if kept else "its list of files"
+            kept = listing_of(folder)
+            changed = kept.first_changed() if kept else "its list of files"
             if kept and changed is None and {one.file.name: one.file for one in kept.files} == wanted:
                 return folder
             number += 1
@@ -179,26 +169,14 @@ class Store:
                     f"the code is in another folder, {self._code.name}.{number}; that one stays as it is"
                 )
 
-    def _kept(self, folder: Path) -> _Kept | None:
-        try:
-            text = self._files_of(folder).read_bytes()
-            return _Kept(folder, msgspec.msgpack.decode(text, type=list[_Placed]))
-        except (OSError, msgspec.MsgspecError):
-            return None
-
-    def _files_of(self, folder: Path) -> Path:
-        return folder.with_name(f".{folder.name}.files")
-
     def _contents(self) -> dict[bytes, list[Path]]:
         """Where earlier folders of the project have contents, by their digests."""
-        lists = [path for path in self._project.iterdir() if path.name.endswith(".files")]
-        lists.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
         found: dict[bytes, list[Path]] = {}
-        for path in lists[:_EARLIER]:
-            kept = self._kept(path.with_name(path.name[1 : -len(".files")]))
+        for folder in listed_folders(self._project)[:_EARLIER]:
+            kept = listing_of(folder)
             for one in kept.files if kept else []:
                 if one.file.target is None:
-                    found.setdefault(one.file.digest, []).append(kept.folder / os.fsdecode(one.file.name))  # type: ignore[union-attr]
+                    found.setdefault(one.file.digest, []).append(folder / os.fsdecode(one.file.name))
         return found
 
     def _sweep(self) -> None:
@@ -212,9 +190,10 @@ class Store:
     def _remove_others(self) -> None:
         """Remove what is in the partial folder and not listed: of other code with the same name."""
         names = {file.name for file in self._code.files}
-        for folder, _, files in os.walk(self._partial):
-            for path in (Path(folder, file) for file in files):
-                if os.fsencode(path.relative_to(self._partial)) not in names:
+        for folder, inner, files in os.walk(self._partial):
+            for path in (Path(folder, one) for one in (*inner, *files)):
+                is_folder = path.is_dir() and not path.is_symlink()
+                if not is_folder and os.fsencode(path.relative_to(self._partial)) not in names:
                     path.unlink()
 
     # Files
@@ -229,7 +208,7 @@ class Store:
         except OSError:
             return False
         is_it = stat.S_ISREG(about.st_mode) and about.st_size == file.size
-        if is_it and _digest(self._place(file)) == file.digest:
+        if is_it and digest_of(self._place(file)) == file.digest:
             self._whole.add(file.name)
         return file.name in self._whole
 
@@ -277,33 +256,6 @@ class Store:
 def _mode(file: File) -> int:
     """Of a file's permissions: never for others to write, always for its owner to read and write."""
     return (file.mode & 0o755) | 0o600
-
-
-def _digest(path: Path) -> bytes:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(CHUNK):
-            digest.update(part)
-    return digest.digest()
-
-
-def _first_changed(folder: Path, kept: _Kept) -> str | None:
-    """The first file of a folder that is not as it was placed; None: all are."""
-    for one in kept.files:
-        name = os.fsdecode(one.file.name)
-        path = folder / name
-        try:
-            if one.file.target is not None:
-                same = os.fsencode(os.readlink(path)) == one.file.target  # noqa: PTH115 - as it is written
-            else:
-                about = path.lstat()
-                same = stat.S_ISREG(about.st_mode) and about.st_size == one.file.size
-                same = same and (about.st_mtime_ns == one.mtime or _digest(path) == one.file.digest)
-        except OSError:
-            same = False
-        if not same:
-            return name
-    return None
 
 
 def _check_names(code: Code) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,15 +37,19 @@ from launcher.remote.frames import (
     NamesOf,
     Order,
     Part,
+    Remove,
+    Removed,
     Stored,
     Submitted,
+    Unneeded,
+    WhatIsUnneeded,
     Which,
 )
 from launcher.runs import provenance
 from launcher.runs.directory import draft_of, is_run_directory
 from launcher.runs.drafts import RunExists
 from launcher.runs.index import Index
-from launcher.runs.records import write, write_file
+from launcher.runs.records import decode, write, write_file
 from launcher.runs.run import LOCK, RUNS_FOLDER, RunDirectory
 from launcher.schedulers.choice import check_profile, choose_site, not_described, profile
 from launcher.submission.submit import dry_run, submit
@@ -64,7 +70,17 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
     `site`: the profile that the caller wants to plan with; None: the one that castoff chooses here.
     """
     frames.write(sink, _hello(rewrite, site))
-    side = _Side(source, Path.cwd())
+    try:
+        with ExitStack() as held:
+            _answer_all(source, sink, rewrite, _Side(source, Path.cwd(), held))
+    except frames.Broken as error:  # the caller has gone, or its castoff is newer
+        with contextlib.suppress(OSError):
+            frames.write(sink, Failed(f"castoff there: {error}", 1, is_final=False))
+        return 1
+    return 0
+
+
+def _answer_all(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], side: _Side) -> None:
     while (message := frames.read(source)) is not None:
         try:
             answer = side.answer(message)
@@ -78,7 +94,6 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
         except OSError as error:
             answer = Failed(f"{error.filename or side.folder}: {error.strerror or error}", 1)
         frames.write(sink, answer)
-    return 0
 
 
 def _hello(rewrite: Callable[[str], str], wanted: str | None) -> Hello:
@@ -109,15 +124,16 @@ def plain(site: Site) -> dict[str, Any]:
 class _Side:
     """What one session knows."""
 
-    def __init__(self, source: BinaryIO, folder: Path):
+    def __init__(self, source: BinaryIO, folder: Path, held: ExitStack):
         self.folder = folder
+        self._held = held
         self._source = source
         self._store: Store | None = None
         self._code: Path | None = None
 
     def answer(self, message: Message) -> Message:
         if isinstance(message, Code):
-            self._store = Store(self.folder, message)
+            self._store = Store(self.folder, message, self._held)
             if self._store.is_complete:
                 return self._stored(self._store.folder)
             return Lacking(self._store.lacking())
@@ -128,7 +144,18 @@ class _Side:
             return Names(list(spec.env_from))
         if isinstance(message, Which):
             return Known({run: _job_of(self._runs(None) / run) for run in message.runs if self._is_run(run)})
+        if isinstance(message, (WhatIsUnneeded, Remove)):
+            return self._cleaned(message)
         raise CastoffError(f"castoff: {type(message).__name__} is not something that can be asked")
+
+    def _cleaned(self, message: WhatIsUnneeded | Remove) -> Message:
+        from launcher.remote import unneeded  # late: it is rarely asked for
+
+        if isinstance(message, WhatIsUnneeded):
+            looked = unneeded.unneeded(self.folder, os.environ)
+            return Unneeded({str(path): unneeded.size(path) for path in looked.unneeded}, looked.notes)
+        removed = unneeded.remove(self.folder, [*map(Path, message.folders)], os.environ)
+        return Removed([*map(str, removed)])
 
     def store_parts(self, numbers: list[int]) -> Stored:
         """Take these contents from the laptop."""
@@ -246,7 +273,7 @@ def _compared(spec: JobSpec, site: Site, digest: str) -> str | None:
 
 def _describe_code(draft: Path, order: Order) -> None:
     """Record the code as the laptop knows it: in the folder there git knows nothing of it."""
-    code = msgspec.json.decode(order.about_code, type=provenance.Code)
+    code = decode(order.about_code, provenance.Code) or provenance.Code()
     taken = provenance.read(RunDirectory(draft))
     code.snapshot = taken.snapshot if taken else None
     write(draft / "code.json", code)
@@ -276,6 +303,12 @@ def _result(run: RunDirectory, *, was_there: bool) -> Submitted:
             f"`castoff resubmit {run.id}` submits it"
         )
     return result
+
+
+def mark_used() -> None:
+    """Note that this castoff is called for somebody elsewhere, if it was installed for that."""
+    with contextlib.suppress(OSError):
+        os.utime(Path(sys.prefix, "complete"))
 
 
 def rewriting(machine: str, *, named: bool) -> Callable[[str], str]:

@@ -20,6 +20,9 @@ CHUNK = 1 << 18
 _LONGEST = 1 << 26
 """Bytes of a message: the list of 20,000 files takes a tenth of this."""
 
+LONGEST_ANSWER = 1 << 22
+"""Bytes of one from there: a message may take fifty times its size in memory."""
+
 _LENGTH = struct.Struct(">I")
 
 
@@ -152,8 +155,47 @@ class Known(msgspec.Struct, tag=True):
     runs: dict[str, str | None]
 
 
+class WhatIsUnneeded(msgspec.Struct, tag=True):
+    """From here: which folders of code, and which castoffs, does nothing need any more?"""
+
+
+class Unneeded(msgspec.Struct, tag=True):
+    """From there: these, with their sizes."""
+
+    folders: dict[str, int]
+    notes: list[str]
+    """What stays though no run needs it, and why."""
+
+
+class Remove(msgspec.Struct, tag=True):
+    """From here: remove these, as far as nothing needs them."""
+
+    folders: list[str]
+
+
+class Removed(msgspec.Struct, tag=True):
+    """From there: these are removed."""
+
+    folders: list[str]
+
+
 Message: TypeAlias = (
-    Hello | Code | Lacking | Part | Stored | Order | Submitted | Failed | NamesOf | Names | Which | Known
+    Hello
+    | Code
+    | Lacking
+    | Part
+    | Stored
+    | Order
+    | Submitted
+    | Failed
+    | NamesOf
+    | Names
+    | Which
+    | Known
+    | WhatIsUnneeded
+    | Unneeded
+    | Remove
+    | Removed
 )
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
@@ -175,8 +217,8 @@ def write(stream: BinaryIO, message: Message) -> None:
     stream.flush()
 
 
-def read(stream: BinaryIO) -> Message | None:
-    """The next message; None where the other side has ended in order.
+def read(stream: BinaryIO, longest: int = _LONGEST) -> Message | None:
+    """The next message, of at most `longest` bytes; None where the other side has ended in order.
 
     Raises:
         Broken: it ended within one, or it is none.
@@ -184,15 +226,15 @@ def read(stream: BinaryIO) -> Message | None:
     head = _exactly(stream, _LENGTH.size)
     if not head:
         return None
-    length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LONGEST + 1
-    if length > _LONGEST:
+    length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else longest + 1
+    if length > longest:
         raise Broken("what arrived is not a message of castoff's")
     text = _exactly(stream, length)
     if len(text) < length:
         raise Broken("the last message did not arrive whole")
     try:
         return _decoder.decode(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Broken(f"what arrived is not a message that this castoff knows: {error}") from error
 
 

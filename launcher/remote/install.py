@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -21,7 +23,7 @@ from launcher.remote.connection import broken, ended
 from launcher.remote.login_shell import NO_CASTOFF, Marks, login_command, python_script
 from launcher.remote.machine import Machine
 from launcher.remote.output import Output
-from launcher.remote.wheel import build
+from launcher.remote.wheel import EXTRA, build
 
 _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
 """Those that castoff works with, the newest first."""
@@ -29,13 +31,22 @@ _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10"
 _OLDEST_GLIBC = 5
 """manylinux_2_5 is the oldest platform of wheels (PEP 600)."""
 
+_LONGEST_ANSWER = 1 << 20
+"""Bytes of an answer that are kept."""
+
 _PROGRAM = Path(__file__).with_name("installer.py")
+
+
+_Answer = TypeVar("_Answer")
 
 
 class _Found(msgspec.Struct):
     """What the probe there reports: see `installer`."""
 
     folder: str
+    folder_is_there: bool
+    writable: bool
+    """The folder; if it is not there, the one that it would be made in."""
     others_write: bool
     executable: str
     version: list[int]
@@ -46,6 +57,12 @@ class _Found(msgspec.Struct):
     has_venv: bool
     has_pip: bool
     versions: list[str]
+
+
+class _Installed(msgspec.Struct):
+    """What the installation there reports."""
+
+    folder: str
 
 
 class Installation:
@@ -61,6 +78,12 @@ class Installation:
         self._machine, self._environ, self._say = machine, environ, say
         self._wheel = build()
         self._found = self._probe()
+        if not self._found.writable:
+            folder, how = printable(self._found.folder), "written" if self._found.folder_is_there else "made"
+            raise CastoffError(
+                f"{machine.entry.name}: the folder {folder} cannot be {how} by you there; name another with "
+                "--dir of `castoff on add`"
+            )
         if not self._found.has_venv:
             raise CastoffError(
                 f"{machine.entry.name}: {self._found.executable} there has no module venv; name another with "
@@ -75,9 +98,10 @@ class Installation:
     def question(self) -> str:
         """What would be installed, and where."""
         python = ".".join(map(str, self._found.version))
-        where = f"{self._found.folder}/castoff on {self._machine.entry.name}"
+        new = "" if self._found.folder_is_there else "the new folder "
+        where = f"{new}{self._found.folder}/castoff on {self._machine.entry.name}"
         with_ = f"{self._found.executable} ({python})"
-        return f"Install castoff {self._wheel.version} in {where}, with {with_}"
+        return printable(f"Install castoff {self._wheel.version} in {where}, with {with_}")
 
     def run(self) -> None:
         """Install it.
@@ -96,6 +120,7 @@ class Installation:
             about = {
                 "version": self._wheel.version,
                 "offline": bool(wheels),
+                "extra": EXTRA,
                 "files": [(file, len(content)) for file, content in files],
             }
             if files:
@@ -104,7 +129,7 @@ class Installation:
                 self._say(f"{name}: sends {count}, {total}, and installs them there")
             sent = [json.dumps(about).encode() + b"\n", *(content for _, content in files)]
             answer = self._call("install", sent, "castoff was installed, which begins anew")
-        place = json.loads(answer)["folder"]
+        place = printable(self._decoded(answer, _Installed).folder)
         already = "is there already" if self.is_there else "is installed"
         self._say(f"{name}: castoff {self._wheel.version} {already}, in {place}")
         if self._found.others_write:
@@ -115,9 +140,11 @@ class Installation:
             )
 
     def _probe(self) -> _Found:
-        answer = self._call("probe", [], "castoff looked for a Python there")
+        return self._decoded(self._call("probe", [], "castoff looked for a Python there"), _Found)
+
+    def _decoded(self, answer: bytes, kind: type[_Answer]) -> _Answer:
         try:
-            return msgspec.json.decode(answer, type=_Found)
+            return msgspec.json.decode(answer, type=kind)
         except msgspec.MsgspecError as error:
             text = printable(answer.decode(errors="replace")[:200])
             raise CastoffError(f"{self._machine.entry.name}: the Python there answered {text!r}") from error
@@ -132,7 +159,7 @@ class Installation:
             setup=entry.setup,
             candidates=[entry.python] if entry.python else _PYTHONS,
             program=_PROGRAM.read_text(encoding="utf-8"),
-            words=[what],
+            task=what,
             marks=marks,
         )
         process = self._machine.ssh.start(
@@ -140,7 +167,7 @@ class Installation:
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        answer: list[bytes] = []
+        answer = bytearray()
         try:
             output = Output(process.stdout, marks)
             if not output.begins():
@@ -151,12 +178,12 @@ class Installation:
                 for part in sent:
                     process.stdin.write(part)
                 process.stdin.close()
-            output.copy(answer.append)
+            output.copy(lambda part: answer.extend(part[: _LONGEST_ANSWER - len(answer)]))
             if output.code is None:
                 raise broken(entry, doing, again)
             if output.code:
                 raise CastoffError(f"{entry.name}: castoff was not installed; the reason is above")
-            return b"".join(answer)
+            return bytes(answer)
         finally:
             for stream in (process.stdin, process.stdout):
                 with contextlib.suppress(OSError):
@@ -224,7 +251,7 @@ def platforms(machine: str, libc: list[str]) -> list[str]:
         minor = 2
         return [*(f"musllinux_1_{number}_{machine}" for number in range(minor, -1, -1)), f"linux_{machine}"]
     parts = version.split(".")
-    minor = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 17
+    minor = int(parts[1]) if len(parts) > 1 and re.fullmatch("[0-9]{1,2}", parts[1]) else 17
     found = [f"manylinux_2_{number}_{machine}" for number in range(minor, _OLDEST_GLIBC - 1, -1)]
     old = [
         f"{name}_{machine}"

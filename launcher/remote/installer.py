@@ -1,8 +1,8 @@
 """The program that installs castoff on a machine: sent there as text, so it uses the standard library alone.
 
-`python -c TEXT probe` prints what there is as JSON. `python -c TEXT install` reads from standard input a line
-of JSON, and then the files that it lists. A virtual environment cannot be moved, so it is made in its place;
-it counts only once the file `complete` is in it.
+`python -c TEXT probe FOLDER` prints what there is as JSON. `python -c TEXT install FOLDER`, called in FOLDER,
+reads from standard input a line of JSON, and then the files that it lists. A virtual environment cannot be
+moved, so it is made in its place; it counts only once the file `complete` is in it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -19,15 +20,23 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 HOME = Path("castoff")
-"""In the folder that this is called in."""
+"""In FOLDER."""
+
+VERSION = re.compile(r"[0-9][^+]*\+g[0-9a-f]+")
+"""Names of installed versions: what else is in a folder of this name is not castoff's."""
 
 
-def probe() -> None:
-    """Print which Python and system this is."""
-    places = sorted(HOME.iterdir()) if HOME.is_dir() else []
+def probe(folder: Path) -> None:
+    """Print which Python and system this is, and change nothing."""
+    is_there = folder.is_dir()
+    home = folder / HOME
+    places = sorted(home.iterdir()) if home.is_dir() else []
+    above = next(path for path in (folder, *folder.parents) if path.exists())
     found = {
-        "folder": str(Path.cwd()),
-        "others_write": bool(Path.cwd().stat().st_mode & 0o022),
+        "folder": str(folder.resolve()),
+        "folder_is_there": is_there,
+        "writable": above.is_dir() and os.access(above, os.W_OK | os.X_OK),
+        "others_write": is_there and bool(folder.stat().st_mode & 0o022),
         "executable": sys.executable,
         "version": list(sys.version_info[:3]),
         "implementation": sys.implementation.name,
@@ -41,23 +50,41 @@ def probe() -> None:
     print(json.dumps(found), flush=True)
 
 
-def install() -> None:
+def install(folder: Path) -> None:
     """Make the environment of the version that comes on standard input."""
     source = sys.stdin.buffer
     about = json.loads(source.readline())
     HOME.mkdir(mode=0o700, exist_ok=True)
     with (HOME / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        place = Path.cwd() / HOME / about["version"]
+        place = folder.resolve() / HOME / about["version"]
         if not _is_complete(place):
-            shutil.rmtree(place, ignore_errors=True)
-            wheels = place / "wheels"
-            wheels.mkdir(mode=0o700, parents=True)
-            for name, size in about["files"]:
-                _receive(source, wheels / Path(name).name, size)
-            _make(place, wheels, about)
+            _remove_incomplete()
+            try:
+                _fill(place, source, about)
+            except BaseException:  # it may have filled the disk, or the user's quota
+                shutil.rmtree(place, ignore_errors=True)
+                raise
         _point_to(about["version"])
     print(json.dumps({"folder": str(place)}), flush=True)
+
+
+def _remove_incomplete() -> None:
+    """Remove what broken installations have left: there is none now, since the lock is held."""
+    for place in HOME.iterdir():
+        if VERSION.fullmatch(place.name) and not place.is_symlink() and not _is_complete(place):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _fill(place: Path, source: BinaryIO, about: dict[str, Any]) -> None:
+    try:
+        wheels = place / "wheels"
+        wheels.mkdir(mode=0o700, parents=True)
+        for name, size in about["files"]:
+            _receive(source, wheels / Path(name).name, size)
+        _make(place, wheels, about)
+    except OSError as error:
+        sys.exit(f"castoff: {error.filename or place}: {error.strerror}; nothing was installed")
 
 
 def _is_complete(place: Path) -> bool:
@@ -83,7 +110,7 @@ def _make(place: Path, wheels: Path, about: dict[str, Any]) -> None:
     options = ["--quiet", "--no-input", "--disable-pip-version-check"]
     if about["offline"]:
         options += ["--no-index", "--find-links", str(wheels)]
-    _call(str(place / "bin" / "python"), *pip, "install", *options, str(wheels / own))
+    _call(str(place / "bin" / "python"), *pip, "install", *options, f"{wheels / own}[{about['extra']}]")
     _call(str(place / "bin" / "castoff"), "--version")
     shutil.rmtree(wheels)
     (place / "complete").write_text(f"{about['version']}\n")
@@ -116,4 +143,4 @@ def _point_to(version: str) -> None:
 
 
 if __name__ == "__main__":
-    {"probe": probe, "install": install}[sys.argv[1]]()
+    {"probe": probe, "install": install}[sys.argv[1]](Path(sys.argv[2]))

@@ -98,13 +98,16 @@ def castoff_script(
     """
     if own is not None:
         which = f"castoff_program={folder_word(own) if '/' in own else shell_word(own)}"
+        call = '"$castoff_program"'
         look = 'command -v "$castoff_program" >/dev/null 2>&1'
     else:
         exact = posixpath.join("castoff", build)
         which = (
             f'castoff_home=$PWD/{shell_word(exact)}\n[ -f "$castoff_home/complete" ] || '
-            "castoff_home=$PWD/castoff/current\ncastoff_program=$castoff_home/bin/castoff"
+            "castoff_home=$PWD/castoff/current"
         )
+        # PYTHONPATH, which modules of a cluster set, leads to packages of another Python.
+        call = '"$castoff_home/bin/python" -I "$castoff_home/bin/castoff"'
         look = '[ -f "$castoff_home/complete" ]'
     lines = [
         f"cd -- {folder_word(folder)} 2>/dev/null || {_obstacle(marks, NO_FOLDER)}",
@@ -113,7 +116,7 @@ def castoff_script(
         f"{look} || {_obstacle(marks, NO_CASTOFF)}",
         *(f"export {name}={shell_word(value)}" for name, value in variables),
     ]
-    call = '"$castoff_program" ' + " ".join(map(shell_word, words))
+    call = " ".join([call, *map(shell_word, words)])
     if marks is None:
         lines.append(f"exec {call}")
     elif replaced:
@@ -129,14 +132,21 @@ def python_script(
     setup: Sequence[str],
     candidates: Sequence[str],
     program: str,
-    words: Sequence[str],
+    task: str,
     marks: Marks,
 ) -> str:
-    """The script that makes `folder`, and runs a program with the first of these Pythons that is there."""
-    names = " ".join(map(shell_word, candidates))
+    """The script that runs a program, for a task and `folder`, with the first of these Pythons that is there.
+
+    Only with the task `install` is the folder made.
+    """
+    names, place = " ".join(map(shell_word, candidates)), folder_word(folder)
+    enters = f"cd -- {place}"
+    if task == "install":
+        enters = f"(umask 022 && mkdir -p -- {place})\n{enters} || {_obstacle(marks, NO_FOLDER)}"
+    else:
+        enters += " 2>/dev/null"
     lines = [
-        f"(umask 022 && mkdir -p -- {folder_word(folder)})",
-        f"cd -- {folder_word(folder)} || {_obstacle(marks, NO_FOLDER)}",
+        enters,
         *_setup_lines(setup, marks),
         "castoff_python=",
         f"for castoff_one in {names}; do",
@@ -146,7 +156,7 @@ def python_script(
         "done",
         f'[ -n "$castoff_python" ] || {_obstacle(marks, NO_CASTOFF)}',
         _begins(marks),
-        f'"$castoff_python" -I -c {shell_word(program)} ' + " ".join(map(shell_word, words)),
+        f'"$castoff_python" -I -c {shell_word(program)} {shell_word(task)} {place}',
         *_ends(marks),
     ]
     return _in_bash_if(setup, lines)

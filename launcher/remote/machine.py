@@ -98,8 +98,8 @@ class Machine:
             )
         if obstacle == NO_CASTOFF:
             return CastoffError(f"{what}: castoff: {printable(entry.castoff or '')} is not a program there")
-        if obstacle.startswith(SETUP):
-            line = entry.setup[int(obstacle.split()[1])]
+        lines = {f"{SETUP} {number}": line for number, line in enumerate(entry.setup)}
+        if (line := lines.get(obstacle)) is not None:
             return CastoffError(f"{what}: setup: this line failed there: {printable(line)}")
         return CastoffError(f"{what}: castoff could not begin there: {printable(obstacle)}")
 
@@ -199,7 +199,7 @@ class Session:
         return broken(self._machine.entry, self.doing, self._again)
 
     def _answer(self) -> Message:
-        message = frames.read(self._from)
+        message = frames.read(self._from, frames.LONGEST_ANSWER)
         if message is None:
             raise Broken("")
         if isinstance(message, Failed):

@@ -9,6 +9,9 @@ from launcher.remote.login_shell import MARK, Marks
 
 _READ = 1 << 16
 
+_CODE = 8
+"""Bytes of an exit code and the end of its line, at the most."""
+
 
 class Output:
     """The output of one command there, from a pipe."""
@@ -24,38 +27,39 @@ class Output:
     def begins(self) -> bool:
         """Whether the command begins; drops all that comes before."""
         begin, failed = (f"{MARK}{mark}".encode() for mark in (self._marks.begin, self._marks.failed))
-        while line := self.stream.readline():
+        line = b""
+        while part := self.stream.readline(_READ):
+            line = line[-_READ:] + part
+            if not line.endswith(b"\n"):
+                continue
             if begin in line:
                 return True
             if failed in line:
-                self.obstacle = line.partition(failed)[2].decode().strip()
+                self.obstacle = line.partition(failed)[2].decode(errors="replace").strip()
                 return False
-        return False
+            line = b""
+        return begin in line  # the connection broke right behind it
 
     def copy(self, write: Callable[[bytes], object]) -> None:
         """Write all of it as it comes; `code` stays None if the connection breaks before its end."""
         end = f"{MARK}{self._marks.end} ".encode()
         held = b""
-        while part := self._next():
+        while part := self.stream.read1(_READ):  # type: ignore[attr-defined] # a pipe's, which has it
             held += part
             at = held.find(end)
             if at >= 0:
                 write(held[:at])
-                self._take_code(held[at + len(end) :] + self.stream.read())
+                rest = held[at + len(end) :]
+                self._take_code(rest if b"\n" in rest else rest + self.stream.readline(_CODE))
                 return
             keep = _overlap(held, end)
             write(held[: len(held) - keep])
             held = held[len(held) - keep :]
         write(held)
 
-    def _next(self) -> bytes:
-        read = getattr(self.stream, "read1", self.stream.read)
-        part: bytes = read(_READ)
-        return part
-
     def _take_code(self, rest: bytes) -> None:
         digits, newline, _ = rest.partition(b"\n")
-        if newline and digits.isdigit():
+        if newline and digits.isdigit() and len(digits) < _CODE:
             self.code = int(digits)
 
 

@@ -21,8 +21,9 @@ from launcher.planning.render import Script, rendered
 from launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
 from launcher.remote.entries import Entry
 from launcher.remote.frames import Broken, Known, Lacking, Order, Stored, Submitted, Which
-from launcher.remote.machine import Machine, Refused, Session
+from launcher.remote.machine import Machine, Refused, Session, remedy
 from launcher.remote.pending import pending, state_folder, unanswered
+from launcher.remote.variables import remember
 from launcher.runs.env_from import secrets
 from launcher.runs.plan import Plan
 from launcher.runs.records import write_file
@@ -75,7 +76,7 @@ def remembered_site(entry: Entry, environ: Mapping[str, str]) -> Site | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError, CastoffError, TypeError):
         kept = msgspec.json.decode(_site_file(entry, environ).read_bytes())
         if kept["of"] == _of(entry):
-            return Site(**kept["site"])
+            return _site_of(kept["site"], entry)
     return None
 
 
@@ -88,13 +89,40 @@ def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) ->
     hello = session.hello
     if hello.site is None:
         raise CastoffError(f"{entry.name}: {hello.site_why}")
-    site = Site(**hello.site)
+    site = _site_of(hello.site, entry)
     check_profile(site)
     path = _site_file(entry, environ)
     text = msgspec.json.encode({"of": _of(entry), "site": hello.site}).decode()
     with contextlib.suppress(OSError):  # it is asked for again then
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(path, text)
+    return site
+
+
+_ABOUT_HERE = ("env_from", "snapshot", "templates")
+"""Fields of a job that say what of this machine is read: only people of this machine may set them."""
+
+
+def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
+    """A profile from there.
+
+    Raises:
+        CastoffError: it cannot be used here.
+    """
+    try:
+        site = Site(**fields)
+    except (InvalidInput, TypeError) as error:
+        raise CastoffError(
+            f"{entry.name}: castoff here cannot use the profile that the one there reports: "
+            f"{printable(str(error))}\nif the two castoffs differ, {remedy(entry)}"
+        ) from error
+    for field in _ABOUT_HERE:
+        if getattr(site.defaults, field) != getattr(JobSpec(), field):
+            raise CastoffError(
+                f"{entry.name}: site {printable(site.name)}: defaults.{field} would read what is on this "
+                "machine, so it is not taken from a profile there: copy the profile to "
+                f"~/.config/castoff/sites here, and name it with --site of `castoff on add`"
+            )
     return site
 
 
@@ -177,6 +205,7 @@ def send_code(session: Session, code: Travelling, say: Say) -> Stored:
     """
     answer = session.ask(code.code, "the list of files was sent")
     if isinstance(answer, Lacking):
+        _check_wanted(answer.numbers, code)
         say(to_send_words(code, answer.numbers))
         total = sum(code.code.files[number].size for number in answer.numbers)
         session.doing = "code was sent; what has arrived is kept there"
@@ -188,6 +217,18 @@ def send_code(session: Session, code: Travelling, say: Say) -> Stored:
     if not isinstance(answer, Stored):
         raise Broken("no answer to the code")
     return answer
+
+
+def _check_wanted(numbers: list[int], code: Travelling) -> None:
+    """See that only contents of the listed files are asked for, each once.
+
+    Raises:
+        Broken: otherwise.
+    """
+    files = code.code.files
+    known = {*range(len(files))}
+    if len({*numbers}) < len(numbers) or not known.issuperset(numbers):
+        raise Broken("it asked for files that were not listed")
 
 
 # The job
@@ -211,6 +252,7 @@ def submit_there(
         Broken: the connection broke; the same again finds the run if there is one.
     """
     secrets(job.plan.env_from, environ)  # before anything is sent
+    remember(machine.entry, job.plan.env_from, environ)
     stored = send_code(session, code, say)
     if stored.note:
         say(stored.note)

@@ -28,6 +28,11 @@ _DATE = (2020, 1, 1, 0, 0, 0)
 
 _DIGITS = 12
 
+EXTRA = "tui"
+"""The extra that is installed with it: on the machine nobody else could add what `castoff top` needs."""
+
+_OF_EXTRA = re.compile(rf"\s*;\s*extra == ['\"]{EXTRA}['\"]$")
+
 
 class Wheel:
     """A wheel that was built."""
@@ -37,7 +42,7 @@ class Wheel:
         self.version = version
         self.content = content
         self.requirements = requirements
-        """What it needs beside itself, without extras."""
+        """What it needs beside itself, with `EXTRA`."""
 
 
 def own_version() -> str:
@@ -76,9 +81,10 @@ def build() -> Wheel:
     held = dict(files)
     for name, text in (("METADATA", metadata), ("WHEEL", tags), ("entry_points.txt", entry_points)):
         held[f"{info}/{name}"] = text.encode()
-    lines = [f"{name},sha256={_urlsafe(content)},{len(content)}" for name, content in sorted(held.items())]
-    held[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""]).encode()
-    requirements = [line for line in about.requires or [] if "extra ==" not in line]
+    recorded = [f"{name},sha256={_urlsafe(content)},{len(content)}" for name, content in sorted(held.items())]
+    held[f"{info}/RECORD"] = "\n".join([*recorded, f"{info}/RECORD,,", ""]).encode()
+    lines = [_OF_EXTRA.sub("", line) for line in about.requires or []]
+    requirements = [line for line in lines if "extra ==" not in line]
     return Wheel(f"castoff-{version}-py3-none-any.whl", version, _zipped(held), requirements)
 
 

@@ -40,6 +40,14 @@ def test_it_installs_itself_whole_or_not_at_all(laptop: Laptop) -> None:
         assert answered.returncode == code and answered.stderr.count(words) == 1, answered.stderr
 
 
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_sent(laptop: Laptop) -> None:
+    laptop.write("file", "")
+    laptop.add("far", castoff="", dir=str(laptop.project / "file/folder"))
+    refused = laptop("on", "install", "far")
+    assert refused.returncode == 1 and "file/folder cannot be made by you there" in refused.stderr
+    assert "wheels" not in refused.stderr
+
+
 def test_a_machine_without_python_says_what_to_do(laptop: Laptop) -> None:
     laptop.add("far", "csh", castoff="", python="python9.9")
     refused = laptop("on", "install", "far")

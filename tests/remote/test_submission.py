@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from launcher.config.job_fields import Snapshot
+from launcher.errors import CastoffError
+from launcher.remote.code import travelling
 from launcher.remote.entries import Entry
+from launcher.remote.frames import PROTOCOL, Broken, Hello, Lacking
 from launcher.remote.pending import pending
+from launcher.remote.submission import remembered_site, reported_site, send_code
 from tests.command_line import COMMAND
 from tests.remote.conftest import Laptop
 
@@ -35,7 +42,7 @@ def test_code_and_job_travel(laptop: Laptop) -> None:
     again = laptop("--on", "far", "submit", job)
     assert "all of it is there already" in again.stderr
     laptop.write("train.py", "print('other')\n")
-    laptop.write("new.txt", "new\n")
+    laptop.write(os.fsdecode(b"new \xff.txt"), "new\n")
     changed = laptop("--on", "far", "submit", job)
     assert "7 files" in changed.stderr and "; 2 files, 19 bytes, to send" in changed.stderr
     assert "1 file changed, 1 file new" in changed.stdout
@@ -95,6 +102,9 @@ def test_secrets_travel_in_no_command_line_and_no_record(laptop: Laptop) -> None
     assert {*held} <= {"job-0.log", "rank-00000.log", "secrets.sh"}
     missing = laptop("--on", "far", "resubmit", "--include-done", run)
     assert missing.returncode == 1 and "TOKEN not set in this environment" in missing.stderr
+    elsewhere = {"TOKEN": "x", "XDG_STATE_HOME": str(laptop.project)}
+    asked = laptop("--on", "far", "resubmit", "--include-done", run, env=elsewhere)
+    assert asked.returncode == 1 and f"far: {run} takes TOKEN from your environment" in asked.stderr
     again = laptop("--on", "far", "resubmit", "--include-done", "-f", run, env={"TOKEN": "an0ther"})
     assert again.returncode == 0 and "with an0ther" in again.stdout, again.stderr
 
@@ -149,6 +159,42 @@ def test_the_site_that_the_machine_reports_is_remembered(laptop: Laptop) -> None
     laptop.machine.disconnect()
     rendered = laptop("--on", "far", "render", "job.yaml", env={"PATH": f"{COMMAND.parent}:/usr/bin:/bin"})
     assert rendered.returncode == 0 and rendered.stdout == script  # without a connection
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"hitherto": "unknown"}, "if the two castoffs differ, `castoff on install far`"),
+        (
+            {"defaults": {"env_from": ["AWS_SECRET"]}},
+            "far: site lab: defaults.env_from would read",
+        ),
+        ({"defaults": {"templates": "/etc"}}, "far: site lab: defaults.templates would read"),
+        ({"launcher": "made up"}, "far: castoff here cannot use the profile"),
+    ],
+)
+def test_a_profile_from_there_reads_nothing_here(
+    fields: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    site = {"name": "lab", "description": "A lab", "scheduler": "local", "launcher": "local", **fields}
+    hello = Hello(PROTOCOL, "1", "3", "/far", site=site)
+    entry = Entry(name="far", host="h", dir="d")
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    with pytest.raises(CastoffError, match=re.escape(message)):
+        reported_site(SimpleNamespace(hello=hello), entry, environ)  # type: ignore[arg-type]
+    assert remembered_site(entry, environ) is None
+
+
+@pytest.mark.parametrize("numbers", [[0, 0], [-1], [2], [0, 1 << 60]])
+def test_only_listed_files_are_sent_each_once(numbers: list[int], tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("1")
+    (tmp_path / "two").write_text("2")
+    code = travelling(tmp_path, Snapshot(), {"PATH": os.environ["PATH"]}, [])
+    sent: list[object] = []
+    session = SimpleNamespace(ask=lambda *_: Lacking(numbers), send=sent.append)
+    with pytest.raises(Broken, match="asked for files that were not listed"):
+        send_code(session, code, print)  # type: ignore[arg-type]
+    assert not sent
 
 
 def test_two_at_the_same_time_are_two_runs(laptop: Laptop) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests import patience
 from tests.command_line import COMMAND
 from tests.launcher.terminal import Answer, on_terminal
@@ -37,7 +39,36 @@ def test_a_shell_there(laptop: Laptop) -> None:
     assert laptop("--on", "far", "cancel", "long").returncode == 0
 
 
+def test_code_that_no_run_needs_is_removed_on_request(laptop: Laptop) -> None:
+    laptop.add("far", "fish")
+    laptop.a_job()
+    runs = []
+    for text in ("one", "two", "three"):
+        laptop.write("notes.txt", text)
+        runs.append(str(laptop.submitted("far", "submit", "job.yaml")["id"]))
+        assert laptop("--on", "far", "wait", runs[-1]).returncode == 0
+    project = laptop.far / "code/my_project"
+    first, second, third = sorted(project.glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns)
+    assert "there is nothing to remove" in laptop("on", "clean", "far", "--dry-run").stderr
+    assert laptop("--on", "far", "clean", "--yes", *runs[:2]).returncode == 0
+    (second / "weights.pt").touch()
+    piped = laptop("on", "clean", "far")
+    assert piped.returncode == 2 and "cannot ask without a terminal: give --yes" in piped.stderr
+    kept = typed(laptop, "on", "clean", "far", then=((r"\[y/N\]", "n\n"),))
+    assert kept.code == 1 and "Remove 1 folder, " in kept.output and first.is_dir()
+    cleaned = laptop("on", "clean", "far", "--yes", "--json")
+    facts = json.loads(cleaned.stdout)
+    assert (facts["folder"], facts["removed"]) == (str(first), True), cleaned.stderr
+    assert "weights.pt in it is not as it was sent" in cleaned.stderr
+    assert sorted(project.glob("[!.]*")) == sorted([second, third])
+
+
 def test_it_asks_before_it_installs_and_before_it_removes(laptop: Laptop) -> None:
+    new = laptop.far / "typo"
+    laptop.add("wrong", "sh", castoff="", dir=str(new))
+    declined = typed(laptop, "--on", "wrong", "list", then=((r"\[Y/n\]", "n\n"),))
+    assert f"in the new folder {new}/castoff on wrong" in declined.output.replace("\r\n", "")
+    assert not new.exists()
     laptop.add("bare", "sh", castoff="")
     declined = typed(laptop, "--on", "bare", "list", then=((r"\[Y/n\]", "n\n"),))
     assert declined.code == 1 and "castoff: bare: castoff is not in " in declined.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,14 @@ def parts(content: bytes) -> Iterator[Part]:
     yield Part(content[half:], is_last=True)
 
 
+def a_store(folder: Path, wanted: Code) -> Store:
+    with ExitStack() as held:
+        return Store(folder, wanted, held)
+
+
 def store(folder: Path, wanted: Code, contents: dict[bytes, bytes]) -> tuple[Path, int]:
     """Store code, and say how many contents it took."""
-    found = Store(folder, wanted)
+    found = a_store(folder, wanted)
     if found.is_complete:
         return found.folder, 0
     lacking = found.lacking()
@@ -56,7 +62,7 @@ def test_names_modes_and_links_are_kept(tmp_path: Path) -> None:
     assert (folder / "a b").stat().st_mode & 0o7777 == 0o755
     assert (folder / "empty").stat().st_mode & 0o777 == 0o600
     assert os.readlink(folder / "out") == "/scratch/data"  # noqa: PTH115
-    assert [path.name for path in folder.parent.iterdir() if path.name[0] == "."] == [".abc.files"]
+    assert {path.name for path in folder.parent.iterdir()} == {"abc", ".abc.files", ".lock"}
 
 
 def test_only_what_is_new_is_taken_and_earlier_code_stays(tmp_path: Path) -> None:
@@ -74,7 +80,7 @@ def test_only_what_is_new_is_taken_and_earlier_code_stays(tmp_path: Path) -> Non
 
 
 def test_what_arrived_damaged_is_not_kept(tmp_path: Path) -> None:
-    found = Store(tmp_path, code(a_file(b"a", b"right"), a_file(b"b", b"other")))
+    found = a_store(tmp_path, code(a_file(b"a", b"right"), a_file(b"b", b"other")))
     assert found.lacking() == [0, 1]
     found.take(1, parts(b"other"))
     for wrong in (b"wrong", b"right and more", b"rig"):
@@ -82,7 +88,7 @@ def test_what_arrived_damaged_is_not_kept(tmp_path: Path) -> None:
             found.take(0, parts(wrong))
     with pytest.raises(CastoffError, match="a: did not arrive"):
         found.finish()
-    again = Store(tmp_path, code(a_file(b"a", b"right"), a_file(b"b", b"other")))
+    again = a_store(tmp_path, code(a_file(b"a", b"right"), a_file(b"b", b"other")))
     assert not again.is_complete and again.lacking() == [0]  # continues
 
 
@@ -94,7 +100,7 @@ def test_changed_code_is_left_alone(tmp_path: Path) -> None:
     os.utime(first / "a")
     assert store(tmp_path, wanted, {}) == (first, 0)
     (first / "a").write_bytes(b"2")
-    found = Store(tmp_path, wanted)
+    found = a_store(tmp_path, wanted)
     assert found.folder == first.with_name("abc.2") and "a was changed there" in str(found.note)
     second, _ = store(tmp_path, wanted, digests(b"1"))
     assert (first / "a").read_bytes() == b"2" and (second / "a").read_bytes() == b"1"
@@ -108,7 +114,7 @@ def test_the_same_name_with_other_files_is_another_folder(tmp_path: Path) -> Non
 
 def test_two_transfers_of_the_same_do_not_disturb_each_other(tmp_path: Path) -> None:
     wanted = code(a_file(b"a", b"1"), a_file(b"b", b"2"))
-    one, other = Store(tmp_path, wanted), Store(tmp_path, wanted)
+    one, other = a_store(tmp_path, wanted), a_store(tmp_path, wanted)
     assert one.lacking() == other.lacking() == [0, 1]
     one.take(0, parts(b"1"))
     other.take(0, parts(b"1"))
@@ -116,7 +122,7 @@ def test_two_transfers_of_the_same_do_not_disturb_each_other(tmp_path: Path) -> 
     folder = other.finish()
     one.take(1, parts(b"2"))
     assert one.finish() == folder
-    assert sorted(path.name for path in folder.parent.iterdir()) == [".abc.files", "abc"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [".abc.files", ".lock", "abc"]
 
 
 @pytest.mark.parametrize(
@@ -129,9 +135,9 @@ def test_two_transfers_of_the_same_do_not_disturb_each_other(tmp_path: Path) -> 
 )
 def test_nothing_is_written_outside(tmp_path: Path, names: list[bytes]) -> None:
     with pytest.raises(CastoffError, match=r"^code: "):
-        Store(tmp_path, code(*(a_file(name, b"") for name in names)))
+        a_store(tmp_path, code(*(a_file(name, b"") for name in names)))
     with pytest.raises(CastoffError, match=r"^code: "):
-        Store(tmp_path, code(File(names[0], 0, 0, b"", b"/etc"), a_file(names[0] + b"/passwd", b"")))
+        a_store(tmp_path, code(File(names[0], 0, 0, b"", b"/etc"), a_file(names[0] + b"/passwd", b"")))
     assert not [*tmp_path.rglob("x")]
 
 
@@ -140,7 +146,7 @@ def test_nothing_is_written_outside(tmp_path: Path, names: list[bytes]) -> None:
 )
 def test_folders_have_plain_names(tmp_path: Path, project: str, name: str) -> None:
     with pytest.raises(CastoffError, match="is not a name for a folder"):
-        Store(tmp_path, Code(project, name, []))
+        a_store(tmp_path, Code(project, name, []))
 
 
 _NAMES = st.lists(st.binary(min_size=1, max_size=4), max_size=4).map(b"/".join)

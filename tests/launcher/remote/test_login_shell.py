@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import string
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,19 @@ def test_words_reach_the_castoff_there_unchanged(shell: str, tmp_path: Path) -> 
 
     unchanged()
     call(shell, tmp_path, ["x" * 50_000])  # longer than a csh's word may be
+
+
+def test_python_variables_of_the_machine_do_not_reach_the_castoff_there(tmp_path: Path) -> None:
+    (home := tmp_path / "castoff/current").mkdir(parents=True)
+    (home / "bin").mkdir()
+    (home / "bin/python").symlink_to(sys.executable)
+    (home / "bin/castoff").write_text("import os, sys, json; print(sys.argv[1:], os.environ['PYTHONPATH'])\n")
+    (home / "complete").touch()
+    (tmp_path / "json.py").write_text("raise SystemExit('of another Python')\n")
+    script = castoff_script(folder=str(tmp_path), setup=[], own=None, build="1", words=["list"], marks=MARKS)
+    environ = {"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(["sh", "-c", login_command(script)], capture_output=True, check=False, env=environ)
+    assert f"['list'] {tmp_path}" in done.stdout.decode(), done.stderr
 
 
 def test_what_the_login_shell_reads_holds_nothing_special() -> None:
@@ -105,20 +121,35 @@ def test_what_never_begins_says_why_if_it_can(text: bytes) -> None:
     assert found.obstacle == ("setup 3" if b"setup" in text else None)
 
 
+@given(before=st.integers(0, 20))
+def test_a_banner_without_an_end_hides_no_mark(before: int) -> None:
+    banner = b"x" * ((1 << 16) - before)
+    found = Output(io.BytesIO(banner + f"\x1e{MARKS.begin}\nout\x1e{MARKS.end} 0\n".encode()), MARKS)
+    got: list[bytes] = []
+    assert found.begins()
+    found.copy(got.append)
+    assert (b"".join(got), found.code) == (b"out", 0)
+
+
+@pytest.mark.parametrize("code", ["9" * 5000, "-1", "", "1 2"])
+def test_what_is_not_an_exit_code_is_none(code: str) -> None:
+    found = Output(io.BytesIO(f"\x1e{MARKS.begin}\n\x1e{MARKS.end} {code}\n".encode()), MARKS)
+    assert found.begins()
+    found.copy(lambda _: None)
+    assert found.code is None
+
+
 class _Slow:
     """A pipe in which so many bytes come at a time."""
 
     def __init__(self, text: bytes, size: int):
         self._text, self._size = text, size
 
-    def readline(self) -> bytes:
-        line, newline, self._text = self._text.partition(b"\n")
-        return line + newline
+    def readline(self, count: int) -> bytes:
+        size = min(count, self._text.find(b"\n") + 1 or count)
+        line, self._text = self._text[:size], self._text[size:]
+        return line
 
     def read1(self, count: int) -> bytes:
         part, self._text = self._text[: self._size], self._text[self._size :]
         return part
-
-    def read(self) -> bytes:
-        rest, self._text = self._text, b""
-        return rest
