@@ -175,4 +175,4 @@ def _point(point: Point | None) -> dict[str, float | None] | None:
 
 
 def _whole(step: float) -> float | int:
-    return int(step) if step.is_integer() else step
+    return int(step) if float(step).is_integer() else step

@@ -45,7 +45,7 @@ def command(since: int | None, name: str | None, as_json: bool) -> None:
     at = time.time()
     found = [*_shares(Index.of(os.environ).entries(), name, 0.0 if since is None else at - since, at)]
     if not found:
-        report("nothing that began counts here; `castoff list` shows your runs")
+        report("none of these runs has started; `castoff list` shows your runs")
     rows = sorted(_grouped(found).items(), key=lambda row: (row[0][:3], -row[1].used))
     if as_json:
         print_json(*(_plain(key, summed) for key, summed in rows))

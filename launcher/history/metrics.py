@@ -71,7 +71,7 @@ def finite(points: Iterable[Point]) -> list[Point]:
 
 def step_words(step: float) -> str:
     """A step with all its digits, `1,234,567`: it is looked for in a program's own output."""
-    return f"{step:,.0f}" if step.is_integer() and abs(step) < 1e15 else f"{step:,g}"
+    return f"{step:,.0f}" if float(step).is_integer() and abs(step) < 1e15 else f"{step:,g}"
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from launcher.errors import CastoffError, printable
 from launcher.history.metrics import Point
 from launcher.report.results import Result
+from launcher.typed.suggestion import did_you_mean
 
 _SMALLER = re.compile(
     "loss|losses|error|errors|err|mse|rmse|mae|mape|perplexity|ppl|nll|bpb|bpc|bpd|kl|divergence|distance"
@@ -67,7 +68,10 @@ def rule(names: Sequence[str], by: str | None = None, largest: bool | None = Non
     """
     if by is not None and by not in names:
         listed = ", ".join(map(printable, names)) or "none"
-        raise CastoffError(f"--by {printable(by)}: no member has reported it; these were reported: {listed}")
+        raise CastoffError(
+            f"--by {printable(by)}: no member has reported it; these were reported: {listed}"
+            f"{did_you_mean(by, map(printable, names))}"
+        )
     metric = by if by is not None else _main(names)
     if metric is None:
         return None

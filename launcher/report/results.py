@@ -45,7 +45,7 @@ class Result:
     code: int | None
     attempts: int
     seconds: float | None
-    """From its first beginning to its last end, or until now; None: it never began."""
+    """What its attempts took together, by now; None: it never began."""
     why: str
     """Why it failed; empty: it has not, or nobody knows."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -132,9 +132,10 @@ def summarised(column: Column) -> Values:
 
 
 def _seconds(member: MemberStatus, at: float) -> float | None:
-    began = next((one.started for one in member.attempts if one.started is not None), None)
-    if began is None:
-        return None
-    last = member.attempts[-1]
-    until = at if member.state == "running" else last.ended
-    return None if until is None else max(until - began, 0.0)
+    """What its attempts took together: not the hours or days between two submissions."""
+    found = [
+        max(until - one.started, 0.0)
+        for one in member.attempts
+        if one.started is not None and (until := at if one.state == "running" else one.ended) is not None
+    ]
+    return sum(found) if found else None

@@ -135,7 +135,7 @@ def ran(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
 
 
 def test_castoff_usage(ran: Callable[..., Run], jobs: LocalJobs) -> None:
-    assert jobs.castoff("usage").stderr.startswith("castoff: nothing that began counts here")
+    assert jobs.castoff("usage").stderr.startswith("castoff: none of these runs has started")
     ran("true", name="a", walltime="1h")
     ran("exit 3", name="b", walltime="2h", array={"count": 2})
     ran("true", name="c")

@@ -77,6 +77,8 @@ def test_a_metric_that_nobody_reported_is_refused() -> None:
         CastoffError, match=r"--by f1: no member has reported it; these were reported: loss, a"
     ):
         rule(["loss", "a"], "f1")
+    with pytest.raises(CastoffError, match=r"reported: val/loss, a; did you mean val/loss\?$"):
+        rule(["val/loss", "a"], "vla/loss")
     with pytest.raises(CastoffError, match="these were reported: none"):
         rule([], "f1")
 
