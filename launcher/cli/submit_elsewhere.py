@@ -56,6 +56,8 @@ def submit_elsewhere(
         assert job is not None
         if code is None:
             code = submission.code_of(job, directory, os.environ)
+        for words in submission.paths_here(job.plan, code):
+            report(words)
         result = submission.submit_there(
             machine,
             job,

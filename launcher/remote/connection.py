@@ -182,7 +182,8 @@ def not_connected(entry: Entry, code: int) -> ConnectionBroken:
         what = f"{entry.host} was not reached, so nothing was done there; ssh's message is above"
     else:
         what = (
-            f"the login shell of {entry.host} ended with code {code} before castoff began; "
+            f"the login shell of {entry.host} ended with code {code} before castoff began: perhaps a "
+            "startup file there exits or starts another shell, also where nobody types; "
             f"`ssh {visible_word(entry.host)} true` shows what it prints"
         )
     return ConnectionBroken(entry, what, begun=False)

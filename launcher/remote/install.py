@@ -19,14 +19,10 @@ import msgspec
 from launcher.config.quantities import size_words
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
-from launcher.remote.connection import broken, ended
-from launcher.remote.login_shell import NO_CASTOFF, Marks, login_command, python_script
+from launcher.remote.connection import broken
+from launcher.remote.login_shell import PYTHONS, Marks, python_script
 from launcher.remote.machine import Machine
-from launcher.remote.output import Output
 from launcher.remote.wheel import EXTRA, build
-
-_PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
-"""Those that castoff works with, the newest first."""
 
 _OLDEST_GLIBC = 5
 """manylinux_2_5 is the oldest platform of wheels (PEP 600)."""
@@ -157,46 +153,24 @@ class Installation:
         script = python_script(
             folder=entry.dir,
             setup=entry.setup,
-            candidates=[entry.python] if entry.python else _PYTHONS,
+            candidates=[entry.python] if entry.python else PYTHONS,
             program=_PROGRAM.read_text(encoding="utf-8"),
             task=what,
             marks=marks,
         )
-        process = self._machine.ssh.start(
-            login_command(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
         answer = bytearray()
-        try:
-            output = Output(process.stdout, marks)
-            if not output.begins():
-                if output.obstacle == NO_CASTOFF:
-                    raise self._no_python()
-                raise self._machine.not_begun(output, process)
+        with self._machine.begun(script, marks) as (process, output):
+            assert process.stdin is not None
             with contextlib.suppress(OSError):  # then its exit code, or its silence, says why
                 for part in sent:
                     process.stdin.write(part)
                 process.stdin.close()
             output.copy(lambda part: answer.extend(part[: _LONGEST_ANSWER - len(answer)]))
-            if output.code is None:
-                raise broken(entry, doing, again)
-            if output.code:
-                raise CastoffError(f"{entry.name}: castoff was not installed; the reason is above")
-            return bytes(answer)
-        finally:
-            for stream in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    stream.close()
-            ended(process)
-
-    def _no_python(self) -> CastoffError:
-        entry = self._machine.entry
-        wanted = entry.python or "python3.10 to python3.14, python3"
-        return CastoffError(
-            f"{entry.name}: no Python 3.10 or newer is there under the names {wanted}: name one by "
-            "--python of `castoff on add`, or load a module with its --setup"
-        )
+        if output.code is None:
+            raise broken(entry, doing, again)
+        if output.code:
+            raise CastoffError(f"{entry.name}: castoff was not installed; the reason is above")
+        return bytes(answer)
 
     # Wheels
 

@@ -46,8 +46,12 @@ class Marks(NamedTuple):
         return f"castoff-{self.nonce}-failed"
 
 
-NO_FOLDER, NO_CASTOFF, SETUP = "folder", "castoff", "setup"
-"""Why nothing was begun: no such folder, no castoff in it, or a line of setup that failed, by its number."""
+NO_FOLDER, NO_CASTOFF, NO_PYTHON, SETUP = "folder", "castoff", "python", "setup"
+"""Why nothing was begun: no such folder, no castoff in it, no Python for one, or a line of setup that failed,
+by its number."""
+
+PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
+"""Those that castoff works with, the newest first."""
 
 
 def login_command(script: str) -> str:
@@ -154,7 +158,7 @@ def python_script(
         "  castoff_python=$castoff_one",
         "  break",
         "done",
-        f'[ -n "$castoff_python" ] || {_obstacle(marks, NO_CASTOFF)}',
+        f'[ -n "$castoff_python" ] || {_obstacle(marks, NO_PYTHON)}',
         _begins(marks),
         f'"$castoff_python" -I -c {shell_word(program)} {shell_word(task)} {place}',
         *_ends(marks),

@@ -15,7 +15,15 @@ from launcher.remote import frames
 from launcher.remote.connection import Ssh, broken, ended, not_connected
 from launcher.remote.entries import Entry
 from launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message
-from launcher.remote.login_shell import NO_CASTOFF, NO_FOLDER, SETUP, Marks, castoff_script, login_command
+from launcher.remote.login_shell import (
+    NO_CASTOFF,
+    NO_FOLDER,
+    NO_PYTHON,
+    SETUP,
+    Marks,
+    castoff_script,
+    login_command,
+)
 from launcher.remote.output import Output
 from launcher.remote.wheel import own_version
 
@@ -78,7 +86,34 @@ class Machine:
             words.append("--named")
         return words if self.entry.castoff is None else [*words, f"--installed={self.entry.castoff}"]
 
-    def not_begun(self, output: Output, process: subprocess.Popen[bytes]) -> CastoffError:
+    @contextmanager
+    def begun(
+        self, script: str, marks: Marks, stdin: int | None = subprocess.PIPE
+    ) -> Iterator[tuple[subprocess.Popen[bytes], Output]]:
+        """A script that runs there and has passed its first mark; it has ended when this ends.
+
+        Raises:
+            ConnectionBroken: the connection cannot be made.
+            CastoffError: why it does not begin.
+        """
+        process = self.ssh.start(login_command(script), stdin=stdin, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        try:
+            output = Output(process.stdout, marks)
+            if not output.begins():
+                raise self._not_begun(output, process)
+            yield process, output
+        except KeyboardInterrupt:  # which a terminal gives to ssh as well; others do not
+            process.terminate()
+            raise
+        finally:
+            for stream in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):  # what was not sent any more
+                    if stream is not None:
+                        stream.close()
+            ended(process)
+
+    def _not_begun(self, output: Output, process: subprocess.Popen[bytes]) -> CastoffError:
         """Why a command there did not begin."""
         code = process.wait()
         entry, what, obstacle = self.entry, self.entry.name, output.obstacle
@@ -91,6 +126,12 @@ class Machine:
             host, folder = visible_word(entry.host), printable(entry.dir)
             return NotInstalled(
                 f"{what}: there is no folder {folder}; `ssh {host} mkdir -p {folder}` makes it"
+            )
+        if obstacle == NO_PYTHON:
+            wanted = entry.python or "python3.10 to python3.14, python3"
+            return CastoffError(
+                f"{what}: no Python 3.10 or newer is there under the names {wanted}: name one by "
+                "--python of `castoff on add`, or load a module with its --setup"
             )
         if obstacle == NO_CASTOFF and entry.castoff is None:
             return NotInstalled(
@@ -117,24 +158,13 @@ class Machine:
         marks = Marks(os.urandom(8).hex())
         words = ["on", "serve", *self.about_caller(), *([] if site is None else [f"--site={site}"])]
         script = self.script(words, marks=marks, replaced=True)
-        process = self.ssh.start(login_command(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            output = Output(process.stdout, marks)
-            if not output.begins():
-                raise self.not_begun(output, process)
+        with self.begun(script, marks) as (process, _):
             session = Session(self, process, again)
             try:
                 session.greet()
                 yield session
             except (Broken, OSError) as error:
                 raise session.broken(error) from error
-        finally:
-            for stream in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):  # what was not sent any more
-                    stream.close()
-            ended(process)
 
 
 class Session:
@@ -158,7 +188,7 @@ class Session:
             Broken: it says nothing.
             CastoffError: the two cannot work together.
         """
-        hello = self._answer()
+        hello = self.answer()
         if not isinstance(hello, Hello):
             raise Broken("castoff there did not greet")
         self.hello = hello
@@ -174,19 +204,24 @@ class Session:
         """
         self.doing = doing
         self.send(message)
-        return self._answer()
+        return self.answer()
 
     def send(self, message: Message) -> None:
         """Send a message that has no answer of its own; one that says why nobody reads it is raised."""
         try:
             frames.write(self._to, message)
         except OSError:
-            self._answer()  # an error, if there is one
+            self.answer()  # an error, if there is one
             raise
 
     def answer(self) -> Message:
         """The next message; raises as `ask`."""
-        return self._answer()
+        message = frames.read(self._from, frames.LONGEST_ANSWER)
+        if message is None:
+            raise Broken("")
+        if isinstance(message, Failed):
+            raise Refused(self._machine.entry.name, message)
+        return message
 
     def broken(self, error: Exception) -> CastoffError:
         """What to say after `Broken`, or after the operating system's error about the connection."""
@@ -197,14 +232,6 @@ class Session:
                 f"{self._machine.entry.name}: castoff ended there with code {code} while {self.doing}{detail}"
             )
         return broken(self._machine.entry, self.doing, self._again)
-
-    def _answer(self) -> Message:
-        message = frames.read(self._from, frames.LONGEST_ANSWER)
-        if message is None:
-            raise Broken("")
-        if isinstance(message, Failed):
-            raise Refused(self._machine.entry.name, message)
-        return message
 
     def _check_protocol(self, hello: Hello) -> None:
         if hello.protocol != PROTOCOL:

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from launcher.errors import report
-from launcher.remote.connection import FAILED, ConnectionBroken, broken, ended
+from launcher.remote.connection import FAILED, ConnectionBroken, broken
 from launcher.remote.login_shell import Marks, login_command
 from launcher.remote.machine import Machine
-from launcher.remote.output import Output
 
 _SHOWN_BY = ("TERM", "NO_COLOR", "COLORTERM", "TZ", "LINES", "COLUMNS")
 """Variables that say how output is shown here."""
@@ -95,23 +94,12 @@ def run(
     options = [*_terminals(), *(["--variables"] if variables else [])]
     script = passed.machine.script(passed.remote_words(*options), marks=marks, variables=_variables(environ))
     stdin = subprocess.PIPE if variables else None if reads else subprocess.DEVNULL
-    process = passed.machine.ssh.start(login_command(script), stdin=stdin, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
+    with passed.machine.begun(script, marks, stdin) as (process, output):
         _give(process, variables)
-        output = Output(process.stdout, marks)
-        if not output.begins():
-            raise passed.machine.not_begun(output, process)
         output.copy(write or _show)
         if output.code is None:
             raise passed.broken()
         return output.code
-    except KeyboardInterrupt:  # which a terminal gives to ssh as well; others do not
-        process.terminate()
-        raise
-    finally:
-        process.stdout.close()
-        ended(process)
 
 
 def _give(process: subprocess.Popen[bytes], variables: Mapping[str, bytes] | None) -> None:

@@ -178,6 +178,20 @@ def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
     raise InvalidInput([Problem("", named.field, message)])
 
 
+def paths_here(plan: Plan, code: Travelling) -> list[str]:
+    """What to say of words of the command that name files of the code by where they are on this machine."""
+    notes = []
+    for number, word in enumerate(plan.command):
+        inside = os.path.relpath(os.path.realpath(word), code.tree.top) if word.startswith("/") else ".."
+        if inside.split("/")[0] != "..":
+            shown = os.path.relpath(inside, os.path.normpath(code.tree.here))
+            notes.append(
+                f"command.{number}: {printable(word)} is where it is on this machine; of the code that is "
+                f"sent it is {printable(shown)}"
+            )
+    return notes
+
+
 def _templates(spec: JobSpec, code: Travelling) -> str | None:
     """The job's folder of templates, within the code."""
     if spec.templates is None:

@@ -150,6 +150,14 @@ def test_a_setup_that_fails_is_named(laptop: Laptop) -> None:
     assert failed.returncode == 1 and "far: setup: this line failed there: false" in failed.stderr
 
 
+def test_a_login_shell_that_ends_by_itself_is_named(laptop: Laptop) -> None:
+    laptop.add("far", "bash")
+    (laptop.machine.homes["bash"] / ".bashrc").write_text('[ -n "$PS1" ] || exit 3\n')
+    ended = laptop("--on", "far", "list")
+    assert ended.returncode == 1 and "ended with code 3 before castoff began" in ended.stderr
+    assert "perhaps a startup file there exits" in ended.stderr
+
+
 def test_another_version_there_is_reported_once(laptop: Laptop) -> None:
     laptop.add("far")
     other = laptop.write("old/castoff", "#!/bin/sh\necho 'castoff: no verb on' >&2; exit 2\n")

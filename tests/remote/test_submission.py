@@ -39,7 +39,9 @@ def test_code_and_job_travel(laptop: Laptop) -> None:
     assert f"here is {code} with None" in laptop("--on", "far", "logs", "toy").stdout
     assert not (code / "data").exists() and os.access(code / "run.sh", os.X_OK)
     assert (code / "link").is_symlink() and (code / "link").read_text() == "x"
-    again = laptop("--on", "far", "submit", job)
+    again = laptop("--on", "far", "submit", job, "--set", f"command=[cat, {laptop.project}/train.py, /etc]")
+    assert f"command.1: {laptop.project}/train.py is where it is on this machine; of" in again.stderr
+    assert "sent it is train.py" in again.stderr and "command.2" not in again.stderr
     assert "all of it is there already" in again.stderr
     laptop.write("train.py", "print('other')\n")
     laptop.write(os.fsdecode(b"new \xff.txt"), "new\n")
