@@ -77,7 +77,8 @@ def shape(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 def hostile_page(text: str) -> str:
     """A page in which this text stands wherever somebody else's text may."""
-    values = {f"{text} loss": [1.0, 2.0], f"val/{text} loss": [3.0]}  # of which small values are better
+    # Losses, of which small values are better; `train/` at the beginning of the text would part them.
+    values = {f"x {text} loss": [1.0, 2.0], f"val/x {text} loss": [3.0]}
     found = metrics(**values)
     found.packages, found.device = {text: text}, text
     failure = FailureFacts("0", [text], text, text, [Excerpt(text, text)], 1)
