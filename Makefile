@@ -206,7 +206,7 @@ lock:
 	@folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
-	older='soupsieve<3.0.2' # newer ones need Python 3.11.5, and Debian 12 has 3.11.2
+	older='soupsieve<3' # newer ones need Python 3.11.5, and Debian 12 has 3.11.2
 	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) "$$older" editables -e '.[dev,docs,dpo,gnn,sedd]'
 	{
 	  echo "# Every package of .venv, pinned. Made by: make lock"
