@@ -7,6 +7,7 @@ one of castoff's, which ssh keeps for ten minutes.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -161,7 +162,14 @@ def _is_ours(folder: str) -> bool:
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of an ssh whose streams are closed; one that does not end by itself is ended."""
+    """The exit code of an ssh after its streams are closed; one that does not end by itself is ended.
+
+    What is left in a pipe that nobody reads any more would keep it waiting for ever.
+    """
+    for stream in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):  # what was not sent any more
+            if stream is not None:
+                stream.close()
     try:
         return process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:

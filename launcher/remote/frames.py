@@ -203,7 +203,11 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Broken(Exception):
-    """The other side has gone in the middle, or what comes is no message."""
+    """The other side has gone in the middle."""
+
+
+class Unexpected(Broken):
+    """The other side is there, and what comes from it is not a message, or not one that was asked for."""
 
 
 def write(stream: BinaryIO, message: Message) -> None:
@@ -221,21 +225,22 @@ def read(stream: BinaryIO, longest: int = _LONGEST) -> Message | None:
     """The next message, of at most `longest` bytes; None where the other side has ended in order.
 
     Raises:
-        Broken: it ended within one, or it is none.
+        Broken: it ended within one.
+        Unexpected: it is none.
     """
     head = _exactly(stream, _LENGTH.size)
     if not head:
         return None
-    length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else longest + 1
+    length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
     if length > longest:
-        raise Broken("what arrived is not a message of castoff's")
+        raise Unexpected("what arrived is not a message of castoff's")
     text = _exactly(stream, length)
-    if len(text) < length:
+    if len(head) < _LENGTH.size or len(text) < length:
         raise Broken("the last message did not arrive whole")
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise Broken(f"what arrived is not a message that this castoff knows: {error}") from error
+        raise Unexpected(f"what arrived is not a message that this castoff knows: {error}") from error
 
 
 def _exactly(stream: BinaryIO, count: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +11,9 @@ from typing import BinaryIO
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
 from launcher.remote import frames
-from launcher.remote.connection import Ssh, broken, ended, not_connected
+from launcher.remote.connection import FAILED, Ssh, broken, ended, not_connected
 from launcher.remote.entries import Entry
-from launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message
+from launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message, Unexpected
 from launcher.remote.login_shell import (
     NO_CASTOFF,
     NO_FOLDER,
@@ -107,15 +106,11 @@ class Machine:
             process.terminate()
             raise
         finally:
-            for stream in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):  # what was not sent any more
-                    if stream is not None:
-                        stream.close()
             ended(process)
 
     def _not_begun(self, output: Output, process: subprocess.Popen[bytes]) -> CastoffError:
         """Why a command there did not begin."""
-        code = process.wait()
+        code = ended(process)
         entry, what, obstacle = self.entry, self.entry.name, output.obstacle
         if obstacle is None:
             return not_connected(entry, code)
@@ -190,7 +185,7 @@ class Session:
         """
         hello = self.answer()
         if not isinstance(hello, Hello):
-            raise Broken("castoff there did not greet")
+            raise Unexpected("it did not greet")
         self.hello = hello
         self._check_protocol(hello)
         self._machine.greeted = hello.version
@@ -225,12 +220,14 @@ class Session:
 
     def broken(self, error: Exception) -> CastoffError:
         """What to say after `Broken`, or after the operating system's error about the connection."""
-        code = self._process.wait()
-        if code != 255 and isinstance(error, Broken):
-            detail = f" ({error})" if str(error) else ""
+        code, name = ended(self._process), self._machine.entry.name
+        if isinstance(error, Unexpected):
             return CastoffError(
-                f"{self._machine.entry.name}: castoff ended there with code {code} while {self.doing}{detail}"
+                f"{name}: castoff there gave no usable answer while {self.doing}: {printable(str(error))}"
             )
+        if code != FAILED and isinstance(error, Broken):
+            detail = f" ({error})" if str(error) else ""
+            return CastoffError(f"{name}: castoff ended there with code {code} while {self.doing}{detail}")
         return broken(self._machine.entry, self.doing, self._again)
 
     def _check_protocol(self, hello: Hello) -> None:

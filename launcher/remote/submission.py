@@ -20,7 +20,7 @@ from launcher.planning.planner import decide
 from launcher.planning.render import Script, rendered
 from launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
 from launcher.remote.entries import Entry
-from launcher.remote.frames import Broken, Known, Lacking, Order, Stored, Submitted, Which
+from launcher.remote.frames import Known, Lacking, Order, Stored, Submitted, Unexpected, Which
 from launcher.remote.machine import Machine, Refused, Session, remedy
 from launcher.remote.pending import pending, state_folder, unanswered
 from launcher.remote.variables import remember
@@ -229,7 +229,7 @@ def send_code(session: Session, code: Travelling, say: Say) -> Stored:
     else:
         say(to_send_words(code, []))
     if not isinstance(answer, Stored):
-        raise Broken("no answer to the code")
+        raise Unexpected("it does not say that it has the code")
     return answer
 
 
@@ -237,12 +237,12 @@ def _check_wanted(numbers: list[int], code: Travelling) -> None:
     """See that only contents of the listed files are asked for, each once.
 
     Raises:
-        Broken: otherwise.
+        Unexpected: otherwise.
     """
     files = code.code.files
     known = {*range(len(files))}
     if len({*numbers}) < len(numbers) or not known.issuperset(numbers):
-        raise Broken("it asked for files that were not listed")
+        raise Unexpected("it asked for files that were not listed")
 
 
 # The job
@@ -298,7 +298,7 @@ def submit_there(
                 chosen.answered()
             raise
         if not isinstance(answer, Submitted):
-            raise Broken("no answer to the submission")
+            raise Unexpected("it does not say what became of the job")
         chosen.answered()
     return answer
 

@@ -158,6 +158,18 @@ def test_a_login_shell_that_ends_by_itself_is_named(laptop: Laptop) -> None:
     assert "perhaps a startup file there exits" in ended.stderr
 
 
+@pytest.mark.parametrize("program", ["exec yes", "echo hello; exec cat"])
+def test_what_is_not_a_castoff_is_given_up(laptop: Laptop, program: str) -> None:
+    other = laptop.far / "other"
+    other.write_text(f"#!/bin/sh\n{program}\n")
+    other.chmod(0o755)
+    laptop.add("far", "sh", castoff=str(other))
+    laptop.a_job()
+    refused = laptop("--on", "far", "submit", "job.yaml")
+    assert refused.returncode == 1 and "what arrived is not a message of castoff's" in refused.stderr
+    assert "gave no usable answer while castoff was beginning there" in refused.stderr
+
+
 def test_another_version_there_is_reported_once(laptop: Laptop) -> None:
     laptop.add("far")
     other = laptop.write("old/castoff", "#!/bin/sh\necho 'castoff: no verb on' >&2; exit 2\n")
