@@ -97,7 +97,8 @@ class Training:
 
     def learnt(self) -> Learnt:
         """What all its steps came to."""
-        (file,) = self.folder.glob("**/metrics.jsonl")
+        found = self.folder.glob("**/metrics.jsonl")
+        (file,) = (path for path in found if "attempts" not in path.parts)  # else it is the run's own copy
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         losses, validated = (
             [line[name] for line in lines if name in line] for name in ("train/loss", "val/loss")
