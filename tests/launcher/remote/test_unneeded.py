@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from launcher.remote import unneeded
 from launcher.remote.code_store import Store
 from launcher.remote.frames import Code, File, Part
 
-AGES_AGO = 1_000_000_000
+SECONDS = count(1_000_000_000)
+"""Times of the past, each later than the one before."""
 
 
 def sent(folder: Path, name: str, content: bytes = b"x") -> Path:
@@ -28,8 +30,8 @@ def sent(folder: Path, name: str, content: bytes = b"x") -> Path:
         for number in store.lacking():
             store.take(number, iter([Part(content, is_last=True)]))
         path = store.finish()
-    count = len([*path.parent.glob(".*.files")])
-    os.utime(path.with_name(f".{name}.files"), (AGES_AGO + count, AGES_AGO + count))
+    at = next(SECONDS)
+    os.utime(path.with_name(f".{name}.files"), (at, at))
     return path
 
 
@@ -108,6 +110,7 @@ def test_runs_that_cannot_be_read_leave_a_doubt(far: Path, environ: dict[str, st
 SUBMITS = """
 import sys
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from launcher.remote.code_lock import in_use
 with in_use(Path(sys.argv[1])):
