@@ -11,24 +11,10 @@ from launcher import JobSpec, Run, Site, submit
 from launcher.history.hosts import HostRanks, hosts, placed
 from launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase, phases, waiting
 from launcher.runs.records import Facts
-from tests import patience
 
 from ..conftest import LocalJobs
 
 REPORT = 'printf \'{"step": 1, "loss": 2, "time": %s}\\n\' "$(date +%s)" >>"$CASTOFF_METRICS_FILE"'
-
-
-@pytest.fixture
-def ended(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    """Runs a line of shell to its end."""
-    monkeypatch.chdir(jobs.folder)
-
-    def run(sh: str, **fields: object) -> Run:
-        run = submit(JobSpec(command=["sh", "-c", sh], **fields), Site.load("local"))  # type: ignore[arg-type]
-        run.wait(patience.SECONDS)
-        return run
-
-    return run
 
 
 def phases_of(run: Run) -> list[list[Phase]]:

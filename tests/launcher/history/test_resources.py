@@ -122,23 +122,11 @@ class TestNodeHours:
         assert total(found) == (2, 3.0, 1.5, 1, 1)
 
 
-@pytest.fixture
-def ran(jobs: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    monkeypatch.chdir(jobs.folder)
-
-    def run(sh: str, **fields: object) -> Run:
-        run = submit(JobSpec(command=["sh", "-c", sh], **fields), Site.load("local"))  # type: ignore[arg-type]
-        run.wait(patience.SECONDS)
-        return run
-
-    return run
-
-
-def test_castoff_usage(ran: Callable[..., Run], jobs: LocalJobs) -> None:
+def test_castoff_usage(ended: Callable[..., Run], jobs: LocalJobs) -> None:
     assert jobs.castoff("usage").stderr.startswith("castoff: none of these runs has started")
-    ran("true", name="a", walltime="1h")
-    ran("exit 3", name="b", walltime="2h", array={"count": 2})
-    ran("true", name="c")
+    ended("true", name="a", walltime="1h")
+    ended("exit 3", name="b", walltime="2h", array={"count": 2})
+    ended("true", name="c")
     done = jobs.castoff("usage")
     headings, *rows = (line.split() for line in done.stdout.splitlines())
     assert headings == ["site", "account", "queue", "ending", "starts", "requested", "used"]
