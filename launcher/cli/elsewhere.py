@@ -88,7 +88,8 @@ def _meant(words: list[str]) -> tuple[str, str, list[str]]:
         return words[1], "--on", words[2:]
     if (name := os.environ.get("CASTOFF_ON")) is not None:
         return name, "CASTOFF_ON", words
-    from launcher.config.site import Search, project_machine
+    from launcher.config.project import project_machine
+    from launcher.config.site import Search
 
     project = Search.here().project
     config = None if project is None else project / ".castoff" / "config.yaml"

@@ -38,10 +38,10 @@ from launcher.config.site_fields import (
     Required,
     Values,
 )
-from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.errors import CastoffError
 from launcher.trust.decision import check
 from launcher.typed.document import Document, FieldPath, invalid
-from launcher.typed.structure import convert, fields_of
+from launcher.typed.structure import fields_of
 from launcher.typed.suggestion import did_you_mean
 
 SHORTEST_POLL_INTERVAL = "2s"
@@ -246,36 +246,6 @@ def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
             return
         name = str(parent)
         requested_by = f"{document.where(('extends',))}: extends: "
-
-
-class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    site: Word | None = None
-    on: Word | None = None
-    """The machine of `castoff --on` that verbs are for."""
-
-
-def project_site(path: Path) -> str | None:
-    """The site that a project's config.yaml names.
-
-    Raises:
-        InvalidInput: it is no such file.
-        CastoffError: it may be somebody else's.
-    """
-    return _project_config(path).site
-
-
-def project_machine(path: Path) -> str | None:
-    """The machine that a project's config.yaml names for verbs, as `--on` does; raises as `project_site`."""
-    return _project_config(path).on
-
-
-def _project_config(path: Path) -> _Config:
-    check(path)
-    problems: list[Problem] = []
-    config = convert(Document.read(path), _Config, problems)
-    if config is None or problems:
-        raise InvalidInput(problems)
-    return config
 
 
 def range_words(range_: Range) -> str:

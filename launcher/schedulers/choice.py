@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.config.site import Search, Site, project_profiles, project_site
+from launcher.config.project import project_site
+from launcher.config.site import Search, Site, project_profiles
 from launcher.errors import CastoffError, InvalidInput, Problem, report
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.fields import refused_of_site

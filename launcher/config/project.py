@@ -1,0 +1,43 @@
+"""A project's .castoff/config.yaml: the site and the machine that its commands are for."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+from pathlib import Path
+
+import msgspec
+
+from launcher.config.job_fields import Word
+from launcher.errors import InvalidInput, Problem
+from launcher.trust.decision import check
+from launcher.typed.document import Document
+from launcher.typed.structure import convert
+
+
+class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    site: Word | None = None
+    on: Word | None = None
+    """The machine of `castoff --on` that verbs are for."""
+
+
+def project_site(path: Path) -> str | None:
+    """The site that a project's config.yaml names.
+
+    Raises:
+        InvalidInput: it is no such file.
+        CastoffError: it may be somebody else's.
+    """
+    return _project_config(path).site
+
+
+def project_machine(path: Path) -> str | None:
+    """The machine that a project's config.yaml names for verbs, as `--on` does; raises as `project_site`."""
+    return _project_config(path).on
+
+
+def _project_config(path: Path) -> _Config:
+    check(path)
+    problems: list[Problem] = []
+    config = convert(Document.read(path), _Config, problems)
+    if config is None or problems:
+        raise InvalidInput(problems)
+    return config
