@@ -116,7 +116,7 @@
         keys[event.key]();
       });
       new ResizeObserver(() => {
-        if (place.clientWidth) plot.setSize({ width: place.clientWidth, height: HEIGHT });
+        if (place.clientWidth && place.clientWidth !== plot.width) plot.setSize({ width: place.clientWidth, height: HEIGHT });
       }).observe(place);
     }
 

@@ -259,9 +259,11 @@ def test_what_is_under_way_is_waited_for(
     made = Made(tmp_path)
     Index.of(os.environ).add(made.run, "made")
 
+    release, threads = threading.Event(), []
+
     def slow(runs: list[RunDirectory]) -> set[str]:
-        while not (tmp_path / "release").exists():
-            time.sleep(0.01)
+        threads.append(threading.current_thread())
+        release.wait()
         return set()
 
     monkeypatch.setattr(application, "stop", slow)
@@ -276,7 +278,8 @@ def test_what_is_under_way_is_waited_for(
 
     with made.alive():
         assert used(use).return_value == 0
-    (tmp_path / "release").touch()
+    release.set()
+    threads[0].join()
 
 
 def test_an_action_that_fails_says_why(
