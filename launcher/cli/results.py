@@ -81,7 +81,7 @@ def command(runs: tuple[str, ...], by: str | None, largest: bool | None, as_csv:
     else:
         _print_table(ordered, chosen)
     if chosen is None:
-        report("no metrics: programs report them in CASTOFF_METRICS_FILE, docs/how-to/report.md")
+        report('no metrics: programs append lines like {"step": 10, "loss": 0.3} to $CASTOFF_METRICS_FILE')
     elif not (as_csv or as_json):
         report(f"ordered {chosen.words}")
 
