@@ -21,6 +21,13 @@ def resources(facts: RunFacts) -> Table | None:
     return table("Resources used", headings, [_usage(*one) for one in used], *headings[1:-1])
 
 
+def misses_ranks(facts: RunFacts) -> bool:
+    """Whether what reports the resources may not see all ranks, as PBS without its cgroups hook."""
+    return any(
+        one.usage and one.usage.source == "qstat" for member in facts.members for one in member.attempts
+    )
+
+
 def together(used: Sequence[Usage]) -> Usage:
     """What several jobs used: sums of time, the most memory, and the mean use of devices by time.
 

@@ -11,7 +11,7 @@ from launcher.history.hosts import HostRanks
 from launcher.history.metrics import Point, step_words
 from launcher.report import timeline
 from launcher.report.comparison import further, members
-from launcher.report.consumption import resources
+from launcher.report.consumption import misses_ranks, resources
 from launcher.report.curves import Curve, Plot
 from launcher.report.facts import AttemptFacts, RunFacts
 from launcher.report.moments import Moments
@@ -79,6 +79,7 @@ def sections(facts: RunFacts, moments: Moments) -> dict[str, Any]:
         "placements": [*_placements(facts)],
         "local_ranks": _local_ranks(facts),
         "resources": resources(facts),
+        "misses_ranks": misses_ranks(facts),
         "code": [*_code(facts)],
         "packages": _packages(facts.metrics.packages),
         "parameters": _parameters(facts),

@@ -1,6 +1,8 @@
 """What jobs used, as PBS reports it: `resources_used` in qstat's answer.
 
-pbs_job_attributes(7B) and pbs_resources(7B) of OpenPBS 23.
+pbs_job_attributes(7B) and pbs_resources(7B) of OpenPBS 23. Without PBS's cgroups hook, a mom looks now
+and then, and sees only the sessions that it started: not root's jobs, and not ranks for which mpiexec made
+sessions of their own, as Hydra does, until they are over. Seen on OpenPBS cd7ab5e.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ def parse_usage(answer: str) -> list[JobUsage]:
         usage = Usage(
             source="qstat",
             elapsed=_seconds(used.get("walltime")),
-            cpu_seconds=_seconds(used.get("cput")),
+            # Where the mom has seen nothing, all is 0.
+            cpu_seconds=_seconds(used.get("cput")) or None,
             cpus=whole(used.get("ncpus")),
-            memory=_bytes(used.get("mem")),
+            memory=_bytes(used.get("mem")) or None,
             memory_requested=_bytes(held.get("Resource_List.mem")),
         )
         found.append(JobUsage(*place, time_of(held.get("stime")), usage))

@@ -288,6 +288,16 @@ def test_what_several_jobs_used_together() -> None:
     assert together([Usage("qstat")]) == Usage("qstat")
 
 
+@pytest.mark.parametrize(("source", "warns"), [("qstat", True), ("sacct", False)])
+def test_resources_of_ranks_that_pbs_may_have_missed(source: str, warns: bool) -> None:
+    made = facts()
+    (member,) = made.members
+    attempts = [dataclasses.replace(one, usage=Usage(source, 20, 12, 1, 5 << 20)) for one in member.attempts]
+    text = page(dataclasses.replace(made, members=[dataclasses.replace(member, attempts=attempts)]))
+    assert "<td>60%</td>" in re.sub(r' class="[^"]*"', "", text)
+    assert ("PBS leaves out ranks" in text) == warns
+
+
 def test_empty_columns_are_left_out() -> None:
     text = page(facts())
     assert '<th scope="col">host</th>' in text and '<th scope="col">why</th>' not in text

@@ -35,6 +35,15 @@ def test_a_job_and_a_member() -> None:
     ]
 
 
+def test_what_the_mom_has_not_seen_is_not_known() -> None:
+    """A job of root on OpenPBS cd7ab5e, which computed for 19 s."""
+    nothing = dict.fromkeys(("mem", "vmem"), "0kb") | {"cpupercent": 0, "cput": "00:00:00"}
+    used = {f"resources_used.{name}": value for name, value in nothing.items()}
+    told = {**USED, **used, "resources_used.walltime": "00:00:19"}
+    (found,) = parse_usage(block("7.head", told))
+    assert found.usage == Usage("qstat", 19, None, 4, None, 2 << 30)
+
+
 def test_what_has_not_begun_used_nothing() -> None:
     assert parse_usage(block("7.head", {"job_state": "Q", "Resource_List.mem": "2gb"})) == []
     assert parse_usage(block("7.head", USED)[:-1]) == []
