@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from launcher.config.quantities import brief, size_words
 from launcher.report.facts import RunFacts
@@ -10,15 +11,31 @@ from launcher.report.tables import Table, table
 from launcher.runs.records import Usage
 
 
+class Use(NamedTuple):
+    """What one job used, or several together. None: it is not known."""
+
+    elapsed: float | None
+    """In seconds."""
+    cpus: int | None
+    cpu_use: float | None
+    """The part of their CPUs' time in which they computed."""
+    memory: int | None
+    """In bytes."""
+    memory_requested: int | None
+    device_use: float | None
+    source: str
+
+
 def resources(facts: RunFacts) -> Table | None:
     """What jobs used of what they had; of several, what they come to together first."""
     used = [(one.words, one.usage) for member in facts.members for one in member.attempts if one.usage]
     if not used:
         return None
+    rows = [(words, together([usage])) for words, usage in used]
     if len(used) > 1:
-        used = [("all", together([usage for _, usage in used])), *used]
+        rows = [("all", together([usage for _, usage in used])), *rows]
     headings = ("job up to attempt", "took", "CPUs", "CPU use", "memory", "device use", "by")
-    return table("Resources used", headings, [_usage(*one) for one in used], *headings[1:-1])
+    return table("Resources used", headings, [_row(*one) for one in rows], *headings[1:-1])
 
 
 def misses_ranks(facts: RunFacts) -> bool:
@@ -28,43 +45,43 @@ def misses_ranks(facts: RunFacts) -> bool:
     )
 
 
-def together(used: Sequence[Usage]) -> Usage:
-    """What several jobs used: sums of time, the most memory, and the mean use of devices by time.
-
-    Its CPUs are the mean by time, so that the product with the time is what all of them had.
-    """
-    timed = [one for one in used if one.elapsed and one.cpus is not None and one.cpu_seconds is not None]
-    elapsed = sum(one.elapsed or 0.0 for one in timed)
-    had = sum((one.elapsed or 0.0) * (one.cpus or 0) for one in timed)
-    busy = [
-        (one.elapsed or 1.0, one.device_utilization) for one in used if one.device_utilization is not None
+def together(used: Sequence[Usage]) -> Use:
+    """What jobs used: the sum of their times, the most memory, and means by time of the rest where known."""
+    elapsed = [one.elapsed for one in used if one.elapsed is not None]
+    had = [(one.elapsed, one.cpus, one.cpu_seconds) for one in used if one.elapsed and one.cpus]
+    cpus = _mean((time, count) for time, count, _ in had)
+    computed = [
+        (time * count, seconds / (time * count)) for time, count, seconds in had if seconds is not None
     ]
+    busy = ((one.elapsed or 1.0, one.device_utilization) for one in used)
     fullest = max(used, key=lambda one: one.memory or 0)
-    return Usage(
-        source=", ".join(dict.fromkeys(one.source for one in used)),
-        elapsed=elapsed or None,
-        cpu_seconds=sum(one.cpu_seconds or 0.0 for one in timed) if timed else None,
-        cpus=round(had / elapsed) if elapsed else None,
+    return Use(
+        elapsed=sum(elapsed) if elapsed else None,
+        cpus=None if cpus is None else round(cpus),
+        cpu_use=_mean(computed),
         memory=fullest.memory,
         memory_requested=fullest.memory_requested,
-        device_utilization=sum(time * part for time, part in busy) / sum(time for time, _ in busy)
-        if busy
-        else None,
+        device_use=_mean((time, part) for time, part in busy if part is not None),
+        source=", ".join(dict.fromkeys(one.source for one in used)),
     )
 
 
-def _usage(words: str, usage: Usage) -> Sequence[str]:
-    had = (usage.elapsed or 0.0) * (usage.cpus or 0)
-    cpu = f"{usage.cpu_seconds / had:.0%}" if usage.cpu_seconds is not None and had else ""
-    memory = "" if usage.memory is None else size_words(usage.memory)
-    if memory and usage.memory_requested:
-        memory += f" of {size_words(usage.memory_requested)}"
+def _mean(parts: Iterable[tuple[float, float]]) -> float | None:
+    """The mean of values by their weights; None: there are none."""
+    held = [*parts]
+    return sum(weight * value for weight, value in held) / sum(weight for weight, _ in held) if held else None
+
+
+def _row(words: str, use: Use) -> Sequence[str]:
+    memory = "" if use.memory is None else size_words(use.memory)
+    if memory and use.memory_requested:
+        memory += f" of {size_words(use.memory_requested)}"
     return (
         words,
-        "" if usage.elapsed is None else brief(usage.elapsed),
-        "" if usage.cpus is None else str(usage.cpus),
-        cpu,
+        "" if use.elapsed is None else brief(use.elapsed),
+        "" if use.cpus is None else str(use.cpus),
+        "" if use.cpu_use is None else f"{use.cpu_use:.0%}",
         memory,
-        "" if usage.device_utilization is None else f"{usage.device_utilization:.0%}",
-        usage.source,
+        "" if use.device_use is None else f"{use.device_use:.0%}",
+        use.source,
     )

@@ -22,7 +22,7 @@ from launcher.config.job_fields import Array, Restart
 from launcher.history.hosts import HostRanks
 from launcher.history.metrics import Metrics
 from launcher.planning.render import template_folder
-from launcher.report.consumption import together
+from launcher.report.consumption import Use, together
 from launcher.report.curves import plots
 from launcher.report.facts import Excerpt, FailureFacts
 from launcher.report.page import page
@@ -283,9 +283,13 @@ def test_what_several_jobs_used_together() -> None:
         Usage("sacct", 300, 300, 4, 7, 14, 0.9),
         Usage("castoff", memory=6),
     ]
-    found = together(used)
-    assert found == Usage("sacct, castoff", 400, 350, 4, 7, 14, 0.8)
-    assert together([Usage("qstat")]) == Usage("qstat")
+    assert together(used) == Use(400, 4, 350 / 1400, 7, 14, 0.8, "sacct, castoff")
+    assert together([Usage("qstat")]) == Use(None, None, None, None, None, None, "qstat")
+
+
+def test_cpu_use_is_that_of_the_jobs_whose_cpu_time_is_known() -> None:
+    used = [Usage("qstat", 10, None, 1), Usage("qstat", 20, 10, 1)]
+    assert together(used) == Use(30, 1, 0.5, None, None, None, "qstat")
 
 
 @pytest.mark.parametrize(("source", "warns"), [("qstat", True), ("sacct", False)])
