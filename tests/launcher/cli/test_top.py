@@ -85,7 +85,8 @@ def test_runs_on_a_real_terminal(screen: Screen, jobs: LocalJobs) -> None:
     short = jobs.submit("--name", "short", sh="until [ -e go ]; do sleep 0.05; done")
     loop = jobs.submit("--name", "loop", sh=LOOP)
     screen.start(CASTOFF, "top", "--interval", "1s")
-    screen.reads("castoff top, 2 running", r"loop\S+ +running +[█░]+ +\d+% \d+/1000 +0.5", r"short\S+ +running")
+    progress = r"[█░]+ +\d+% \d+/1000"
+    screen.reads("castoff top, 2 running", rf"loop\S+ +running +{progress} +0.5", r"short\S+ +running")
     (jobs.folder / "go").touch()
     screen.reads("1 running, 1 ended", r"short\S+ +done")
     screen.type("l")
@@ -93,9 +94,7 @@ def test_runs_on_a_real_terminal(screen: Screen, jobs: LocalJobs) -> None:
     screen.type("C-c")
     screen.reads("castoff top, 1 running", "q quit")
     screen.type("Enter")
-    screen.reads(
-        re.escape(loop.id), "── the end of rank 0's log", r"step +[█░]+ +\d+% \d+/1000", "hosts .* rank 0"
-    )
+    screen.reads(re.escape(loop.id), "── the end of rank 0's log", rf"step +{progress}", "hosts .* rank 0")
     screen.type("s")
     screen.reads("Ask loop-.* to save and stop")
     screen.type("y")
