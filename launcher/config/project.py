@@ -23,7 +23,7 @@ def project_site(path: Path) -> str | None:
     """The site that a project's config.yaml names.
 
     Raises:
-        InvalidInput: it is no such file.
+        InvalidInput: it is not a file of settings.
         CastoffError: it may be somebody else's.
     """
     return _project_config(path).site
