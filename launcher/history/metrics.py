@@ -285,7 +285,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _lines(path: Path, start: int) -> Iterator[tuple[Any, int]]:
-    """What the whole lines of a file hold from a byte on, None if that is not JSON, with the byte after it."""
+    """What the whole lines of a file hold from a byte on (None: it is not JSON), and the byte after it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
