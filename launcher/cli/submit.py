@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,10 @@ from launcher.cli.output import (
 )
 from launcher.cli.program import TakesJob
 from launcher.cli.there import there
+
+if TYPE_CHECKING:
+    from launcher.config.job import JobSpec
+    from launcher.config.site import Site
 
 
 @click.command(
@@ -81,6 +85,7 @@ def command(
             click.echo(would.command, err=True)
         return 0
     run = submit(spec, site, runs_dir=runs_dir)
+    _report_changes(spec, site)
     if site_name is None and (what := not_described(site)):
         report(what)
     record = run.submission()
@@ -102,3 +107,15 @@ def command(
     from launcher.cli.follow import follow_run
 
     return follow_run(run)
+
+
+def _report_changes(spec: JobSpec, site: Site) -> None:
+    """Report what the run does not take from the job as it was written."""
+    from launcher.runs.drafts import name_in_id
+    from launcher.schedulers.fields import ignored
+    from launcher.schedulers.registry import scheduler_of
+
+    if without := ignored(spec, scheduler_of(site.scheduler)):
+        report(f"no effect on site {site.name}: {', '.join(without)}")
+    if spec.name and (in_id := name_in_id(spec.name)) != spec.name:
+        report(f"the run's id spells the name {spec.name} as {in_id}")

@@ -10,7 +10,6 @@ import msgspec
 
 from launcher.config import chunks, directives
 from launcher.config.defaults import EffectiveJob, effective_job
-from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec, program_name
 from launcher.config.job_fields import Directives, LauncherName, Snapshot
 from launcher.config.options import fixed_ranks, option_problems
@@ -275,7 +274,10 @@ class _Planner:
         launcher = spec.launcher.name or self.site.launcher
         if not self.queued:
             (launcher,) = allowed
-            self._note_ignored(launcher)
+            self.found.notes += [
+                f"{field}: is for a scheduler's job, and has no effect here"
+                for field in ignored(self.spec, self.scheduler)
+            ]
         elif launcher not in allowed:
             kind = self.scheduler.title
             message = f"is {launcher}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
@@ -302,15 +304,6 @@ class _Planner:
             )
             self.found.report("ranks", message)
         return launcher
-
-    def _note_ignored(self, launcher: LauncherName) -> None:
-        """Note which fields have no effect here: those that say what is so anyway need no word."""
-        spec = self.spec
-        for field in ignored(spec, self.scheduler):
-            is_so = field == "launcher.name" and spec.launcher.name == launcher
-            of_others = field == "directives" and not of_scheduler(spec.directives, self.scheduler.name)
-            if not is_so and not of_others:
-                self.found.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
 
     def _question(self) -> placement.Question:
         return placement.Question(

@@ -50,10 +50,14 @@ class RunExists(CastoffError):
     """There is a run of that id, or one is just being made."""
 
 
+def name_in_id(name: str) -> str:
+    """A job's name as its runs' ids hold it: every scheduler takes a path of these characters."""
+    return _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
+
+
 def new_id(name: str) -> str:
     """An id for a new run: the job's name, the time and two random bytes."""
-    word = _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
-    return f"{word}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    return f"{name_in_id(name)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.runs.plan import OF_EVERY_SCRIPT
@@ -91,10 +92,18 @@ def _within(value: object) -> Iterator[tuple[str, msgspec.Struct]]:
 
 
 def ignored(spec: JobSpec, scheduler: Scheduler) -> list[str]:
-    """The fields that a job sets and that have no effect on this scheduler."""
+    """The fields that a job sets and that have no effect on this scheduler.
+
+    Not those that say what holds there anyway: its only launcher, or directives of other schedulers alone.
+    """
     handled = OF_EVERY_SCRIPT | scheduler.handles
     names = (one for one in given(spec) if _is_listed(one.name, scheduler.ignores))
-    return list(dict.fromkeys(_as_a_whole(one, handled) for one in names))
+    found = dict.fromkeys(_as_a_whole(one, handled) for one in names)
+    if (spec.launcher.name,) == scheduler.launchers:
+        found.pop("launcher.name", None)
+    if not of_scheduler(spec.directives, scheduler.name):
+        found.pop("directives", None)
+    return list(found)
 
 
 def refused_of_job(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:

@@ -112,6 +112,25 @@ class TestRunDirectory:
         assert re.fullmatch(r"[A-Za-z0-9._+-]+", run.id)
         assert jobs.wait(run)["name"] == "..$(x) ä;rm -rf *"
 
+    def test_what_the_run_does_not_take_is_reported(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        words = [
+            "submit",
+            "--site",
+            "local",
+            "--name",
+            "日本語",
+            "--set",
+            "mail.to=me@here",
+            "--set",
+            "qos=high",
+        ]
+        done = castoff(*words, "--set", "directives.slurm.comment=x", "--", "true")
+        assert done.stderr.splitlines() == [
+            "castoff: no effect on site local: qos, mail",
+            "castoff: the run's id spells the name 日本語 as ___",
+        ]
+        jobs.wait(RunDirectory(Path(done.stdout.splitlines()[2].split()[1])))
+
     def test_the_run_directory_is_made_in_runs_dir(
         self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path
     ) -> None:
