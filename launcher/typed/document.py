@@ -136,6 +136,8 @@ class Document:
     def override(self, assignment: str) -> None:
         """Set one field as `--set a.b=c` does; the value is YAML, a list index is a number.
 
+        A value on a command line has no comments, so `x # c` is all text.
+
         Raises:
             InvalidInput: no `=`, a path through something that holds no fields, bad YAML.
         """
@@ -145,7 +147,10 @@ class Document:
         keys = field.strip().split(".")
         if not equals or not all(keys):
             raise invalid(origin, f"write it as --set FIELD=VALUE, as in --set {self.EXAMPLE}")
-        self.put(keys, self.parse(text, origin), origin)
+        value = self.parse(text, origin)
+        if _ends_in_comment(text.strip(), value.text((), "")):
+            value = type(self)(text.strip(), origin)
+        self.put(keys, value, origin)
 
     def put(self, keys: list[str], value: Document, origin: str) -> None:
         """Place another document's data at a path of this one; what is on the way to it is copied.
@@ -187,6 +192,11 @@ class Document:
     def _mark_anew(self, path: FieldPath, marks: dict[FieldPath, _Mark]) -> None:
         """Forget what was known of a value and of all in it, for these."""
         self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path} | marks
+
+
+def _ends_in_comment(text: str, scalar: str) -> bool:
+    """Whether YAML has read only the beginning of `text`, a plain scalar, and dropped a comment."""
+    return text.startswith(scalar) and text[len(scalar) :].lstrip().startswith("#")
 
 
 def _meant(path: Path) -> str:
