@@ -72,7 +72,9 @@ def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> s
 
 def failure_of(done: subprocess.CompletedProcess[str]) -> str:
     """How a command failed, with its words."""
-    message = " ".join((done.stderr.strip() or done.stdout.strip() or "without a message").split())
+    lines = [" ".join(line.split()) for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
+    # qstat repeats one sentence for each of its jobs.
+    message = " ".join(dict.fromkeys(filter(None, lines))) or "without a message"
     message = message.encode("utf-8", "replace").decode()
     return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {message[:500]}"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from launcher.schedulers.base_queue import Answer
+from launcher.schedulers.command import failure_of
 
 
 def test_what_one_answer_left_out_stays_open_when_another_follows() -> None:
@@ -19,3 +22,11 @@ def test_what_one_answer_left_out_stays_open_when_another_follows() -> None:
 def test_a_scheduler_that_has_fallen_silent_has_the_last_word() -> None:
     first = Answer({}, frozenset({"7"}))
     assert first.joined(Answer({}, frozenset(), "no answer")).silence_on(["7"]) == "no answer"
+
+
+def test_what_a_command_repeats_is_reported_once() -> None:
+    """qstat says of each job that its server is away."""
+    away = "Connection refused\nqstat: cannot connect to server head (errno=15010)\n"
+    failed = failure_of(subprocess.CompletedProcess(["/opt/pbs/bin/qstat", "-f"], 255, "", away * 7))
+    once = "Connection refused qstat: cannot connect to server head (errno=15010)"
+    assert failed == f"qstat failed with exit code 255: {once}"
