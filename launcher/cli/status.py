@@ -15,7 +15,8 @@ from launcher.cli.help import examples
 from launcher.cli.output import brief, json_option, moment, print_json, print_table, report
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.config.quantities import cpulist
-from launcher.errors import printable
+from launcher.errors import CastoffError, printable
+from launcher.history.hosts import hosts
 from launcher.logs.failures import setup_output
 from launcher.runs.index import Index
 from launcher.runs.provenance import words
@@ -38,6 +39,9 @@ _ROWS = 20
 
 _ATTEMPTS = 10
 """Attempts that are shown in full: the newest of a run that was often started again."""
+
+_HOSTS = 4
+"""Hosts of an attempt that are named."""
 
 _DETAILS = 5
 """Failures of an array that are shown in full."""
@@ -110,7 +114,8 @@ def _print_run(one: RunStatus, now: float) -> None:
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
     number = attempt_words(member.member, attempt.attempt, is_array=len(one.members) > 1)
-    _line("attempt", f"{number}  {_words(attempt, one.walltime, now)}")
+    place = _place(RunDirectory(Path(one.directory)), member.member, attempt)
+    _line("attempt", f"{number}  {_words(attempt, place, one.walltime, now)}")
     for line in why(attempt.failure, attempt.reason):
         _line("", line)
     for line in setup_output(RunDirectory(Path(one.directory)), member.member, attempt):
@@ -118,11 +123,27 @@ def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus,
     _line("", attempt.started and f"logs in {attempt.logs}")
 
 
-def _words(attempt: AttemptStatus, walltime: int | None, now: float) -> str:
+def _place(run: RunDirectory, member: int, attempt: AttemptStatus) -> str:
+    """The host of an attempt's script; where its ranks ran elsewhere, their hosts, too."""
+    try:
+        ranks_on = [one.host for one in hosts(run, member, attempt.attempt)]
+    except CastoffError:  # its records are damaged: the host is known, and the rest of the status counts
+        ranks_on = []
+    if not attempt.host or not ranks_on or _short_name(attempt.host) in map(_short_name, ranks_on):
+        return attempt.host or "an unknown host"
+    more = f" and {len(ranks_on) - _HOSTS} more hosts" if len(ranks_on) > _HOSTS else ""
+    return f"{', '.join(ranks_on[:_HOSTS])}{more} (its script on {attempt.host})"
+
+
+def _short_name(host: str) -> str:
+    return host.partition(".")[0]
+
+
+def _words(attempt: AttemptStatus, place: str, walltime: int | None, now: float) -> str:
     what = attempt.ending or attempt.state
     if not attempt.started:
         return f"{what}, never began"
-    began = f"began {moment(attempt.started)} on {attempt.host}"
+    began = f"began {moment(attempt.started)} on {place}"
     if attempt.restart:
         began += f", restart {attempt.restart} of its job"
     if attempt.ended:

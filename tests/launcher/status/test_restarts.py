@@ -170,3 +170,15 @@ class TestShown:
         (facts,) = map(json.loads, castoff("status", made.run.path, "--json").stdout.splitlines())
         assert [one["host"] for one in facts["set_aside"]] == ["n3"]
         assert summary(status(made.run)).reason == "; ".join(last)
+
+    def test_ranks_on_other_hosts_than_the_script(self, tmp_path: Path, castoff: Castoff) -> None:
+        made = Made(tmp_path)
+        for number, hosts in enumerate(["n1.cluster\nn2\n", "n2\nn3\n"]):
+            failed(made, number, "x", restarts=not number)
+            (made.run.path / f"attempts/0.{number}/hosts").write_text(hosts)
+        made.run.script.touch()
+        shown = [line for line in castoff("status", made.run.path).stdout.splitlines() if "began " in line]
+        assert [line.partition(" on ")[2].partition(", restart")[0] for line in shown] == [
+            "n1",
+            "n2, n3 (its script on n1)",
+        ]
