@@ -237,7 +237,9 @@ class FunctionJob(core.Job[R]):
         came = "will never begin" if never_begins else f"ended without a result: {ending}"
         lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) {came}"]
         last = known.member.attempts[-1] if known and known.member.attempts else None
-        lines += why(last.failure if last else None, info.get("Reason"))
+        known_reasons = why(last.failure, last.reason) if last else []
+        # A run's reason repeats its attempt's failure.
+        lines += known_reasons or ([info["Reason"]] if "Reason" in info else [])
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
         if _wants_resume(paths):
             lines.append(f"it stopped early and is not restarted automatically: `{again}` resumes it")

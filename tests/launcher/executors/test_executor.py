@@ -668,8 +668,9 @@ def test_a_function_that_exits(executors: Executors) -> None:
         with pytest.raises(JobEndedError, match="the function did not return"):
             job.result()
     assert job.state == "COMPLETED"
-    with pytest.raises(JobEndedError, match="exit code 7"):
+    with pytest.raises(JobEndedError) as error:
         executors().submit(leave, 7).result()
+    assert str(error.value).count("exit code 7") == 1
 
 
 @trap(8, "a job that was killed is never done where there is no accounting")
