@@ -22,7 +22,7 @@ from launcher.status.poller import AT_A_GLANCE, Poller
 from launcher.status.survey import RunRecords
 from launcher.status.watch import judge
 
-_HEADINGS = ("site", "account", "queue", "ending", "starts", "requested", "used")
+_HEADINGS = ("site", "account", "queue", "ending", "starts", "requested node-h", "used node-h")
 
 _DISPENSABLE = ("starts", "queue", "account", "site")
 

@@ -28,7 +28,16 @@ class Use(NamedTuple):
 
 def resources(facts: RunFacts) -> Table | None:
     """What jobs used of what they had; of several, what they come to together first."""
-    used = [(one.words, one.usage) for member in facts.members for one in member.attempts if one.usage]
+    used = [
+        # `1.0` would read as a number in a table of numbers.
+        (
+            f"member {member.result.member}, attempt {one.status.attempt}" if facts.is_array else one.words,
+            one.usage,
+        )
+        for member in facts.members
+        for one in member.attempts
+        if one.usage
+    ]
     if not used:
         return None
     rows = [(words, together([usage])) for words, usage in used]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,8 +129,8 @@ def test_castoff_usage(ended: Callable[..., Run], jobs: LocalJobs) -> None:
     ended("exit 3", name="b", walltime="2h", array={"count": 2})
     ended("true", name="c")
     done = jobs.castoff("usage")
-    headings, *rows = (line.split() for line in done.stdout.splitlines())
-    assert headings == ["site", "account", "queue", "ending", "starts", "requested", "used"]
+    headings, *rows = (re.split(" {2,}", line) for line in done.stdout.splitlines())
+    assert headings == ["site", "account", "queue", "ending", "starts", "requested node-h", "used node-h"]
     assert sorted(row[:6] for row in rows[:-1]) == [
         ["local", "-", "-", "done", "2", "1.00"],
         ["local", "-", "-", "failed", "2", "4.00"],

@@ -22,7 +22,7 @@ from launcher.config.job_fields import Array, Restart
 from launcher.history.hosts import HostRanks
 from launcher.history.metrics import Metrics
 from launcher.planning.render import template_folder
-from launcher.report.consumption import Use, together
+from launcher.report.consumption import Use, resources, together
 from launcher.report.curves import plots
 from launcher.report.facts import Excerpt, FailureFacts
 from launcher.report.page import page
@@ -290,6 +290,24 @@ def test_what_several_jobs_used_together() -> None:
 def test_cpu_use_is_that_of_the_jobs_whose_cpu_time_is_known() -> None:
     used = [Usage("qstat", 10, None, 1), Usage("qstat", 20, 10, 1)]
     assert together(used) == Use(30, 1, 0.5, None, None, None, "qstat")
+
+
+def test_resources_name_an_attempt_of_a_member_in_words() -> None:
+    """`1.0` beside numbers would be read as one."""
+    made = facts(result(0), result(1))
+    members = [
+        dataclasses.replace(
+            one,
+            attempts=[dataclasses.replace(each, usage=Usage("sacct", 20, 12, 1)) for each in one.attempts],
+        )
+        for one in made.members
+    ]
+    shown = resources(dataclasses.replace(made, members=members))
+    assert shown and [row[0] for row in shown.rows] == [
+        "all",
+        "member 0, attempt 0",
+        "member 1, attempt 0",
+    ]
 
 
 @pytest.mark.parametrize(("source", "warns"), [("qstat", True), ("sacct", False)])
