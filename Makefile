@@ -62,6 +62,8 @@ SMALLER := --set, data.causets.number=4000, --set, training.num_epochs=7
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]' \
   --set 'command=[castoff, train, gnn, examples/causets.yaml, $(SMALLER)]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where daemons lie, which Debian's su and env -i leave out.
+export PATH := $(or $(PATH),/usr/local/bin:/usr/bin:/bin):/usr/local/sbin:/usr/sbin
 unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests again
 
 .PHONY: demo test test-fast test-costly test-long test-versions bench bench-proteins bench-structures bench-causets docs pictures site lock clean check system-packages

@@ -122,3 +122,15 @@ def test_an_index_without_this_version_is_an_error(indexes: str, environment: Pa
     assert made.code != 0 and made.version == ""
     assert not (tmp_path / ".venv" / ".torch").exists()
     assert "ERROR" in made.output and f"torch=={VERSION}" in made.output
+
+
+def test_daemons_are_found_where_su_leaves_their_folders_out_of_path() -> None:
+    """Else `make test` installs packages that are there, and its tests fail."""
+    bare = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    words = [sys.executable, "-c", "import tests, os; print(os.environ['PATH'])"]
+    shown = subprocess.run(words, cwd=CHECKOUT, env=bare, check=True, capture_output=True, text=True)
+    assert shown.stdout.strip() == "/usr/bin:/bin:/usr/local/sbin:/usr/sbin"
+    words = ["make", "--eval=path: ; @echo $$PATH", "path"]
+    for environ in (bare, {}):
+        shown = subprocess.run(words, cwd=CHECKOUT, env=environ, check=True, capture_output=True, text=True)
+        assert shown.stdout.strip().endswith("bin:/bin:/usr/local/sbin:/usr/sbin")
