@@ -257,8 +257,8 @@ class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
     progress: Annotated[
         Word | None,
         meaning(
-            "What shows progress: a file or folder that each checkpoint writes, or `none`; default: the "
-            "number that the program writes to CASTOFF_PROGRESS_FILE."
+            "What shows progress: a file or folder that each checkpoint writes, or `none`; default: a "
+            "number in CASTOFF_PROGRESS_FILE, or a `step` in CASTOFF_METRICS_FILE, larger than ever before."
         ),
     ] = None
     """Two failed attempts in a row without progress end the job. A program that never reports progress is

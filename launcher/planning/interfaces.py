@@ -33,6 +33,7 @@ PARTS = {
     "hosts": "`castoff_find_hosts` runs `host.sh` on each host, which ends what earlier attempts left and "
     "checks the host; `castoff_ask` runs a program on each",
     "hang": "`castoff_watch_hang` ends ranks that hang, after `stacks.sh` has collected their stacks",
+    "progress": "`castoff_judge_progress` counts the attempts in a row that made no progress",
     "restart": "`castoff_restart` decides whether another attempt begins in the same job, and begins it",
     "rendezvous": "`castoff_rendezvous` checks the hosts and exports MASTER_ADDR and MASTER_PORT; "
     "`castoff_export_hosts`, for a driver",

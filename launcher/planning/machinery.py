@@ -168,6 +168,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "stage": plan.stage,
         "hosts": "hosts" in features,
         "hang": "hang" in features,
+        "progress": "restart" in features,
         "restart": "restart" in features,
         "rendezvous": not here,
         "preload": plan.preload,

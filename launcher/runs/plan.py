@@ -63,7 +63,7 @@ class RestartPlan(msgspec.Struct, frozen=True):
     never: list[int]
     """Exit codes after which there is no restart."""
     progress: str | None
-    """A path; `none`; None: CASTOFF_PROGRESS_FILE."""
+    """A path; `none`; None: what the program reports."""
 
 
 class PreflightPlan(msgspec.Struct, frozen=True):

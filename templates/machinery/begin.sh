@@ -108,20 +108,12 @@ castoff_begin_records() {
   export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or resume
   export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
   export CASTOFF_METRICS_FILE=$CASTOFF_ATTEMPT_DIR/metrics.jsonl # the program may add: a JSON object a line, with step
-#if restart | hang
   export CASTOFF_PROGRESS_FILE=$CASTOFF_ATTEMPT_DIR/progress    # the program may write: how far it is, a number
-#endif
-#if hang
   export CASTOFF_STACK_DIR=$CASTOFF_LOG_DIR/stacks              # where a rank writes its stacks on QUIT: rank-00000.txt
-#endif
   castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # tells each rank who it is
   (
     umask 077
-#if hang
     mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_STACK_DIR"
-#else
-    mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
-#endif
 #if restart
     printf '{"job": "%s"%s, "host": "%s", "time": %(%s)T%s}\n' "$castoff_job" \
       "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 \

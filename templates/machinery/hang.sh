@@ -11,7 +11,7 @@ castoff_end_hang_watch() {
 castoff_signs_of_life() { # what changes as soon as any rank writes something, or gets further
   { : >"$CASTOFF_LOG_DIR/.look" && rm "$CASTOFF_LOG_DIR/.look"; } 2>/dev/null || true # NFS may show an old folder
   {
-    find "$CASTOFF_LOG_DIR" -type f -printf '%s %f\n' 2>/dev/null | sort
+    find "$CASTOFF_LOG_DIR" "$CASTOFF_METRICS_FILE" -type f -printf '%s %f\n' 2>/dev/null | sort
 #if reported_progress
     cat "$CASTOFF_PROGRESS_FILE" 2>/dev/null
 #else
@@ -53,7 +53,8 @@ castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
   fi
 #endif
   castoff_words="hang: no output and no progress for $castoff_hang s; ${castoff_words:-no rank was found}"
-  if [[ -z $(find "$CASTOFF_LOG_DIR" -maxdepth 1 -type f -size +0 -print -quit) && ! -s $CASTOFF_PROGRESS_FILE ]]; then
+  if [[ ! -s $CASTOFF_PROGRESS_FILE && ! -s $CASTOFF_METRICS_FILE &&
+    -z $(find "$CASTOFF_LOG_DIR" -maxdepth 1 -type f -size +0 -print -quit) ]]; then
     castoff_words+="; no rank has written anything: restart.hang has to be longer than the start of the program"
   fi
   echo "$castoff_words" >"$CASTOFF_ATTEMPT_DIR/hang"

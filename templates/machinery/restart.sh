@@ -15,7 +15,7 @@ castoff_restart() { # after an attempt: whether the next begins in this job
   : >"$CASTOFF_ATTEMPT_DIR/over" || true
   castoff_over_since=$SECONDS castoff_suspect=''
 #endif
-  castoff_judge_progress
+  castoff_judge_progress "$CASTOFF_ATTEMPT"
   if castoff_forbids_restart; then
     echo "castoff: not started again: $castoff_reason" >&2
     return 1
@@ -91,7 +91,7 @@ castoff_forbids_restart() { # why there is none, behind what castoff_reason says
     castoff_why="castoff stop was called"
 #if reported_progress
   elif [[ -z $castoff_best ]] && ((castoff_restarts_done)); then
-    castoff_why="the program reports no progress (CASTOFF_PROGRESS_FILE), so one restart is all"
+    castoff_why="the program reports no progress (CASTOFF_PROGRESS_FILE, CASTOFF_METRICS_FILE), so one restart is all"
 #endif
   elif ((castoff_stale >= 2)); then
     castoff_why="two attempts in a row failed without progress${castoff_best:+ beyond $castoff_best}"
@@ -108,39 +108,6 @@ castoff_forbids_restart() { # why there is none, behind what castoff_reason says
   if [[ -z $castoff_why ]]; then return 1; fi
   castoff_reason+="${castoff_reason:+; }$castoff_why"
 }
-#if reported_progress
-castoff_progress_of() { # ATTEMPT's folder: the number that its program has reported last
-  sed -n '1s/^ *\(-\{0,1\}[0-9][0-9]*\(\.[0-9]*\)\{0,1\}\([eE][-+]\{0,1\}[0-9]*\)\{0,1\}\) *$/\1/p' "$1/progress" 2>/dev/null ||
-    true
-}
-#endif
-castoff_judge_progress() { # leaves in castoff_stale how many attempts in a row have failed without any
-  local castoff_before castoff_number castoff_value='' castoff_got=''
-  castoff_best='' castoff_stale=0
-#if reported_progress
-  for ((castoff_number = 0; castoff_number < CASTOFF_ATTEMPT; castoff_number++)); do
-    castoff_value=$(castoff_progress_of "${CASTOFF_ATTEMPT_DIR%.*}.$castoff_number")
-    if castoff_greater "$castoff_value" "$castoff_best"; then castoff_best=$castoff_value; fi
-  done
-  castoff_value=$(castoff_progress_of "$CASTOFF_ATTEMPT_DIR")
-  if castoff_greater "$castoff_value" "$castoff_best"; then castoff_got=1 castoff_best=$castoff_value; fi
-#else
-  if [[ $castoff_progress == none ]]; then return 0; fi
-  castoff_value=$(find -H "$castoff_progress" -newer "$CASTOFF_ATTEMPT_DIR/start.json" -print -quit 2>/dev/null || true)
-  if [[ -n $castoff_value ]]; then castoff_got=1; fi
-#endif
-  if [[ -n $castoff_got ]]; then return 0; fi
-  castoff_before=${CASTOFF_ATTEMPT_DIR%.*}.$((CASTOFF_ATTEMPT - 1))
-  castoff_stale=$(cat "$castoff_before/stale" 2>/dev/null || echo 0)
-  castoff_stale=$((castoff_stale + 1))
-  echo "$castoff_stale" >"$CASTOFF_ATTEMPT_DIR/stale" || true # the next job of this run reads it, too
-}
-#if reported_progress
-castoff_greater() { # NUMBER OTHER, either of which may be missing
-  if [[ -z $1 || -z $2 ]]; then [[ -n $1 ]] && return; fi
-  awk -v "one=$1" -v "other=$2" 'BEGIN { exit !(one + 0 > other + 0) }'
-}
-#endif
 #if spares
 castoff_suspect_host() { # one that was twice the first to fail by a signal, if another can replace it
   local castoff_host castoff_file castoff_count=0 castoff_hosts

@@ -109,7 +109,7 @@ class TestReport:
         facts = {"code": 1, "rank": 3, "host": "n1", "reason": "hang"}
         record.write_text(json.dumps(facts))
         stacks = run.log_folder / "0.0" / "stacks"
-        stacks.mkdir()
+        stacks.mkdir(exist_ok=True)
         for rank in range(20):
             (stacks / f"rank-{rank:05d}.txt").write_text(f"File train.py, line {rank}\n")
         (failure,) = gather(run, Wish()).failures

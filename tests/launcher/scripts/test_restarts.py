@@ -60,6 +60,16 @@ def test_the_next_attempt_begins_in_the_same_job(kind: str, bench: Benches) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_job_without_restarts_names_the_same_files(kind: str, bench: Benches) -> None:
+    """So that a program that reports its progress runs with and without them."""
+    lines = 'echo 1 >"$CASTOFF_PROGRESS_FILE"; echo stack >"$CASTOFF_STACK_DIR/rank-0000$RANK.txt"'
+    ended = bench(kind).run(ranks_per_node=2, command=program(lines))
+    assert ended.ending == ("done", 0), ended.output
+    assert (ended.run_dir / "attempts" / "0.0" / "progress").read_text() == "1\n"
+    assert (ended.run_dir / "logs" / "0.0" / "stacks" / "rank-00001.txt").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_attempt_has_a_rendezvous_of_its_own(kind: str, bench: Benches) -> None:
     says = '[ "$RANK" -ne 1 ] || echo "port $MASTER_PORT"; '
     ended = run(bench(kind), f'{says} [ "$CASTOFF_ATTEMPT" -gt 0 ] || fails 7', {"max": 1})
@@ -80,7 +90,9 @@ class TestProgress:
     def test_a_program_that_reports_none_gets_one_restart(self, bench: Benches) -> None:
         ended = run(bench("local"), "fails 7", {"max": 5})
         assert endings(ended) == ["failed"] * 2
-        assert "the program reports no progress (CASTOFF_PROGRESS_FILE)" in reason(ended, 1)
+        assert "the program reports no progress (CASTOFF_PROGRESS_FILE, CASTOFF_METRICS_FILE)" in reason(
+            ended, 1
+        )
 
     def test_none_may_be_asked_for(self, bench: Benches) -> None:
         ended = run(bench("local"), "fails 7", {"max": 2, "progress": "none"})
@@ -91,6 +103,14 @@ class TestProgress:
         ended = run(bench("local"), f"{values} fails 7", {"max": 9})
         assert endings(ended) == ["failed"] * 4
         assert "two attempts in a row failed without progress beyond 9.5" in reason(ended, 3)
+
+    def test_a_step_of_the_metrics_counts_as_well(self, bench: Benches) -> None:
+        line = r'"{\"time\": 9e99, \"step\": $step, \"val/step\": 9999}"'
+        steps = f'for step in 1 "$1" 2; do echo {line}; done >>"$CASTOFF_METRICS_FILE"; '
+        lines = f'set -- 8 9e1 9e1 3 777; shift "$CASTOFF_ATTEMPT"; [ "$RANK" -ne 1 ] || {steps}'
+        ended = run(bench("local"), f"{lines} fails 7", {"max": 9})
+        assert endings(ended) == ["failed"] * 4
+        assert "two attempts in a row failed without progress beyond 9e1" in reason(ended, 3)
 
     @pytest.mark.parametrize("word", ["", "nan", "1;touch x", "$(touch x)", "x" * 100_000, "-", "1 2"])
     def test_what_is_no_number_is_none(self, word: str, bench: Benches) -> None:

@@ -1,0 +1,47 @@
+# --- Progress: without any, a run is not started again and again ----------------------------------
+castoff_best='' castoff_stale=0
+castoff_judge_progress() { # ATTEMPT, which is over: leaves in castoff_stale how many in a row had none
+  local castoff_attempts=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX castoff_got=''
+#if reported_progress
+  local castoff_kind castoff_number castoff_value castoff_last
+#endif
+  castoff_best='' castoff_stale=0
+#if reported_progress
+  for castoff_kind in castoff_step_of castoff_number_of; do
+    castoff_last=
+    for ((castoff_number = 0; castoff_number <= $1; castoff_number++)); do
+      castoff_value=$("$castoff_kind" "$castoff_attempts.$castoff_number")
+      if castoff_greater "$castoff_value" "$castoff_last"; then
+        castoff_last=$castoff_value
+        if ((castoff_number == $1)); then castoff_got=1; fi
+      fi
+    done
+    castoff_best=${castoff_last:-$castoff_best}
+  done
+#else
+  if [[ $castoff_progress == none ]]; then return 0; fi
+  castoff_got=$(find -H "$castoff_progress" -newer "$castoff_attempts.$1/start.json" -print -quit 2>/dev/null || true)
+#endif
+  if [[ -n $castoff_got ]]; then return 0; fi
+  castoff_stale=$(cat "$castoff_attempts.$(($1 - 1))/stale" 2>/dev/null || echo 0)
+  castoff_stale=$((castoff_stale + 1))
+  echo "$castoff_stale" >"$castoff_attempts.$1/stale" || true # the next job of this run reads it, too
+}
+#if reported_progress
+castoff_number_of() { # ATTEMPT's folder: the number that its program has reported last
+  sed -n '1s/^ *\(-\{0,1\}[0-9][0-9]*\(\.[0-9]*\)\{0,1\}\([eE][-+]\{0,1\}[0-9]*\)\{0,1\}\) *$/\1/p' "$1/progress" 2>/dev/null ||
+    true
+}
+castoff_step_of() { # ATTEMPT's folder: the largest step of its metrics, by the newest lines
+  { tail -c 1000000 "$1/metrics.jsonl" | LC_ALL=C awk '
+    !/"parameters"/ && match($0, /[{,][ \t]*"step"[ \t]*:[ \t]*-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?[ \t]*[,}]/) {
+      step = substr($0, RSTART, RLENGTH - 1); sub(/^[^:]*:[ \t]*/, "", step); sub(/[ \t]+$/, "", step)
+      if (most == "" || step + 0 > most + 0) most = step
+    }
+    END { print most }'; } 2>/dev/null || true
+}
+castoff_greater() { # NUMBER OTHER, either of which may be missing
+  if [[ -z $1 || -z $2 ]]; then [[ -n $1 ]] && return; fi
+  awk -v "one=$1" -v "other=$2" 'BEGIN { exit !(one + 0 > other + 0) }'
+}
+#endif
