@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 
     @property
     def left(self) -> dict[str, JobInfo]:
-        """The jobs that wait or run, whichever of an array's; by id."""
+        """The jobs that wait or run, or may, whichever of an array's; by id."""
         return {one.job: one for one in self.jobs.values() if one.is_active}
 
     def silence_on(self, jobs: Iterable[str | None]) -> str | None:
@@ -198,7 +198,7 @@ class Queue(ABC):
         """
 
     def unfinished(self) -> list[JobInfo]:
-        """All jobs of this user that wait or run, whatever ids anybody remembers.
+        """All jobs of this user that wait or run, or may, whatever ids anybody remembers.
 
         Raises:
             SchedulerUnreachable: nothing answers.

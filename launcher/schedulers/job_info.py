@@ -19,7 +19,7 @@ class JobInfo(NamedTuple):
     word: str
     """Its state in the scheduler's word."""
     stage: str = "unknown"
-    """pending, running, ended or unknown: where it is."""
+    """pending, running or ended; unknown: its word does not say, so it may be any of these."""
     ending: str = "unknown"
     """What became of it, in castoff's word."""
     ended_itself: bool = False
@@ -27,7 +27,7 @@ class JobInfo(NamedTuple):
     may_have_been_killed: bool = False
     """Whether it may have been killed, though it looks as if it ended well."""
     why: str | None = None
-    """Why it ended so, where that is more than castoff's word for it says."""
+    """Why it ended so, or what its word means, where that is more than castoff's word for it says."""
     cancelled_by: str | None = None
     """The user who cancelled it, where that is reported."""
     exit_code: int | None = None
@@ -54,8 +54,8 @@ class JobInfo(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it waits or runs."""
-        return self.stage in ("pending", "running")
+        """Whether it waits or runs, or may, in a state that castoff does not know."""
+        return self.stage != "ended"
 
     def runs(self, script: str) -> bool:
         """Whether it is that of a script in a run directory, which is its tag.

@@ -29,6 +29,9 @@ _FILES_LAG = 60.0
 _CLOCKS = 3.0
 """Seconds that the clocks of a node and of the controller may differ."""
 
+_LONGEST_WORD = 40
+"""Letters of a scheduler's word that are shown."""
+
 _ABOUT_TO_BEGIN = "its next attempt is about to begin"
 
 
@@ -118,16 +121,20 @@ class SchedulerView:
             return self._pending(number, info, statuses)
         if info is not None and info.stage == "running":
             return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
+        if info is not None and info.stage == "unknown":
+            return self._in_unknown_state(number, info, statuses)
         if info is None or info.ended_itself:
             info = self._newest_start(key) or info
         known = key[0] in self.answer.ids or key[0] in (self.history or {})
         if info is None and known and key[1] is not None:  # an array's member that was cancelled
             return self._never_began(number, LastWord("cancelled", 143, key[0]), statuses)
-        if info is None and (last := self._cancelled(key)):
+        if (info is None or info.stage == "unknown") and (last := self._cancelled(key)):
             return self._never_began(number, last, statuses)
+        if info is not None and info.stage == "unknown":
+            return self._in_unknown_state(number, info, statuses)
         if info is None:
             return MemberStatus(number, "unknown", "unknown", statuses, self._forgotten(key))
-        if info.ending in ("done", "unknown"):
+        if info.ending == "done":
             reason = (
                 f"{self.title} reports {info.word}, but its script has written nothing into the run directory"
             )
@@ -145,7 +152,7 @@ class SchedulerView:
         was_seen = (number, newest.number) in self.seen
         if info is not None and info.stage == "pending" and was_seen:  # it has been queued again since
             return self._pending(number, info, [*statuses, self._past(number, newest, requeued=True)])
-        is_active = info is not None and info.stage in ("pending", "running")
+        is_active = info is not None and info.is_active
         following = self.records.following(newest) if newest.last is None else None
         so_far = [*statuses, newest.by_records()]
         if following is not None and not (is_active and newest.end is None):
@@ -156,6 +163,9 @@ class SchedulerView:
                 return followed
         if newest.is_certain:
             return _ended_as(number, so_far)
+        if info is not None and info.stage == "unknown":
+            now = newest.by_records() if newest.end else newest.status("unknown", "unknown")
+            return self._in_unknown_state(number, info, [*statuses, now])
         if is_active:
             if newest.is_active:
                 return MemberStatus(number, "pending", None, so_far, _ABOUT_TO_BEGIN)
@@ -192,6 +202,8 @@ class SchedulerView:
         elif last := self._cancelled(key):
             self.learnt.append((newest.folder, last))
             return _ended_as(number, [*statuses, newest._replace(last=last).by_records()])
+        elif info is not None and info.stage == "unknown":
+            return self._in_unknown_state(number, info, [*statuses, newest.status("unknown", "unknown")])
         unknown = newest.status("unknown", "unknown", reason=reason)
         return MemberStatus(number, "unknown", "unknown", [*statuses, unknown], reason)
 
@@ -208,8 +220,10 @@ class SchedulerView:
         lost = newest.last is not None and info is not None and info.stage == "ended"
         if info is not None and (info.was_cancelled or (lost and info.ending != "done")):
             return self._never_began(number, self._last_word(info, info.exit_code), statuses)
-        if info is None and (last := self._cancelled(key)):
+        if (info is None or info.stage == "unknown") and (last := self._cancelled(key)):
             return self._never_began(number, last, statuses)
+        if info is not None and info.stage == "unknown":
+            return self._in_unknown_state(number, info, statuses)
         return _ended_as(number, statuses)
 
     def _follows(
@@ -225,6 +239,8 @@ class SchedulerView:
             return self._pending(number, info, statuses)
         if info is not None and info.stage == "running":
             return MemberStatus(number, "pending", None, statuses, _ABOUT_TO_BEGIN)
+        if info is not None and info.stage == "unknown":
+            return self._in_unknown_state(number, info, statuses)
         if info is not None and info.ending == "cancelled" and not info.dependency_never_satisfied:
             return self._never_began(number, self._last_word(info, info.exit_code), statuses)
         if info is None and (last := self._cancelled(key)):
@@ -237,9 +253,9 @@ class SchedulerView:
         """What the queue says of a job; None where it has nothing to say."""
         info = self.answer.jobs.get(key)
         whole = self.answer.jobs.get((key[0], None))
-        if info is None and whole and whole.stage in ("pending", "running"):
+        if info is None and whole and whole.is_active:
             info = whole  # it has not come to its members yet
-        return info if info and info.stage != "unknown" and self.records.owns(info) else None
+        return info if info and self.records.owns(info) else None
 
     def _silence(self, key: Key | None) -> str | None:
         """Why the queue has said nothing of a job."""
@@ -254,19 +270,19 @@ class SchedulerView:
         return [one for one in info if one.task == index and self.records.owns(one)]
 
     def _newest_start(self, key: Key) -> JobInfo | None:
-        """How a job ended by accounting; None where it has not, or nobody knows."""
+        """How a job ended by accounting, or that its word does not say; None where it has not ended."""
         newest = max(self._starts(key), key=lambda one: one.submitted or 0.0, default=None)
-        return newest if newest and newest.stage == "ended" else None
+        return newest if newest and newest.stage in ("ended", "unknown") else None
 
     def _start_of(self, key: Key | None, attempt: Attempt) -> JobInfo | None:
-        """How the start of a job that an attempt was ended by accounting."""
+        """How the start of a job that an attempt was ended by accounting, or that its word does not say."""
         if key is None:
             return None
         began = (attempt.start.time if attempt.start else None) or 0.0
         # Those after it are later attempts, which accounting may have heard of before it has of this end.
         starts = [one for one in self._starts(key) if one.start and one.start <= began + _CLOCKS]
         last = max(starts, key=lambda one: one.start or 0.0, default=None)
-        return last if last and (last.stage == "ended" or last.was_requeued) else None
+        return last if last and (last.stage in ("ended", "unknown") or last.was_requeued) else None
 
     # Statuses
 
@@ -277,6 +293,15 @@ class SchedulerView:
             self.stuck = self.stuck or reason
         never = info.dependency_never_satisfied
         return MemberStatus(number, "pending", None, statuses, reason, never, expected_start=info.start)
+
+    def _in_unknown_state(self, number: int, info: JobInfo, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member whose job is listed in a state that does not say whether it has ended."""
+        self.unsettled = True
+        meaning = f": {info.why}" if info.why else ", a state that castoff does not know"
+        reason = (
+            f"{self.title} reports job {info.job} as {info.word[:_LONGEST_WORD]}{meaning}; it may be running"
+        )
+        return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
     def _unclear(self, member: MemberStatus) -> MemberStatus:
         """A member of which something was sent that may or may not have arrived."""
@@ -339,7 +364,7 @@ class SchedulerView:
         if one.is_certain or one.is_active:
             return one.by_records()
         info = self._start_of(self.records.key(number, one.job), one)
-        if info is not None:
+        if info is not None and info.stage != "unknown":
             return self._by_scheduler(one, info, requeued=requeued)
         if requeued and (one.end is None or one.end.ending == "cancelled" or one.was_killed):
             reason = f"{self.title} ended it, or lost its nodes, and requeued it"

@@ -15,6 +15,13 @@ from launcher.schedulers.job_info import JobInfo, whole
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
 """By result."""
 
+_STAGES = {
+    **dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), "pending"),
+    **dict.fromkeys(("RUN", "CLEANUP"), "running"),
+    **dict.fromkeys(_ENDINGS, "ended"),
+}
+"""By state, and by result."""
+
 _NEVER_RAN = -128
 """The returncode of what was cancelled before it ran."""
 
@@ -64,7 +71,7 @@ def _job(held: Mapping[str, Any]) -> JobInfo:
         job=str(held["id"]),
         task=None,
         word=word,
-        stage="ended" if word in _ENDINGS else "running" if word in ("RUN", "CLEANUP") else "pending",
+        stage=_STAGES.get(word, "unknown"),
         submitted=_time(held.get("t_submit")),
         start=_time(held.get("t_run")),
         script=f"{held.get('cwd')}/job.sh",  # castoff has it start in its run directory

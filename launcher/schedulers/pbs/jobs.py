@@ -49,7 +49,10 @@ _STAGES = {
     **dict.fromkeys("RESUB", "running"),
     **dict.fromkeys("FX", "ended"),
 }
-"""By job_state; one that was moved (M) is another server's."""
+"""By job_state."""
+
+_UNKNOWN = {"M": "it was moved to another server"}
+"""What states mean that do not say whether a job has ended."""
 
 
 def parse_found(answer: str) -> list[str]:
@@ -124,6 +127,7 @@ def _job(name: str, held: Mapping[str, str]) -> JobInfo | None:
         *place,
         word=word,
         stage=_STAGES.get(word, "unknown"),
+        why=_UNKNOWN.get(word),
         submitted=time_of(held.get("qtime")),
         start=time_of(held.get("stime")),
         end=time_of(held.get("obittime") or held.get("mtime")) if word in "FX" else None,

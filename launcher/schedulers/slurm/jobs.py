@@ -28,9 +28,11 @@ _STAGES = {
     **dict.fromkeys(("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"), "pending"),
     **dict.fromkeys(("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"), "running"),
     **dict.fromkeys(("STOPPED", "SUSPENDED", "UPDATE_DB"), "running"),
-    "REVOKED": "unknown",  # another cluster of a federation took it
 }
 """Of a job that has not ended."""
+
+_UNKNOWN = {"REVOKED": "another cluster of its federation took it"}
+"""What words mean that do not say whether a job has ended."""
 
 _ENDINGS = {
     "BOOT_FAIL": ("node-failure", "a node did not boot"),
@@ -127,7 +129,7 @@ def _job(job: str, word: str, times: Iterable[str], script: str) -> JobInfo:
 
 def _is(info: JobInfo, word: str) -> JobInfo:
     """A job of which that is the word."""
-    ending, why = _ENDINGS.get(word, ("unknown", None))
+    ending, why = _ENDINGS.get(word, ("unknown", _UNKNOWN.get(word)))
     stage = _STAGES.get(word) or ("unknown" if ending == "unknown" else "ended")
     return info._replace(
         word=word,

@@ -16,6 +16,7 @@ from launcher.schedulers.flux.jobs import f58
 from launcher.schedulers.flux.scheduler import SCHEDULER
 from launcher.status.watch import status
 from launcher.submission.cancel import end
+from launcher.submission.resubmit import resubmit
 from launcher.submission.send import NotSent
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "flux"
@@ -165,6 +166,22 @@ class TestQuestions:
         flux.program(jobs=f"cat {flux.folder}/answer")
         now = status(run)
         assert now.state == "pending" and "it is held" in (now.reason or "")
+
+
+    def test_one_in_an_unknown_state_is_neither_waiting_nor_gone(
+        self, flux: FakeFlux, tmp_path: Path
+    ) -> None:
+        run = submitted(tmp_path)
+        held = json.loads((ANSWERS / "jobs.json").read_text())["jobs"][8]
+        info = {**held, "id": int(run.job or 0), "cwd": str(run.path), "status": "SINGING"}
+        (flux.folder / "answer").write_text(json.dumps(info))
+        flux.program(jobs=f"cat {flux.folder}/answer")
+        flux.asked()
+        now = status(run)
+        assert (now.state, now.over) == ("unknown", False) and "as SINGING, a state" in (now.reason or "")
+        with pytest.raises(CastoffError, match="members that may be running are not restarted"):
+            resubmit(run)
+        assert not any("[batch]" in one for one in flux.asked())
 
 
 class TestCancelling:

@@ -108,6 +108,25 @@ class TestCancelledWithoutAHistory:
         assert ending(status(made.run)) == ("unknown", "unknown", None)
 
 
+class TestInAnUnknownState:
+    @pytest.mark.parametrize("begun", [False, True])
+    @pytest.mark.parametrize(
+        ("word", "meaning"), [("M", ": it was moved to another server"), ("Y", ", a state that castoff")]
+    )
+    def test_it_is_listed_and_nothing_is_sent(
+        self, pbs: FakePbs, made: OnPbs, begun: bool, word: str, meaning: str
+    ) -> None:
+        if begun:
+            made.attempt()
+        pbs.tells({"7.head": {"job_state": word}}, made.run)
+        now = status(made.run)
+        assert (now.state, now.over) == ("unknown", False)
+        assert f"PBS reports job 7.head as {word}{meaning}" in (now.reason or "")
+        with pytest.raises(CastoffError, match="members that may be running are not restarted"):
+            resubmit(made.run)
+        assert not any(one.startswith("qsub") for one in pbs.questions())
+
+
 class TestACopySubmittedBeforehand:
     HELD: ClassVar[dict[str, Any]] = {"job_state": "H", "Hold_Types": "s", "depend": "afternotok:7.head@head"}
 

@@ -155,7 +155,7 @@ class TestWords:
     @pytest.mark.parametrize("word", STATES)
     def test_of_every_state(self, word: str) -> None:
         info = queued(word)
-        assert info.stage in ("pending", "running", "ended") or word == "REVOKED"
+        assert info.stage in ("pending", "running", "ended") or (word == "REVOKED" and info.is_active)
         assert info.ending in ENDINGS
         if info.stage == "ended":
             assert info.ending != "unknown"
@@ -168,7 +168,7 @@ class TestWords:
 
     def test_of_no_state_that_is_known(self) -> None:
         info = queued("SINGING")
-        assert (info.stage, info.ending) == ("unknown", "unknown")
+        assert (info.stage, info.ending, info.is_active) == ("unknown", "unknown", True)
 
     @pytest.mark.parametrize(
         ("info", "words"),

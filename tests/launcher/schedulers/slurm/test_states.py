@@ -557,6 +557,44 @@ class TestResubmitted:
         slurm.tells(("8", "COMPLETED"), run=made.run)
         assert resubmit(made.run) == {0: 1} and made.run.job == "9"
 
+    @pytest.mark.parametrize("place", ["queue", "history"])
+    @pytest.mark.parametrize("begun", [False, True])
+    @pytest.mark.parametrize(
+        ("word", "meaning"),
+        [
+            ("FROBNICATED", ", a state that castoff does not know"),
+            ("REVOKED", ": another cluster of its federation took it"),
+        ],
+    )
+    def test_nothing_while_its_job_is_in_an_unknown_state(
+        self, slurm: FakeSlurm, made: OnSlurm, place: str, begun: bool, word: str, meaning: str
+    ) -> None:
+        """What is listed is not gone, whatever its state is called."""
+        slurm.program("sbatch", "echo 9")
+        if begun:
+            made.attempt()
+        if place == "queue":
+            slurm.tells(("7", word), run=made.run)
+        else:
+            slurm.remembers(("7", word, "0:0", 1000, 0), run=made.run)
+        now = status(made.run)
+        assert (now.state, now.over, now.members[0].state) == ("unknown", False, "unknown")
+        assert now.reason == f"Slurm reports job 7 as {word}{meaning}; it may be running"
+        with pytest.raises(CastoffError, match=f"{word}.*; members that may be running are not restarted"):
+            resubmit(made.run)
+        assert "sbatch" not in slurm.questions()
+
+    def test_nothing_while_another_job_of_it_is_in_an_unknown_state(
+        self, slurm: FakeSlurm, made: OnSlurm
+    ) -> None:
+        made.attempt("0.0", "failed", 3)
+        slurm.program("sbatch", "echo 9")
+        slurm.program("scontrol", "true")
+        slurm.tells(("8", "FROBNICATED"), run=made.run)
+        with pytest.raises(CastoffError, match="Slurm still has a job of it: 8"):
+            resubmit(made.run)
+        assert "sbatch" not in slurm.questions()
+
     @pytest.mark.parametrize(
         ("directive", "all_hosts", "option"),
         [("", False, "n2,n3"), ("#SBATCH --exclude=n[7-9]\n", False, "n[7-9],n2,n3"), ("", True, None)],
