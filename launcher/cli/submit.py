@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @follow_option
 @click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
+@click.option("--yes", is_flag=True, help="Do not ask before code is sent to another machine.")
 @json_option
 def command(
     job: str | None,
@@ -48,6 +49,7 @@ def command(
     follows: bool,
     dry: bool,
     runs_dir: Path | None,
+    yes: bool,
     as_json: bool,
     **flags: Any,
 ) -> int:
@@ -69,7 +71,7 @@ def command(
     if (elsewhere := there.get()) is not None:
         from launcher.cli.submit_elsewhere import submit_elsewhere
 
-        choices = {"follows": follows, "dry": dry, "as_json": as_json}
+        choices = {"follows": follows, "dry": dry, "as_json": as_json, "agrees": yes}
         return submit_elsewhere(elsewhere, spec, site_name, runs_dir=runs_dir, **choices)
     site = load_site(site_name, spec)
     if dry:

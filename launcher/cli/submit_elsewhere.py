@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import click
 import msgspec
 
-from launcher.cli.output import print_facts, print_json, print_script, report
+from launcher.cli.output import is_terminal, print_facts, print_json, print_script, report
 from launcher.cli.there import There
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
+from launcher.errors import CastoffError
 from launcher.quoting import visible_word
-from launcher.remote import submission
+from launcher.remote import agreed, submission
+from launcher.remote.code import Travelling
 from launcher.remote.frames import Submitted
 from launcher.remote.passing import Passed, run
 from launcher.schedulers.choice import site_named
@@ -30,8 +33,11 @@ def submit_elsewhere(
     dry: bool,
     runs_dir: Path | None,
     as_json: bool,
+    agrees: bool,
 ) -> int:
     """Submit a job on another machine, and say what became of it; the exit code.
+
+    `agrees`: to all code that this may send.
 
     Raises:
         CastoffError: it cannot be submitted.
@@ -46,6 +52,8 @@ def submit_elsewhere(
     directory = Path(working_directory())
     job = submission.planned(spec, site) if site else None
     code = submission.code_of(job, directory, os.environ) if job else None
+    if job and code:
+        _check_agreed(there, job, code, agrees=agrees)
     note = None
     with machine.session(there.typed, site=_asked_site(there, site_name)) as session:
         if site_name is None and submission.site_here(machine.entry) is None:
@@ -56,6 +64,7 @@ def submit_elsewhere(
         assert job is not None
         if code is None:
             code = submission.code_of(job, directory, os.environ)
+            _check_agreed(there, job, code, agrees=agrees)
         for words in submission.paths_here(job.plan, code):
             report(words)
         result = submission.submit_there(
@@ -69,6 +78,32 @@ def submit_elsewhere(
         )
     _print(there, result, note, follows=follows, as_json=as_json)
     return _follow(there, result.run) if follows else 0
+
+
+def _check_agreed(there: There, job: submission.Planned, code: Travelling, *, agrees: bool) -> None:
+    """See that the user agrees to send this code.
+
+    Raises:
+        CastoffError: not.
+    """
+    entry = there.machine.entry
+    selected = bool(job.plan.snapshot and job.plan.snapshot.paths)
+    why = agreed.needs_agreement(entry, code, os.environ, selected=selected)
+    if why is None:
+        return
+    if not agrees:
+        report(f"{why}: {code.words}{code.left_out_words}")
+        for line in agreed.listed(code):
+            report(line)
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            raise CastoffError(
+                "nothing was sent; `git init` the project and list in .gitignore what is not code, or list "
+                "in the job what is: snapshot: {paths: [src]}; or agree by --yes, or in a terminal, where "
+                "castoff asks once"
+            )
+        if not click.confirm(f"Send this to {entry.name}?", err=True):
+            raise CastoffError("nothing was sent")
+    agreed.remember(entry, code, os.environ)
 
 
 def machine_site(there: There, site_name: str | None) -> Site:
@@ -109,7 +144,8 @@ def _dry_run(there: There, spec: JobSpec, site: Site, *, as_json: bool) -> int:
         print_json({"plan": plan, "script": would.script, "command": would.command})
         return 0
     print_script(would.script)
-    report(f"would send the code to {there.machine.entry.name}, as far as it is not there: {code.words}")
+    name = there.machine.entry.name
+    report(f"would send the code to {name}, as far as it is not there: {code.words}{code.left_out_words}")
     report("would make a run directory there, CASTOFF_RUN_DIR, with this script as its job.sh, and run:")
     click.echo(would.command, err=True)
     return 0

@@ -18,7 +18,7 @@ from launcher.errors import CastoffError, printable
 from launcher.remote.frames import CHUNK, Code, File, Part
 from launcher.runs import provenance
 from launcher.runs.records import decode
-from launcher.runs.snapshot import Tree, files_words, tree_around
+from launcher.runs.snapshot import Names, Tree, files_words, left_out_words, tree_around
 
 if TYPE_CHECKING:
     from launcher.config.job_fields import Snapshot
@@ -40,6 +40,14 @@ class Travelling(NamedTuple):
     def words(self) -> str:
         """How much it is: `214 files, 1.2 MiB`."""
         return f"{files_words(len(self.code.files))}, {size_words(self.tree.bytes)}"
+
+    @property
+    def left_out_words(self) -> str:
+        """What of the folder does not travel: `; not in it: data/`; empty: all of it does."""
+        left_out, withheld = Names(), Names()
+        left_out.add(*self.tree.left_out)
+        withheld.add(*self.tree.withheld)
+        return left_out_words(left_out, withheld)
 
 
 def travelling(
@@ -107,9 +115,9 @@ def _target(top: Path, link: Path) -> bytes:
 def to_send_words(code: Travelling, numbers: list[int]) -> str:
     """What of it has to be sent: `214 files, 1.2 MiB; 3 changed, 12 KiB to send`."""
     if not numbers:
-        return f"code: {code.words}; all of it is there already"
+        return f"code: {code.words}; all of it is there already{code.left_out_words}"
     to_send = size_words(sum(code.code.files[number].size for number in numbers))
-    return f"code: {code.words}; {files_words(len(numbers))}, {to_send}, to send"
+    return f"code: {code.words}; {files_words(len(numbers))}, {to_send}, to send{code.left_out_words}"
 
 
 def parts(

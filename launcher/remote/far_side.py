@@ -209,6 +209,7 @@ class _Side:
                 environ=environ,
                 prepare=lambda draft: _describe_code(draft, order),
                 run_id=order.run,
+                is_code=True,
             )
         except RunExists:
             _await_draft(path)

@@ -168,8 +168,13 @@ def _check_program(plan: Plan, code: Travelling, directory: Path) -> None:
     if within in code.tree.files or within.startswith("../"):
         return
     if (directory / (plan.workdir or ".") / word).exists():
-        fix = "take it out of .gitignore, or let git know it: git add -f"
-        message = f"is {word!r}, which does not travel along, as git ignores it: {fix} {printable(word)}"
+        if any(within.startswith(name.rstrip("/")) for name in code.tree.withheld):
+            why = "its name looks like a secret's"
+            fix = f"git add it, or name it in the job: snapshot: {{paths: [., {printable(word)}]}}"
+        else:
+            why = "git ignores it"
+            fix = f"take it out of .gitignore, or let git know it: git add -f {printable(word)}"
+        message = f"is {word!r}, which does not travel along, as {why}: {fix}"
     else:
         folder = os.path.normpath(os.path.join(code.tree.here, plan.workdir or "."))  # noqa: PTH118
         near = [os.path.relpath(name, folder) for name in code.tree.files]

@@ -20,6 +20,7 @@ from launcher.runs.git import Git, GitError
 from launcher.runs.records import read as read_record
 from launcher.runs.records import write, write_file
 from launcher.runs.run import RunDirectory
+from launcher.runs.secret_files import secret_part
 from launcher.runs.snapshot import Names, Taken, files_words, take
 
 if TYPE_CHECKING:
@@ -67,10 +68,12 @@ def record(
     *,
     secrets: Iterable[str] = (),
     snapshot: Snapshot | None = None,
+    is_code: bool = False,
 ) -> None:
     """Write code.json and code.diff into a run directory, and take the snapshot if one is asked for.
 
-    `directory` is where the job is submitted from; `secrets` are names of variables in `environ`.
+    `directory` is where the job is submitted from; `secrets` are names of variables in `environ`; `is_code`:
+    all that is there was chosen as code before.
 
     Raises:
         CastoffError: the snapshot cannot be taken.
@@ -92,7 +95,7 @@ def record(
     except (GitError, OSError) as error:
         code.incomplete = str(error)
     if snapshot is not None:
-        code.snapshot = take(run_path, directory, snapshot, environ)
+        code.snapshot = take(run_path, directory, snapshot, environ, is_code=is_code)
     write(run_path / "code.json", code)
     if code.diff_bytes:
         write_file(run_path / "code.diff", b"".join(diff.texts).decode(errors="surrogateescape"))
@@ -188,7 +191,9 @@ def _add_new(git: Git, names: list[str], diff: _Diff, prefix: str) -> None:
     sizes = {name: path.lstat().st_size for name, path in paths.items() if os.path.lexists(path)}
     room, chosen = diff.room, []
     for name in sorted(sizes, key=lambda name: (not name.endswith(".py"), sizes[name], name)):
-        if sizes[name] > room:
+        if secret_part(name):
+            diff.leave_out(prefix + name, "may hold a secret, by its name")
+        elif sizes[name] > room:
             diff.leave_out(prefix + name)
         else:
             chosen.append(name)

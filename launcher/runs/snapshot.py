@@ -9,11 +9,12 @@ hard link would let later edits show through.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,7 @@ import msgspec
 from launcher.config.quantities import size, size_words
 from launcher.errors import CastoffError, printable
 from launcher.runs.git import Git, GitError
+from launcher.runs.secret_files import secret_part
 
 if TYPE_CHECKING:
     from launcher.config.job_fields import Snapshot
@@ -56,13 +58,13 @@ class Taken(msgspec.Struct):
     bytes: int
     left_out: Names
     """What git ignores. Whole folders end in `/`."""
+    withheld: Names = msgspec.field(default_factory=Names)
+    """What git does not know, and looks by its name as if it held secrets."""
 
     def words(self) -> str:
         """In one line: `214 files, 1.2 MiB; not in it: data/, venv/`."""
-        named = [printable(name) for name in self.left_out.first[:5]]
-        more = self.left_out.count - len(named)
-        without = f"; not in it: {', '.join(named)}" + (f" and {more} more" if more else "")
-        return f"{files_words(self.files)}, {size_words(self.bytes)}{without if named else ''}"
+        size = f"{files_words(self.files)}, {size_words(self.bytes)}"
+        return size + left_out_words(self.left_out, self.withheld)
 
 
 class Tree(NamedTuple):
@@ -78,6 +80,9 @@ class Tree(NamedTuple):
     """What is to be a link to its original, and the originals."""
     left_out: list[str]
     """What git ignores. Whole folders end in `/`."""
+    withheld: list[str]
+    """What git does not know, and looks by its name as if it held secrets."""
+    in_git: bool
 
     @property
     def bytes(self) -> int:
@@ -85,22 +90,27 @@ class Tree(NamedTuple):
         return sum(about.st_size for about in self.files.values())
 
 
-def tree_around(directory: Path, asked: Snapshot, environ: Mapping[str, str]) -> Tree:
-    """The code around a folder.
+def tree_around(
+    directory: Path, asked: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
+) -> Tree:
+    """The code around a folder. `is_code`: all that is there was chosen as code before.
 
     Raises:
-        CastoffError: there is too much of it, or it cannot be read, or what is named is not there.
+        CastoffError: there is too much of it, or it cannot be read, or what is named is not there; or it is
+            the user's home.
     """
     from tempfile import TemporaryDirectory
 
     directory = Path(os.path.realpath(directory))
     with TemporaryDirectory(prefix="castoff-") as scratch:
         try:
-            git = _git(directory, environ, scratch)
+            git, in_git = _git(directory, environ, scratch)
             top = git.folder
             paths = [os.path.relpath(os.path.normpath(directory / path), top) for path in asked.paths]
             links = _links(top, directory, asked.link)
-            found, ignored = _files(git, paths, asked.limit), _ignored(git, paths)
+            _check_no_home([top / path for path in paths] or [top], environ)
+            secret: dict[str, str] | None = None if is_code else {}
+            found, ignored = _files(git, paths, asked.limit, secret), _ignored(git, paths)
         except GitError as error:
             raise CastoffError(f"snapshot: {directory}: git reports: {error}") from error
         except OSError as error:
@@ -108,17 +118,20 @@ def tree_around(directory: Path, asked: Snapshot, environ: Mapping[str, str]) ->
     files = {name: about for name, about in found.items() if not _within(name, links)}
     _check_size(top, {name: about.st_size for name, about in files.items()}, asked.limit)
     left_out = sorted(name for name in ignored if not _within(name, links))
-    return Tree(top, os.path.relpath(directory, top), files, links, left_out)
+    withheld = sorted({shown for name, shown in (secret or {}).items() if not _within(name, links)})
+    return Tree(top, os.path.relpath(directory, top), files, links, left_out, withheld, in_git)
 
 
-def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str, str]) -> Taken:
-    """Copy the code around `directory` into a run directory.
+def take(
+    run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str, str], *, is_code: bool = False
+) -> Taken:
+    """Copy the code around `directory` into a run directory; `is_code` as in `tree_around`.
 
     Raises:
         CastoffError: there is too much of it, or it cannot be read, or what is named is not there.
         OSError: the run directory cannot be written.
     """
-    tree = tree_around(directory, asked, environ)
+    tree = tree_around(directory, asked, environ, is_code=is_code)
     code = run_path / "code"
     (code / tree.here).mkdir(parents=True)
     for name in sorted(tree.files, key=lambda name: stat.S_ISLNK(tree.files[name].st_mode)):
@@ -131,6 +144,7 @@ def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str,
     (run_path / "code.workdir").symlink_to(Path("code", tree.here))
     taken = Taken(len(tree.files), tree.bytes, Names())
     taken.left_out.add(*tree.left_out)
+    taken.withheld.add(*tree.withheld)
     return taken
 
 
@@ -139,28 +153,85 @@ def files_words(count: int) -> str:
     return "1 file" if count == 1 else f"{count:,} files"
 
 
+def left_out_words(left_out: Names, withheld: Names) -> str:
+    """What is not in it, after what is; empty: all of it is."""
+    words = ""
+    for what, names in (("not in it", left_out), ("left out, as they may hold secrets", withheld)):
+        named = [printable(name) for name in names.first[:5]]
+        more = names.count - len(named)
+        words += f"; {what}: {', '.join(named)}" * bool(named) + f" and {more} more" * bool(more)
+    return words
+
+
 # Which files
 
 
-def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> Git:
-    """git in the top folder around `directory`, which it takes for an empty repository if it is in none."""
+def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> tuple[Git, bool]:
+    """git in the top folder around `directory`, and whether that is a repository, as git takes it for one."""
     git = Git(directory, time.monotonic() + PATIENCE, environ)
     try:
-        return git.top()
+        return git.top(), True
     except GitError:
         if any(os.path.lexists(folder / ".git") for folder in (directory, *directory.parents)):
             raise
     git.answer("init", "--quiet", "--template=", scratch)
-    return git.at(directory, GIT_DIR=f"{scratch}/.git", GIT_WORK_TREE=str(directory))
+    return git.at(directory, GIT_DIR=f"{scratch}/.git", GIT_WORK_TREE=str(directory)), False
 
 
-def _files(git: Git, paths: list[str], limit: str, prefix: str = "") -> dict[str, os.stat_result]:
-    """The files and links to be copied of a tree, and of the repositories within: `prefix` leads to one."""
+def _check_no_home(roots: list[Path], environ: Mapping[str, str]) -> None:
+    """See that what is to be copied is not the user's home, or a folder above it.
+
+    Raises:
+        CastoffError: it is.
+    """
+    import pwd
+
+    homes = [environ.get("HOME", "")]
+    with contextlib.suppress(KeyError):  # nobody has this id
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    real = [os.path.realpath(home) for home in homes if home.startswith("/")]
+    for root in map(os.path.realpath, roots):
+        if root == "/" or any(f"{home}/".startswith(f"{root}/") for home in real):
+            raise CastoffError(
+                f"snapshot: the code would be all of {printable(root)}, "
+                f"{'your home' if root in real else 'which is no project'}: submit from the project's own "
+                "folder (if that is in no git repository of its own, `git init` makes one), or list in the "
+                "job what is code: snapshot: {paths: [src]}"
+            )
+
+
+def _secret(git: Git, paths: list[str], names: Iterable[str]) -> dict[str, str]:
+    """Those of the files that look like secrets and that nobody has named, each with what is shown for it.
+
+    What git tracks has been named to git, and what `paths` names to castoff.
+    """
+    secret: dict[str, str] = {}
+    for name in names:
+        named = max((path for path in paths if _within(name, (path,))), key=len, default="")
+        inside = os.path.relpath(name, named) if named not in ("", ".") else name
+        if inside != "." and (part := secret_part(inside)):
+            secret[name] = os.path.normpath(f"{named}/{part}").lstrip("/") + "/" * (part != inside)
+    if not secret:
+        return {}
+    tracked = {*git.names("ls-files", "-z", "--cached")}
+    return {name: part for name, part in secret.items() if name not in tracked}
+
+
+def _files(
+    git: Git, paths: list[str], limit: str, secret: dict[str, str] | None, prefix: str = ""
+) -> dict[str, os.stat_result]:
+    """The files and links to be copied of a tree, and of the repositories within: `prefix` leads to one.
+
+    Those that look like secrets are put into `secret` instead, unless that is None.
+    """
     words = ["ls-files", "-z", "--cached", "--others", *_IGNORED, "--error-unmatch", "--"]
     names = dict.fromkeys(git.names(*words, *paths))
     _check_size(git.folder, dict.fromkeys(names, 0), limit)
+    held_back = {} if secret is None else _secret(git, paths, names)
+    if secret is not None:
+        secret |= {prefix + name: prefix + shown for name, shown in held_back.items()}
     found: dict[str, os.stat_result] = {}
-    for name in names:
+    for name in (name for name in names if name not in held_back):
         path = git.folder / name
         if not os.path.lexists(path):  # git knows it, but it is gone
             continue
@@ -168,7 +239,7 @@ def _files(git: Git, paths: list[str], limit: str, prefix: str = "") -> dict[str
         if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
             found[prefix + name] = about
         elif os.path.lexists(path / ".git"):
-            found |= _files(git.at(path), [], limit, f"{prefix}{name.rstrip('/')}/")
+            found |= _files(git.at(path), [], limit, secret, f"{prefix}{name.rstrip('/')}/")
     # A link may have taken the place of a folder that git knows.
     links = {name for name, about in found.items() if stat.S_ISLNK(about.st_mode)}
     return {name: found[name] for name in found if not _within(str(Path(name).parent), links)}

@@ -18,6 +18,7 @@ from launcher.config.site import Site
 from launcher.errors import InvalidInput, Problem, report
 from launcher.planning.findings import Findings
 from launcher.runs.plan import Plan
+from launcher.runs.secret_files import secret_part
 from launcher.schedulers.registry import queued
 from launcher.submission.modules import unknown_modules
 from launcher.submission.named_files import (
@@ -101,7 +102,11 @@ def check_in_snapshot(plan: Plan, code: Path) -> None:
         return
     if not (code / (plan.workdir or ".") / named.word).exists():
         fix = "take it out of .gitignore, or name it: snapshot: {paths: [.]} takes what git does not ignore"
-        message = f"is {named.word!r}, which the snapshot lacks, as git ignores it: {fix}"
+        why = "git ignores it"
+        if secret_part(named.word):
+            why = "its name looks like a secret's"
+            fix = f"git add it, or name it in the job: snapshot: {{paths: [., {named.word}]}}"
+        message = f"is {named.word!r}, which the snapshot lacks, as {why}: {fix}"
         raise InvalidInput([Problem("", named.field, message)])
 
 

@@ -105,12 +105,14 @@ def submit(
     function: bool = False,
     prepare: Callable[[Path], None] | None = None,
     run_id: str | None = None,
+    is_code: bool = False,
 ) -> RunDirectory:
     """Make the run directory, submit the script once, and return the run.
 
     `environ` is the submitter's environment (default: this process's). With `function`, the job runs
     what submitit has pickled: `prepare` is called with the directory, to put it there before anything
-    is sent. `run_id`: the run's id, which was chosen before.
+    is sent. `run_id`: the run's id, which was chosen before. `is_code`: all that is in the working directory
+    was chosen as code before, so a snapshot leaves nothing out.
 
     Raises:
         RunExists: there is a run of that id.
@@ -150,6 +152,7 @@ def submit(
         environ=environ,
         prepare=prepare,
         run_id=run_id,
+        is_code=is_code,
     ) as draft:
         run = draft.final
         request = SubmitRequest.of(decided, head_of(script.text), str(run.path), dependency)
@@ -176,6 +179,7 @@ def recorded(
     environ: Mapping[str, str],
     prepare: Callable[[Path], None] | None = None,
     run_id: str | None = None,
+    is_code: bool = False,
 ) -> Iterator[Draft]:
     """Make the directory of a new run, with all that it holds before it begins, and list it in the index.
 
@@ -203,6 +207,7 @@ def recorded(
                 environ,
                 secrets=decided.env_from,
                 snapshot=decided.snapshot,
+                is_code=is_code,
             )
             if decided.snapshot:
                 check_in_snapshot(decided, draft.run.path / "code.workdir")

@@ -114,9 +114,16 @@ def test_secrets_travel_in_no_command_line_and_no_record(laptop: Laptop) -> None
 def test_outside_of_git_and_below_the_top(laptop: Laptop) -> None:
     laptop.add("far")
     laptop.write("train.py", "import os; print('in', os.getcwd())\n")
-    run = str(laptop.submitted("far", "submit", "--", "python3", "train.py")["id"])
+    laptop.write(".ssh/id_rsa", "mine")
+    refused = laptop("--on", "far", "submit", "--", "python3", "train.py")
+    assert refused.returncode == 1 and "is not in a git repository, so all that is in it" in refused.stderr
+    assert "train.py (" in refused.stderr and "may hold secrets: .ssh/" in refused.stderr
+    assert "nothing was sent" in refused.stderr and not (laptop.far / "code").exists()
+    run = str(laptop.submitted("far", "submit", "--yes", "--", "python3", "train.py")["id"])
     assert laptop("--on", "far", "wait", run).returncode == 0
     assert "/code/my_project/files-" in laptop("--on", "far", "logs", run).stdout
+    assert not [*laptop.far.rglob("id_rsa")]
+    laptop.submitted("far", "submit", "--", "python3", "train.py")  # it was agreed to before
 
 
 def test_code_that_a_job_has_changed_is_not_used_again(laptop: Laptop) -> None:

@@ -16,7 +16,7 @@ from launcher.config.job import JobSpec
 from launcher.config.job_fields import Snapshot
 from launcher.errors import CastoffError, InvalidInput
 from launcher.runs import snapshot
-from launcher.runs.provenance import read
+from launcher.runs.provenance import read, record
 from launcher.runs.run import RunDirectory
 from launcher.runs.snapshot import Names, Taken, take
 from tests.command_line import NO_BYTECODE
@@ -42,6 +42,102 @@ def taken(folder: Path, run: Path | None = None, **fields: Any) -> tuple[Path, T
     run = run or folder.parent / f"run-{time.monotonic_ns()}"
     run.mkdir(parents=True)
     return run / "code", take(run, folder, Snapshot(**fields), os.environ)
+
+
+SECRETS = [
+    *(
+        ".ssh/id_ed25519",
+        ".gnupg/x",
+        ".aws/credentials",
+        ".netrc",
+        ".env",
+        ".env.local",
+        "conf/.env",
+        "a.pem",
+    ),
+    *("id_rsa", "server.key", "mykey", "apikey.txt", "keys/one.json", "conf/service-account-key.json"),
+    *("api_key.py", "passwords.txt", "client_secret.json"),
+]
+NO_SECRETS = [
+    "keypoints_val.json",
+    "key_value_attention/model.py",
+    "keyboard.csv",
+    "monkey.jpg",
+    "env.yaml",
+    "a.py",
+]
+
+
+class TestSecrets:
+    """What git does not know and looks by its name like a secret is left out, and named."""
+
+    def shown(self, taken: Taken) -> list[str]:
+        return taken.withheld.first
+
+    @pytest.mark.parametrize("in_git", [True, False])
+    def test_are_left_out_and_named(self, repository: Repository, tmp_path: Path, in_git: bool) -> None:
+        folder = repository.folder if in_git else tmp_path / "plain"
+        for name in (*SECRETS, *NO_SECRETS):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("x")
+        code, reported = taken(folder)
+        assert {name for name in (*SECRETS, *NO_SECRETS) if (code / name).exists()} == {*NO_SECRETS}
+        folders = {".ssh/", ".gnupg/", ".aws/", "keys/"}
+        expected = {name for name in SECRETS if name.partition("/")[0] + "/" not in folders} | folders
+        assert {*reported.withheld.first} == expected
+        assert "; left out, as they may hold secrets: .aws/, .env, " in reported.words()
+
+    def test_not_what_git_tracks_or_the_job_names(self, repository: Repository) -> None:
+        repository.write("tests/cert.pem")
+        repository.commit()
+        for name in (".env", "conf/.env", "conf/x.yaml"):
+            repository.write(name)
+        code, reported = taken(repository.folder)
+        assert (code / "tests/cert.pem").exists() and reported.withheld.first == [".env", "conf/.env"]
+        code, reported = taken(repository.folder, paths=["conf", ".env"])
+        assert {*files(code)} == {".env", "conf/x.yaml"} and reported.withheld.first == ["conf/.env"]
+
+    def test_are_in_no_difference(self, repository: Repository, tmp_path: Path) -> None:
+        repository.write(".env", "TOKEN=xyzzy-1\n")
+        repository.write("new.py", "1\n")
+        run = tmp_path / "run"
+        run.mkdir()
+        record(run, repository.folder, os.environ)
+        text = (run / "code.diff").read_text()
+        assert "new.py" in text and "xyzzy" not in text
+        code = read(RunDirectory(run))
+        assert code and code.left_out["may hold a secret, by its name"].first == [".env"]
+
+
+class TestHome:
+    """A home holds all that its user has, and no project is a folder above it."""
+
+    @pytest.mark.parametrize("in_git", [True, False])
+    def test_is_refused_and_so_is_what_lies_above(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_git: bool
+    ) -> None:
+        home = Repository(tmp_path / "homes/me").folder if in_git else tmp_path / "homes/me"
+        (home / "project/src").mkdir(parents=True)
+        (home / "project/src/a.py").write_text("1\n")
+        monkeypatch.setenv("HOME", str(home))
+        for folder in (home, home.parent, Path("/")):
+            with pytest.raises(CastoffError, match=r"your home|which is no project"):
+                taken(folder, tmp_path / f"never {folder.name}")
+        for paths in ([".."], ["."], ["../.."]):
+            with pytest.raises(CastoffError, match=r"your home|which is no project"):
+                taken(
+                    home / "project" if paths != ["."] else home,
+                    tmp_path / f"nor {paths[0][-4:]!r}".replace("/", "-"),
+                    paths=paths,
+                )
+        if in_git:  # a home that is a repository, as of dotfiles, holds all that lies below
+            with pytest.raises(CastoffError, match="your home: submit from"):
+                taken(home / "project", tmp_path / "here")
+        else:
+            code, _ = taken(home / "project")
+            assert {*files(code)} == {"src/a.py"}
+        code, _ = taken(home, home.parent / "run", paths=["project/src"])
+        assert {*files(code)} == {"project/src/a.py"}
 
 
 class TestInARepository:

@@ -167,7 +167,6 @@ class TestQuestions:
         now = status(run)
         assert now.state == "pending" and "it is held" in (now.reason or "")
 
-
     def test_one_in_an_unknown_state_is_neither_waiting_nor_gone(
         self, flux: FakeFlux, tmp_path: Path
     ) -> None:

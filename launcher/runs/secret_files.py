@@ -1,0 +1,34 @@
+"""Which files of a project look as if they held secrets, by their names alone."""
+
+from __future__ import annotations
+
+import re
+
+_OF_PROGRAMS = re.compile(
+    r"\.(ssh|gnupg|aws|azure|kube|docker|password-store|netrc|pgpass|pypirc|git-credentials|env.*)"
+    r"|_netrc|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|p12|pfx|ppk|jks|kdbx)",
+    re.IGNORECASE,
+)
+"""Folders and files in which programs keep what lets somebody in."""
+
+_WORD = re.compile("key|secret|credential|passw", re.IGNORECASE)
+
+_HARMLESS = re.compile(
+    "key[_-]?(point|board|frame|word|note|stroke|phrase)|(mon|tur|hoc|don|joc)key|whiskey", re.IGNORECASE
+)
+"""What is about no secret though it has such a word in it."""
+
+_SOURCE = re.compile(r"\.(py|pyi|pyx|ipynb|c|cc|cpp|cu|cuh|h|hpp|f90|jl|rs|go|js|ts|md|rst)$", re.IGNORECASE)
+"""Source text is often about keys, as that of an attention is; without it the program does not start."""
+
+_IN_SOURCE = re.compile("(api|secret|private|access|auth)[_-]?keys?[._-]", re.IGNORECASE)
+
+
+def secret_part(name: str) -> str | None:
+    """What of a relative path looks like a secret: `conf/.ssh` of `conf/.ssh/id`; None: nothing does."""
+    parts = name.rstrip("/").split("/")
+    word = _IN_SOURCE if _SOURCE.search(parts[-1]) else _WORD
+    for number, part in enumerate(parts, start=1):
+        if _OF_PROGRAMS.fullmatch(part) or word.search(_HARMLESS.sub("", part)):
+            return "/".join(parts[:number])
+    return None
