@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
@@ -54,14 +55,17 @@ def example_job(site: Site, found: jinja2.Environment) -> str:
 def environment(
     own_folder: Path, user_folder: str | None, filters: Mapping[str, Callable[..., Any]]
 ) -> jinja2.Environment:
-    """What finds templates, the user's before castoff's, and how they are read."""
+    """What finds templates, the user's before castoff's, and how they are read.
+
+    A template may have come with a stranger's project: it writes text, and reaches nothing of Python.
+    """
     own = jinja2.FileSystemLoader(own_folder)
     loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"castoff": own})]
     if user_folder is not None:
         if not Path(user_folder).is_dir():
             raise CastoffError(f"templates: folder {user_folder} does not exist")
         loaders.insert(0, _OwnFolder(user_folder))
-    found = jinja2.Environment(
+    found = ImmutableSandboxedEnvironment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

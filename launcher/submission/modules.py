@@ -2,14 +2,19 @@
 
 Lmod and Environment Modules make `module` a function of the shell (https://lmod.readthedocs.io,
 https://modules.readthedocs.io), so a shell is asked. In a hierarchy, a module is known only once those before
-it are loaded: only where one is not known by itself are they loaded first.
+it are loaded: only where one is not known by itself are they loaded first. A dry run may be of a stranger's
+job, so nothing else of it is run, and no module files of anybody's but root's.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from launcher.trust.paths import weaknesses
 
 PATIENCE = 5.0
 """Seconds that the shell may take; nothing is said where it takes longer."""
@@ -20,6 +25,10 @@ _DEFINED = """\
 castoff_known() { module is-avail "$1"; } >/dev/null 2>&1
 castoff_known castoff-no-such-module && exit # it knows no is-avail
 """
+
+
+_PLAIN_LINE = re.compile(r"(module|ml)(\s+(-{1,2}|/)?[A-Za-z0-9][A-Za-z0-9_.+:=@/-]*)+")
+"""Of names, options and absolute paths alone: nothing in it is for a shell."""
 
 
 def unknown_modules(
@@ -35,10 +44,29 @@ def unknown_modules(
     before = [line for line in setup if line.split()[:1] in (["module"], ["ml"])]
     unknown = _ask(names, [], environ)
     if unknown and len(before) > 1:
-        unknown = _ask(unknown, before, environ)
+        unknown = _ask(unknown, before, environ) if all(map(_only_loads, before)) else set()
     for field, name in loads:
         if name in unknown:
             yield field, f"loads {name}, a module that is not known on this host: see `module avail {name}`"
+
+
+def _only_loads(line: str) -> bool:
+    """Whether a line does no more than load modules of the machine's own."""
+    if not _PLAIN_LINE.fullmatch(line.rstrip()):
+        return False
+    _, *words = line.split()
+    uses = words[:1] == ["use"]
+    return all(
+        _is_roots(Path(word)) if "/" in word[:1] else not uses or word[0] == "-" for word in words[uses:]
+    )
+
+
+def _is_roots(path: Path) -> bool:
+    """Whether only root can change what is at a path."""
+    try:
+        return path.stat().st_uid == 0 and not weaknesses(path)
+    except OSError:
+        return False
 
 
 def _ask(

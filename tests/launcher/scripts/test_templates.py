@@ -167,6 +167,34 @@ def test_mistakes_name_file_and_line(text: str, line: int, reason: str, tmp_path
     assert reason in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ cycler.__init__.__globals__.os.system(COMMAND) }}",
+        "{{ plan.__class__.__mro__[-1].__subclasses__() }}",
+        "{{ ''|attr('__class__') }}",
+        "{{ lipsum.__globals__['os'].popen(COMMAND).read() }}",
+        "{{ '{0.__class__.__init__.__globals__}'.format(plan) }}",
+        "{% set run = self.__init__.__globals__.__builtins__.__import__('os').system(COMMAND) %}",
+        "{{ plan.command.append('other') }}",
+        "{{ plan.env.update(X='1') }}",
+    ],
+)
+@pytest.mark.parametrize("words", [("render",), ("submit", "--dry-run")])
+def test_a_strangers_template_runs_nothing(
+    text: str, words: tuple[str, ...], tmp_path: Path, castoff: Any
+) -> None:
+    """Whoever reads what he has downloaded has not said that it may run."""
+    mark = tmp_path / "ran"
+    write(tmp_path / "own", "head.sh.j2", text.replace("COMMAND", f"'touch {mark}'"))
+    job = tmp_path / "job.yaml"
+    job.write_text("command: [true]\ntemplates: own\n")
+    answer = castoff(*words, "--site", "local", job)
+    assert answer.returncode == 1 and "own/head.sh.j2:1: " in answer.stderr, answer.stderr
+    assert re.search("is unsafe|not safely callable", answer.stderr), answer.stderr
+    assert not mark.exists()
+
+
 def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     for name, said in (
         ("head.sh.j2", "a template is not UTF-8"),

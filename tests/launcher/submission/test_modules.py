@@ -51,6 +51,49 @@ def test_a_module_that_another_makes_known(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "module load gcc; touch {}",
+            "module load gcc && touch {}",
+            "ml $(touch {})",
+            "module load `touch {}`",
+        ),
+        *(
+            "module use {} ; touch {}",
+            "ml gcc > {}",
+            "module load gcc\n touch {}",
+            "module load {{,}} |tee {}",
+        ),
+    ],
+)
+def test_nothing_else_of_the_job_is_run(home: Path, tmp_path: Path, line: str) -> None:
+    mark = tmp_path / "ran"
+    setup = [line.replace("{}", str(mark)), "module load hdf5"]
+    environ = {"PATH": "/usr/bin:/bin", "MODULESHOME": str(home)}
+    assert [*unknown_modules([("setup.1", "hdf5")], setup, environ)] == []
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "only_loads"),
+    [
+        ("module load gcc/12.2.0 hdf5", True),
+        ("module --force purge", True),
+        ("module use /usr/share", True),
+        ("ml gcc", True),
+        ("module use ./modules", False),
+        ("module use modules", False),
+        ("module use /tmp/modules", False),
+        ("module load /tmp/module", False),
+        ("module load $X", False),
+    ],
+)
+def test_lines_that_load_modules_of_the_machine(line: str, only_loads: bool) -> None:
+    assert modules._only_loads(line) is only_loads
+
+
+@pytest.mark.parametrize(
     "init",
     [
         *("", "exit 3", "module() { return 0; }", "module() { return 1; }; exit 0"),
