@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -188,9 +190,10 @@ class Task(ABC):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the task: rank 0's tensors, numbers, strings and containers of them.
+        """What a checkpoint keeps of the task: tensors, numbers, strings and containers of them.
 
-        It is taken before the model is validated, so a validation should not change it.
+        Where it differs between ranks, each rank's is kept, and only as many ranks can resume. It is taken
+        before the model is validated, so a validation should not change it.
         """
         return {}
 
@@ -199,15 +202,53 @@ class Task(ABC):
 
 
 def move(batch: Any, device: torch.device) -> Any:
-    """A batch on a device: tensors, what has a `to` of its own, and containers of these."""
+    """A batch on a device: tensors, what has a `to` of its own, and containers and dataclasses of these.
+
+    Each has the class that it had.
+    """
     if isinstance(batch, Tensor):
         return batch.to(device, non_blocking=True)
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(move(item, device) for item in batch))
+    if callable(getattr(batch, "to", None)):  # graphs, PackedSequence, BatchEncoding, TensorDict
+        moved = _to(batch, device)
+        return batch if moved is None else moved
+    if isinstance(batch, tuple) and hasattr(batch, "_make"):
+        return batch._make(move(item, device) for item in batch)
     if isinstance(batch, (list, tuple)):
         return type(batch)([move(item, device) for item in batch])
     if isinstance(batch, Mapping):
-        return {key: move(item, device) for key, item in batch.items()}
-    if hasattr(batch, "to"):  # torch_geometric's Data
-        return batch.to(device, non_blocking=True)
+        return _mapping({key: move(item, device) for key, item in batch.items()}, batch)
+    if is_dataclass(batch) and not isinstance(batch, type):
+        moved = copy.copy(batch)
+        for each in fields(batch):
+            if hasattr(batch, each.name):
+                object.__setattr__(
+                    moved, each.name, move(getattr(batch, each.name), device)
+                )  # if frozen, too
+        return moved
     return batch
+
+
+def _to(batch: Any, device: torch.device) -> Any:
+    """By its own method, which may not know `non_blocking`."""
+    try:
+        parameters = inspect.signature(batch.to).parameters.values()
+    except (TypeError, ValueError):
+        return batch.to(device)
+    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+    knows = any_name or any(each.name == "non_blocking" for each in parameters)
+    return batch.to(device, non_blocking=True) if knows else batch.to(device)
+
+
+def _mapping(moved: dict[Any, Any], batch: Mapping[Any, Any]) -> Any:
+    """What was moved, as the same kind of mapping, with all else that it has."""
+    if type(batch) is dict:
+        return moved
+    if not isinstance(batch, MutableMapping):
+        try:
+            return type(batch)(moved)  # type: ignore[call-arg]
+        except TypeError:
+            return moved
+    same = copy.copy(batch)
+    for key, item in moved.items():
+        same[key] = item
+    return same
