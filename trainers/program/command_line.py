@@ -20,7 +20,7 @@ from trainers.configuration.sweep import Choose, Members, by_array, by_hand
 from trainers.configuration.tags import text_of
 from trainers.configuration.yaml_text import in_a_line
 from trainers.distributed.failures import reported, words
-from trainers.program.logs import in_own_words
+from trainers.program.logs import in_own_words, setup_logging
 
 
 def run(name: str, description: str, needed: Sequence[str], train: Callable[[Config], None]) -> None:
@@ -195,6 +195,7 @@ def run_on_rank(
     make_importable(beside)
     with reported(me, ends=True):
         config = load()
+    setup_logging(me.rank, config.log_level)
     with reported(me, own_words=own_words, ends=True):
         folder = str(expanded(config.training.path, "training.path"))
     log = in_own_words(own_words, *_NAME_FIELDS, f"trainers.{config.name}")

@@ -3,30 +3,72 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TextIO
 
 _INDENT = "    "
 _VALUE = 40
 """Characters of a value with its name, at most: what is longer between commas is a sentence."""
-COLUMNS = 76
-"""Of a line: a terminal's 80, less the rank that castoff launch puts before it."""
+_NARROW = 80
+"""Columns of a terminal that does not say how many it has."""
 
 
 def setup_logging(rank: int, level: str = "INFO") -> None:
-    """`[RANK r] time LEVEL: message` on standard error; other ranks than 0 from WARNING on."""
-    logging.basicConfig(
-        level=level if rank == 0 else max(logging.getLevelName(level), logging.WARNING), force=True
-    )
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(_Lines(rank))
+    """`[RANK r] time LEVEL: message` on standard error; other ranks than 0 from WARNING on.
+
+    For a whole program. Where it has set up logging itself, that stays.
+    """
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=_level(rank, level), handlers=[_OnStandardError(rank)])
+    show_trainers(rank, level)
+
+
+def show_trainers(rank: int, level: str = "INFO") -> None:
+    """The same of the trainers' own lines alone, whatever else the program logs, and how.
+
+    A handler of the program's own that writes to the terminal shows them in its own form.
+    """
+    ours = logging.getLogger("trainers")
+    ours.setLevel(_level(rank, level))
+    for handler in ours.handlers[:]:
+        if isinstance(handler, _OnStandardError):
+            ours.removeHandler(handler)
+    if not any(map(_shows, logging.getLogger().handlers)):
+        ours.addHandler(_OnStandardError(rank))
+
+
+def _level(rank: int, level: str) -> int:
+    given: int = logging.getLevelName(level)
+    return given if rank == 0 else max(given, logging.WARNING)
+
+
+def _shows(handler: logging.Handler) -> bool:
+    """Whether somebody sees what it writes."""
+    stream = getattr(handler, "stream", None)
+    return stream is not None and stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+
+
+class _OnStandardError(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the time: a bar of progress, for one, takes its place."""
+
+    def __init__(self, rank: int):
+        logging.Handler.__init__(self)
+        self.setFormatter(_Lines(rank))
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
 
 
 class _Lines(logging.Formatter):
-    """Lines for a terminal: the date where it is another one than before, and the name of loggers of others.
+    """One line for each message, and on a terminal several: the date where it is another one than before, and
+    the name of loggers of others.
 
     What happens is reported in values, which continue on lines of their own; a warning is a whole sentence.
     """
@@ -47,20 +89,31 @@ class _Lines(logging.Formatter):
         self._date = date
         whose = "" if record.name.partition(".")[0] == "trainers" else f" {record.name}"
         text = f"[RANK {self._rank}] {when} {record.levelname}{whose}: {record.message}"
-        if record.levelno > logging.INFO or len(text) <= COLUMNS:
+        columns = _columns()
+        if columns is None or record.levelno > logging.INFO or len(text) <= columns:
             return text
-        return "\n".join(line for part in text.split("\n") for line in _wrapped(part))
+        return "\n".join(line for part in text.split("\n") for line in _wrapped(part, columns))
 
 
-def _wrapped(line: str) -> list[str]:
-    """A line as several, each but a long word's within COLUMNS: between values where that is enough."""
-    wrap = partial(textwrap.wrap, width=COLUMNS, break_long_words=False, break_on_hyphens=False)
-    if max(map(len, line.split(", ")[1:]), default=COLUMNS) > _VALUE:
+def _columns() -> int | None:
+    """Of the terminal that shows lines; None: a file or a program gets them, where each is one line."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _NARROW
+    except (OSError, ValueError):
+        return _NARROW
+
+
+def _wrapped(line: str, columns: int) -> list[str]:
+    """A line as several, each but a long word's within the columns: between values where that is enough."""
+    wrap = partial(textwrap.wrap, width=columns, break_long_words=False, break_on_hyphens=False)
+    if max(map(len, line.split(", ")[1:]), default=columns) > _VALUE:
         return wrap(line, subsequent_indent=_INDENT)
     # textwrap breaks at no other space than ASCII's, and a name stays beside its value.
     joined = wrap(re.sub("(?<!,) ", "\xa0", line), subsequent_indent=_INDENT)
     lines = [one.replace("\xa0", " ") for one in joined]
-    fitting = [[one] if len(one) <= COLUMNS else wrap(one, subsequent_indent=_INDENT) for one in lines]
+    fitting = [[one] if len(one) <= columns else wrap(one, subsequent_indent=_INDENT) for one in lines]
     return [one for several in fitting for one in several]
 
 

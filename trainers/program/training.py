@@ -14,7 +14,7 @@ from trainers.distributed.failures import reported
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.stopping import StoppedEarly
 from trainers.evaluation.metrics import Metrics
-from trainers.program.logs import setup_logging
+from trainers.program.logs import show_trainers
 from trainers.reporting.curves import draw_curves
 from trainers.reporting.reports import Reports
 from trainers.task import Splits, Task
@@ -62,7 +62,7 @@ def train(
             config = Config.load(config, overrides)
         else:
             config = Config.of(config, overrides)
-    setup_logging(me.rank, config.log_level)
+    show_trainers(me.rank, config.log_level)
     with reported(me, config.training.path):
         return _trained(config, me, task, reports, trainer)
 
