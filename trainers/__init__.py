@@ -12,7 +12,7 @@ import castoff_plugin
 castoff_plugin.own("launcher")  # which we import from, and a file of that name may lie beside the program
 
 if TYPE_CHECKING:
-    from trainers.checkpointing.checkpoints import CheckpointError
+    from trainers.checkpointing.errors import CheckpointError
     from trainers.configuration.config import Config
     from trainers.configuration.fields import ConfigError
     from trainers.configuration.sweep import members
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainers.task.splitting import split
 
 _HOMES = {
-    "CheckpointError": "trainers.checkpointing.checkpoints",
+    "CheckpointError": "trainers.checkpointing.errors",
     "Config": "trainers.configuration.config",
     "ConfigError": "trainers.configuration.fields",
     "DistributedError": "trainers.distributed.errors",

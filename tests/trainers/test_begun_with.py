@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.toys import Sensitive, train, with_checkpoints
-from trainers.checkpointing.checkpoints import CheckpointError, found_in
+from trainers.checkpointing.checkpoints import found_in
+from trainers.checkpointing.errors import CheckpointError
 from trainers.configuration.fields import ConfigError
 
 ENDLESS = {"num_epochs": None}

@@ -24,7 +24,8 @@ from launcher.ranks import RankEnv
 from tests import patience
 from tests.mounts import join_mounts, mount_read_only, mount_small, mount_writable_again, with_mounts
 from tests.trainers.toys import Outcome, Ranks, Sensitive, digest, run, same, train, with_checkpoints
-from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
+from trainers.checkpointing.errors import CheckpointError
 from trainers.checkpointing.writer import Writer
 from trainers.ddp import TrainerDDP
 from trainers.distributed import stopping

@@ -25,7 +25,8 @@ from tests.cases import others_long
 from tests.trainers.logged import unwrapped
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Ranks, Toy, config, digest, run
-from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
+from trainers.checkpointing.errors import CheckpointError
 from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
 from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp

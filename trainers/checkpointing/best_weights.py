@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainers.checkpointing.checkpoints import Checkpoints, load_part
+from trainers.checkpointing.errors import CheckpointError
 from trainers.distributed.process_group import RankContext
 from trainers.optimization.engine import Engine
 
@@ -47,7 +48,18 @@ class Best:
 
 
 def load_weights(engine: Engine, checkpoint: Path) -> None:
-    """Take a checkpoint's weights, and the averaged ones if there are to be some."""
-    engine.bare.load_state_dict(load_part(checkpoint, "model"))
-    if engine.average is not None:
-        engine.average.module.load_state_dict(load_part(checkpoint, "ema"))
+    """Take a checkpoint's weights, and the averaged ones if there are to be some.
+
+    Raises:
+        CheckpointError: it lacks them, or they are those of another model.
+    """
+    parts = {"model": engine.bare} | ({} if engine.average is None else {"ema": engine.average.module})
+    for part, module in parts.items():
+        state = load_part(checkpoint, part)
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"the weights of checkpoint {checkpoint} do not fit the model that build_model makes: "
+                f"{' '.join(str(error).split())}. Make the same one, or start over with training.fresh: true"
+            ) from error

@@ -5,9 +5,9 @@
       latest  best       links for people, to the newest and the best
 
 Each is written under a temporary name, its files and folder are flushed to the disk, and one rename
-makes it appear. The manifest holds sizes and CRC-32 sums, its own among them; what does not fit them
-is refused. What validation finds out later stands in the record, which one rename makes appear, too;
-which checkpoint is the best follows from the records alone.
+makes it appear. The manifest holds sizes and CRC-32 sums, its own among them, and which castoff and torch
+have written it, in which format; what does not fit is refused. What validation finds out later is in the
+record, which one rename makes appear, too; which checkpoint is the best follows from the records alone.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from trainers.checkpointing.durable import (
     sum_of,
     write_checksummed,
 )
+from trainers.checkpointing.errors import CheckpointError
 from trainers.checkpointing.staging import Staging, tensors
 from trainers.checkpointing.writer import Writer
+from trainers.checkpointing.written_by import check_format, lacks, versions
 from trainers.configuration.fields import UserError
 from trainers.distributed.attempt import AttemptOver
 
@@ -50,10 +52,6 @@ _ON_ONE_CORE = 30_000
 """So many numbers torch adds up without more threads, whose cores belong to the training."""
 
 logger = logging.getLogger(__name__)
-
-
-class CheckpointError(UserError):
-    """A checkpoint that is needed cannot be used; the text says what is wrong, and what can be done."""
 
 
 class NonFiniteWeights(UserError):
@@ -152,7 +150,8 @@ class Checkpoints:
         try:
             draft.mkdir()
             files = {f"{part}.pt": _write_part(draft / f"{part}.pt", state) for part, state in parts.items()}
-            write_checksummed(draft / _MANIFEST, checksummed({"step": step, "files": files}))
+            manifest = {"step": step, **versions(), "files": files}
+            write_checksummed(draft / _MANIFEST, checksummed(manifest))
             self._keep_record(final, draft, files)
             flush_folder(draft)
             before = final.with_name(f".{final.name}{_BEFORE}")
@@ -309,9 +308,15 @@ class Checkpoints:
         return [self.folder / name for name in sorted(found, key=lambda name: name.lstrip("."))]
 
     def problem(self, path: Path) -> str | None:
-        """What is wrong with a checkpoint; None: nothing."""
+        """What is wrong with a checkpoint; None: nothing.
+
+        Raises:
+            CheckpointError: it is whole, but in a format that this castoff does not read.
+        """
         try:
-            for name, given in read_checksummed(path / _MANIFEST)["files"].items():
+            manifest = read_checksummed(path / _MANIFEST)
+            check_format(path, manifest)
+            for name, given in manifest["files"].items():
                 size = (path / name).stat().st_size
                 if size != given["size"]:
                     return f"{name} has {size} bytes instead of {given['size']}"
@@ -349,9 +354,24 @@ def found_in(place: Path) -> Path | None:
 
 
 def load_part(path: Path, part: str) -> dict[str, Any]:
-    """One part of a checkpoint, on the CPU; unpickles nothing but tensors and plain containers."""
-    state: dict[str, Any] = torch.load(path / f"{part}.pt", map_location="cpu", weights_only=True)
+    """One part of a checkpoint, on the CPU; unpickles nothing but tensors and plain containers.
+
+    Raises:
+        CheckpointError: it has no such part.
+    """
+    file = path / f"{part}.pt"
+    if path.is_dir() and not file.exists():
+        raise lacks(path, manifest_of(path), file.name)
+    state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     return state
+
+
+def manifest_of(path: Path) -> dict[str, Any]:
+    """What a checkpoint's manifest says; nothing where it cannot be read."""
+    try:
+        return read_checksummed(path / _MANIFEST)
+    except (OSError, ValueError):
+        return {}
 
 
 def _write_part(path: Path, state: Mapping[str, Any]) -> dict[str, int]:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from trainers.checkpointing.best_weights import Best, load_weights
-from trainers.checkpointing.checkpoints import Checkpoints, finite, found_in, load_part
+from trainers.checkpointing.checkpoints import Checkpoints, finite, found_in, load_part, manifest_of
 from trainers.checkpointing.differences import compare, digest
+from trainers.checkpointing.of_task import KeptTask
 from trainers.checkpointing.registry import OfOneRank, Registry, Stateful
 from trainers.checkpointing.run_folder import RunFolder
+from trainers.checkpointing.written_by import changes, lacks
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import Fields, fields
@@ -21,7 +23,6 @@ from trainers.distributed.process_group import RankContext
 from trainers.optimization.engine import Engine
 from trainers.optimization.weights import Weights
 from trainers.task import Task
-from trainers.task.contract import KeptTask
 from trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class CheckpointManager:
         self._engine = engine
         self._weights = weights
         self._log = log
-        self._registry = Registry({}, {})
+        self._registry = Registry(KeptTask(task), {}, {})
         self._saved: tuple[int, int, bool] | None = None
         self.checkpoints = Checkpoints(
             *(run_folder.path / "checkpoints", config.training.keep_checkpoints),
@@ -88,7 +89,7 @@ class CheckpointManager:
     def keep(self, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]) -> None:
         """Name the parts whose states are kept beside the training's: of rank 0, or of each rank."""
         first: dict[str, Stateful] = {"state": self._state, "engine": self._engine}
-        self._registry = Registry(first | {"task": KeptTask(self._task)} | dict(shared), own)
+        self._registry = Registry(KeptTask(self._task), first | dict(shared), own)
         self._saved = None
         self.best.forget()
 
@@ -158,7 +159,8 @@ class CheckpointManager:
         All ranks must call it. None: there is neither, and the training begins.
 
         Raises:
-            CheckpointError: there are checkpoints, and every one is damaged.
+            CheckpointError: there are checkpoints, and every one is damaged; or another version of castoff
+                has written the newest.
             ConfigError: there is none where `training.resume_checkpoint` says, or it was made with a
                 configuration that does not fit.
         """
@@ -182,6 +184,17 @@ class CheckpointManager:
 
     def _load(self, path: Path) -> dict[str, Any] | None:
         """Take up a checkpoint; what its validation measured, if it was validated."""
+        manifest = manifest_of(path)
+        try:
+            record = self._take(path)
+        except KeyError as error:
+            raise lacks(path, manifest, f"{error} in training.pt") from error
+        change = changes(manifest)
+        if change is not None:
+            logger.info("%s", change)
+        return record
+
+    def _take(self, path: Path) -> dict[str, Any] | None:
         states = load_part(path, "training")
         about = states.pop("about")
         step = states["state"]["step"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from trainers.checkpointing.of_task import KeptTask
 from trainers.distributed.process_group import RankContext
 
 
@@ -29,23 +30,34 @@ class OfOneRank(Stateful, Protocol):
 
 
 class Registry:
-    """Everything that has a state: `shared`, of which rank 0's is kept, and `own` of each rank."""
+    """Everything that has a state: `shared`, of which rank 0's is kept, and `own` of each rank.
 
-    def __init__(self, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]):
+    Of the task the states decide.
+    """
+
+    def __init__(self, task: KeptTask, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]):
+        self._task = task
         self._shared = shared
         self._own = own
 
     def state_dict(self, context: RankContext) -> dict[str, Any]:
         """What a checkpoint keeps, on rank 0. All ranks must call it."""
         ranks = context.gather_on_main({name: part.state_dict() for name, part in self._own.items()})
+        task = self._task.states(context)
         if not context.is_main:
             return {}
-        return {**{name: part.state_dict() for name, part in self._shared.items()}, "ranks": ranks}
+        shared = {name: part.state_dict() for name, part in self._shared.items()}
+        return {**shared, "task": task, "ranks": ranks}
 
     def load_state_dict(self, state: dict[str, Any], context: RankContext) -> None:
-        """Resume from a checkpoint."""
+        """Resume from a checkpoint.
+
+        Raises:
+            KeyError: it lacks something that this castoff keeps.
+        """
         for name, part in self._shared.items():
             part.load_state_dict(state[name])
+        self._task.load_states(state["task"], context)
         ranks = state["ranks"]
         for name, own in self._own.items():
             if len(ranks) == context.world_size:

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
+from trainers.checkpointing.errors import CheckpointError
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.section import DEVICES

@@ -259,21 +259,6 @@ def metrics(task: Task, method: str, given: Any) -> dict[str, float]:
     return {name: float(value) for name, value in given.items()}
 
 
-class KeptTask:
-    """A task as a checkpoint keeps it."""
-
-    def __init__(self, task: Task):
-        self._task = task
-
-    def state_dict(self) -> dict[str, Any]:
-        """What the task gives, looked at."""
-        return state(self._task, self._task.state_dict())
-
-    def load_state_dict(self, kept: dict[str, Any]) -> None:
-        """Resume from there."""
-        self._task.load_state_dict(kept)
-
-
 def state(task: Task, given: Any) -> dict[str, Any]:
     """What `state_dict` gave, if `torch.load(weights_only=True)` would read it again."""
     if type(given) not in (dict, OrderedDict):

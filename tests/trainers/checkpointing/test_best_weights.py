@@ -11,7 +11,8 @@ from torch import nn
 
 from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
+from trainers.checkpointing.errors import CheckpointError
 from trainers.ddp import TrainerDDP
 from trainers.distributed.process_group import cleanup_ddp
 from trainers.program.training import train

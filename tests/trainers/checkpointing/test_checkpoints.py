@@ -24,12 +24,12 @@ from tests.mounts import mount_read_only, mount_small, with_mounts
 from tests.trainers.disk_order import recorded_order
 from tests.trainers.toys import die_at_effect, run
 from trainers.checkpointing.checkpoints import (
-    CheckpointError,
     Checkpoints,
     NonFiniteWeights,
     finite,
     load_part,
 )
+from trainers.checkpointing.errors import CheckpointError
 from trainers.checkpointing.writer import Writer
 from trainers.distributed.explanations import explained
 

@@ -18,7 +18,7 @@ from torch import nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Ranks, Toy
-from trainers.checkpointing.checkpoints import CheckpointError
+from trainers.checkpointing.errors import CheckpointError
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.distributed.errors import DistributedError

@@ -1,0 +1,66 @@
+"""By which castoff and torch a checkpoint was written, and whether this one reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainers.checkpointing.errors import CheckpointError
+
+FORMAT = 1
+"""Of the files of a checkpoint and of what is in them. It grows when a castoff could not read one that
+another has written."""
+
+
+def versions() -> dict[str, Any]:
+    """What a manifest says of its writer."""
+    try:
+        castoff = version("castoff")
+    except PackageNotFoundError:  # a folder with its sources alone
+        castoff = "unknown"
+    return {"format": FORMAT, "castoff": castoff, "torch": str(torch.__version__)}
+
+
+def check_format(path: Path, manifest: Mapping[str, Any]) -> None:
+    """See that this castoff reads the checkpoint.
+
+    Raises:
+        CheckpointError: another one has written it, in another format.
+        KeyError: it names none, so nobody's castoff has written it.
+    """
+    if manifest["format"] != FORMAT:
+        raise CheckpointError(
+            f"checkpoint {path} has format {manifest['format']!r}, {_writer(manifest)}; {_here()} reads "
+            f"format {FORMAT}. Resume with that castoff, or start over with training.fresh: true (castoff "
+            "train --fresh)"
+        )
+
+
+def lacks(path: Path, manifest: Mapping[str, Any], what: str) -> CheckpointError:
+    """A checkpoint of this format that is nevertheless not as this castoff writes one."""
+    return CheckpointError(
+        f"checkpoint {path} has no {what}; {_writer(manifest)}, and this is {_here()}. Resume with the one "
+        "that wrote it, or start over with training.fresh: true (castoff train --fresh)"
+    )
+
+
+def changes(manifest: Mapping[str, Any]) -> str | None:
+    """What other version continues a training; None: the same."""
+    now = versions()
+    if all(manifest.get(name) == now[name] for name in ("castoff", "torch")):
+        return None
+    return f"The checkpoint was {_writer(manifest)}; {_here()} may round otherwise in the last bits"
+
+
+def _writer(manifest: Mapping[str, Any]) -> str:
+    castoff, of_torch = (manifest.get(name, "of unknown version") for name in ("castoff", "torch"))
+    return f"written by castoff {castoff} with torch {of_torch}"
+
+
+def _here() -> str:
+    now = versions()
+    return f"castoff {now['castoff']} with torch {now['torch']}"
