@@ -188,7 +188,7 @@ class TrainerDDP(Assembly):
             *(self.task, self.engine, self.context, self.state),
             *(self.stopping, self.watchdog),
         )
-        self.first_step.begin(train, validates=val is not None)
+        self.first_step.begin(train, val, wanted=training.check_first_step)
         self._collect = stack.enter_context(collected_together(training.collect_garbage_every))
         stack.enter_context(self.engine.wrapped())
         stack.enter_context(self.reports.opened())

@@ -17,7 +17,7 @@ from trainers.checks.additivity import EVALUATE, Additivity
 from trainers.checks.untouched import untouched
 from trainers.configuration.fields import ConfigError
 from trainers.data.batches import FirstBatch
-from trainers.data.loaders import Batch
+from trainers.data.loaders import Batch, EvaluationLoader
 from trainers.distributed.errors import of_a_collective
 from trainers.distributed.explanations import brief, place_of
 from trainers.distributed.process_group import RankContext
@@ -57,25 +57,27 @@ class FirstEvaluation:
         self._early_stopping = early_stopping
         self._additivity = additivity
 
-    def check(self, *, validates: bool) -> None:
-        """See that the sets can be evaluated; all ranks must call it.
+    def check(self, val: EvaluationLoader | None) -> None:
+        """See that the sets can be evaluated; all ranks must call it. `val`: the validation set's, if any.
 
         What may be right once there is more than a batch, or that training may never need, is a warning.
 
         Raises:
-            ConfigError: `evaluate` returns a mean, or early stopping watches what is not measured.
+            ConfigError: `evaluate` returns a mean, or waits for ranks that have no batch; or early stopping
+                watches what is not measured.
             Exception: the task cannot evaluate the first batch of the validation set.
         """
         first, self.first = self.first, {}
-        if validates and self._context.everywhere("validation" in first):
-            self._validated(first["validation"])
+        if val is not None and self._context.everywhere("validation" in first):
+            self._validated(first["validation"], val)
         if self._context.everywhere("test" in first):
             self._tested(first["test"])
 
-    def _validated(self, first: FirstBatch) -> None:
+    def _validated(self, first: FirstBatch, val: EvaluationLoader) -> None:
         task = self._task
         if task.whole_set_evaluator is not None:
             return
+        before = self._context.collectives()
         try:
             given = self._evaluated(task, first.batch)
         except Exception as error:
@@ -86,8 +88,22 @@ class FirstEvaluation:
                     _SWITCH,
                 )
             raise
+        collectives = self._context.collectives() - before
+        if collectives > 0 and not val.is_even:
+            raise ConfigError([self._waits_in_vain(val, collectives)])
         self._context.on_main(partial(self._see_measures, task, given, first.batch))
         self._see_sums(task, first)
+
+    def _waits_in_vain(self, val: EvaluationLoader, collectives: int) -> str:
+        task = type(self._task).__qualname__
+        method = "loss, which evaluate calls," if type(self._task).evaluate is Task.evaluate else "evaluate"
+        return (
+            f"validation: {task}.{method} waits for other ranks in each batch ({collectives} collectives), "
+            f"but the ranks have unequal numbers of batches: {val.number_of_batches} of them are divided "
+            f"among {self._context.world_size} ranks, and the last ones would wait for ever. Return sums and "
+            "leave collectives out of evaluation: the trainer adds up what the ranks return. Or choose "
+            "validation.batch_size so that each rank has as many"
+        )
 
     def _tested(self, first: FirstBatch) -> None:
         wrong: Exception | None = None

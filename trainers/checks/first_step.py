@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from trainers.checks.additivity import LOSS, Additivity
 from trainers.checks.first_evaluation import FirstEvaluation
+from trainers.checks.lost_state import changes_are_kept
+from trainers.checks.modes import warn_of_eval_mode
 from trainers.data.batches import FirstBatch, TrainingLoader
+from trainers.data.loaders import EvaluationLoader
 from trainers.distributed.process_group import RankContext
 from trainers.evaluation.early_stopping import EarlyStopping
 from trainers.optimization.engine import Engine
@@ -21,9 +24,10 @@ from trainers.task.training_state import TrainingState
 class FirstStep:
     """Checks around the first step after each start; the later ones cost nothing.
 
-    The loss is a sum; nothing draws from a generator that the task does not declare; all ranks have the
-    same weights afterwards, and all weights that want a gradient are trained; the first batches of the
-    other sets can be evaluated.
+    The model is in training mode; the loss is a sum; nothing draws from a generator that the task does not
+    declare; what the step changes is kept; the loss depends on the model, and all ranks have the same
+    weights afterwards; all weights that want a gradient are trained; the first batches of the other sets can
+    be evaluated.
     """
 
     validate: Callable[[Task, Any], Loss]
@@ -39,6 +43,8 @@ class FirstStep:
         early_stopping: EarlyStopping,
     ):
         self._task = task
+        self._model = engine.bare
+        self._context = context
         self._weights = weights
         self.additivity = Additivity(engine, state, context)
         self._evaluation = FirstEvaluation(task, engine, state, context, early_stopping, self.additivity)
@@ -48,10 +54,10 @@ class FirstStep:
         """Take the first batches of the validation and test sets, by name."""
         self._evaluation.first = first
 
-    def begin(self, train: TrainingLoader, *, validates: bool) -> None:
-        """A training starts; `validates`: whether there is a validation set."""
+    def begin(self, train: TrainingLoader, val: EvaluationLoader | None, *, wanted: bool) -> None:
+        """A training starts; `wanted`: whether more is looked at than what the task returns."""
         self.validate = validate_first_loss
-        self._around = self._checked(train, validates=validates)
+        self._around = self._checked(train, val, wanted=wanted)
 
     def around(self) -> AbstractContextManager[None]:
         """Around a step.
@@ -63,12 +69,20 @@ class FirstStep:
         return self._around
 
     @contextmanager
-    def _checked(self, train: TrainingLoader, *, validates: bool) -> Iterator[None]:
+    def _checked(
+        self, train: TrainingLoader, val: EvaluationLoader | None, *, wanted: bool
+    ) -> Iterator[None]:
         pair, train.pair = train.pair, None
+        if wanted and self._context.is_main:
+            warn_of_eval_mode(type(self._task).__qualname__, self._model)
         self.additivity.check(LOSS, self._task, pair)
-        with drawn_as_declared(self._task):
+        with ExitStack() as around:
+            if wanted:
+                around.enter_context(changes_are_kept(self._task, self._model, self._context))
+            around.enter_context(drawn_as_declared(self._task))
             yield
+        self._weights.check_reached()
         self._weights.check_alike()
         self._weights.check_trained()
-        self._evaluation.check(validates=validates)
+        self._evaluation.check(val)
         self.validate, self._around = validate_loss, nullcontext()

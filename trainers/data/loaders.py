@@ -125,6 +125,16 @@ class EvaluationLoader:
         return self._share.rounds
 
     @property
+    def number_of_batches(self) -> int:
+        """Of all ranks together."""
+        return self._share.numbers.stop
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all ranks have as many batches."""
+        return self.number_of_batches % self._share.numbers.step == 0
+
+    @property
     def seed(self) -> int:
         """Of what is drawn once all batches are judged; the same on any number of ranks."""
         return self._stream.seed(self._share.numbers.stop)

@@ -144,6 +144,10 @@ class RankContext:
         finally:
             self.waits_for = None
 
+    def collectives(self) -> int:
+        """How many this rank has begun in the group of all; 0 where there is none, or it does not count."""
+        return _collectives() if self.distributed else 0
+
     def health_check(self) -> RankHealthCheck | None:
         """What names the ranks that are missing; None where there are no others."""
         return None if self._alone else health_check()

@@ -18,6 +18,7 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, UserError
 from trainers.distributed.devices import computing
 from trainers.distributed.process_group import RankContext
+from trainers.optimization import unreached
 from trainers.optimization.averaging import AveragedWeights
 from trainers.optimization.gradients import GradientNorm, UnreadNorm
 from trainers.optimization.optimizer import load_optimizer
@@ -93,6 +94,16 @@ class Engine:
     def judged(self) -> nn.Module:
         """The module that is validated and tested: the averaged one, or the bare one."""
         return self.bare if self.average is None else self.average.module
+
+    @property
+    def empty(self) -> bool:
+        """Whether no rank had an item that counts in this step; waits for the device."""
+        return self._items is not None and not bool(self._items)
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether this rank's loss was another number than 0 in this step; waits for the device."""
+        return any(bool(each) for each in self._losses)
 
     # --- One step ---------------------------------------------------------------------------------
 
@@ -223,7 +234,8 @@ class Engine:
                 logger.warning(words, self._empty)
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
         double = any(each.dtype in (torch.float64, torch.complex128) for each in gradients)
-        torch._foreach_mul_(gradients, factor.to(torch.float64 if double else torch.float32))
+        if gradients:  # else there is nothing to step with, which `Weights.check_reached` reports
+            torch._foreach_mul_(gradients, factor.to(torch.float64 if double else torch.float32))
         fine = self._items.isfinite() & ~none  # the next step's loss is not to be divided by NaN
         self._expected = torch.where(fine, self._items, self._expected)
 
@@ -238,18 +250,13 @@ class Engine:
             unused = [number for number, each in enumerate(self._parameters) if each.grad is None]
         elif self._accumulated and self.reducer is not None:
             unused = unreduced(self.reducer)
+        if len(unused) == len(self._parameters):
+            raise ConfigError([unreached.depends_on_none(self._step + 1)])
         if unused:
             wanted = [name for name, each in self.bare.named_parameters() if each.requires_grad]
+            micro = "the last micro-batch of " if self._accumulated else ""
             names = [wanted[number] for number in unused]
-            some = f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
-            last = "the last micro-batch of " if self._accumulated else ""
-            raise ConfigError(
-                [
-                    f"model: the loss of {last}step {self._step + 1} does not depend on {some}, for whose "
-                    "gradients ranks wait; call requires_grad_(False) in build_model on what is never used, "
-                    "or, where it is used in some, set parallel.find_unused_parameters: true"
-                ]
-            )
+            raise ConfigError([unreached.unused(self._step + 1, names, micro)])
 
     # --- Gradients that are not numbers ------------------------------------------------------------
 

@@ -1,10 +1,12 @@
 """Checks the weights: the same bits on all ranks, and no parameter that gets no gradient.
 
-Both follow from how training is meant to go, and are looked at after the first step and at each checkpoint.
+These follow from how training is meant to go. They are looked at after the first step, all but the gradients
+at each checkpoint, too.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -14,8 +16,11 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, few
 from trainers.distributed.process_group import RankContext
 from trainers.optimization.engine import Engine
+from trainers.optimization.unreached import depends_on_none, only_zeros, unused_alone
 from trainers.task import Task
 from trainers.task.training_state import TrainingState
+
+logger = logging.getLogger(__name__)
 
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -33,13 +38,40 @@ class Weights:
         self, task: Task, engine: Engine, state: TrainingState, config: Config, context: RankContext
     ):
         self._task = task
+        self._engine = engine
         self._model = engine.bare
         self._average = None if engine.average is None else engine.average.module
         self._state = state
         self._context = context
         self._wanted = config.training.check_first_step
+        self._unused_is_meant = config.parallel.find_unused_parameters or config.parallel.static_graph
         self._all = set(self._model.parameters())
         self._trained = {each for each in self._all if each.requires_grad}
+
+    def check_reached(self) -> None:
+        """See that the step that is over had a gradient; the same on all ranks, which have summed it.
+
+        Parameters without one are a warning: several ranks have refused them before they got here.
+
+        Raises:
+            ConfigError: no parameter got one; or in the training's very first step, all are zero. Later ones
+                may be: a margin can be kept by every sample. So may those of a loss of 0: a warning.
+        """
+        if not self._wanted:
+            return
+        wanted = [(name, each.grad) for name, each in self._model.named_parameters() if each.requires_grad]
+        gradients = [each for _, each in wanted if each is not None]
+        step = self._state.step
+        if not gradients:
+            raise ConfigError([depends_on_none(step)])
+        if step == 1 and not self._engine.empty and not any(bool(each.any()) for each in gradients):
+            if self._context.anywhere(self._engine.has_loss):
+                raise ConfigError([only_zeros(step)])
+            if self._context.is_main:
+                logger.warning("%s", only_zeros(step, "the loss and "))
+        idle = [name for name, each in wanted if each is None]
+        if idle and not self._unused_is_meant and self._context.is_main:
+            logger.warning("%s", unused_alone(step, idle))
 
     def check_trained(self) -> None:
         """See that whatever wants a gradient did so when the training began.

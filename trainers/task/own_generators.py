@@ -72,7 +72,7 @@ def _found(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[Genera
     if id(value) in seen or depth > _DEEPEST or len(seen) > _MOST or isinstance(value, torch.Tensor | type):
         return
     seen.add(id(value))
-    known = _known(value, name)
+    known = known_generator(value, name)
     if known is not None:
         yield known
     elif isinstance(value, list | tuple):
@@ -88,7 +88,8 @@ def _found(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[Genera
             yield from _found(each, f"{name}.{attribute}", depth + 1, seen)
 
 
-def _known(value: Any, name: str) -> Generator | None:
+def known_generator(value: Any, name: str) -> Generator | None:
+    """A value as a generator of this name, if it is one."""
     numpy = sys.modules.get("numpy")
     if isinstance(value, torch.Generator):
         return Generator(name, lambda: value.get_state().numpy(), lambda state: _set(value, state))

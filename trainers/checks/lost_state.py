@@ -1,0 +1,156 @@
+"""State that a step changes and no checkpoint holds: a resumed run would begin without it.
+
+What a task or a part of its model keeps in attributes is compared before and after the first step: numbers,
+tensors, arrays, generators, containers of these, and what has a `state_dict`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from trainers.configuration.fields import few
+from trainers.distributed.process_group import RankContext
+from trainers.distributed.randomness import undisturbed
+from trainers.optimization.weights import bit_sums
+from trainers.task import Task
+from trainers.task.own_generators import known_generator, own_generators
+
+logger = logging.getLogger(__name__)
+
+_DEEPEST = 5
+_MOST = 5000
+"""Levels and parts of an attribute that are looked at."""
+
+_FEW = 1000
+"""Numbers of a tensor that may be kept one by one."""
+
+_THE_TRAINERS = ("state", "trainer")
+"""A task's attributes that the trainer sets."""
+
+
+class _Held(NamedTuple):
+    """What a value comes to."""
+
+    numbers: frozenset[Any]
+    """Single numbers, and digests of tensors."""
+    texts: tuple[str | bytes, ...] = ()
+
+
+@contextmanager
+def changes_are_kept(task: Task, model: nn.Module, context: RankContext) -> Iterator[None]:
+    """Around a step: rank 0 reports what it changes that neither the task's nor the model's state holds."""
+    before, texts = _state(task, model), _kept(task).texts
+    yield
+    kept = _kept(task)
+    if not context.is_main or kept.texts != texts:  # whatever a text stands for
+        return
+    found = kept.numbers | _held(model.state_dict()).numbers
+    after = _state(task, model)
+    new = {name: held.numbers - before[name].numbers for name, held in after.items() if name in before}
+    lost = sorted(name for name, numbers in new.items() if not numbers <= found)
+    if lost:
+        kind = type(task).__qualname__
+        logger.warning(
+            "A step changes %s, which no checkpoint holds: a resumed run begins without it, and differs from "
+            "one that was not interrupted. Return it in %s.state_dict, restore it in load_state_dict; in a "
+            "model make it a buffer (register_buffer); for random numbers take self.state.generator. Ignore "
+            "this for what is only shown",
+            *(few(lost), kind),
+        )
+
+
+def _kept(task: Task) -> _Held:
+    with undisturbed():  # it may draw
+        return _held(task.state_dict())
+
+
+def _state(task: Task, model: nn.Module) -> dict[str, _Held]:
+    """By name: the attributes that have a state."""
+    found: dict[str, _Held] = {}
+    kind = type(task).__qualname__
+    for name, value in vars(task).items():
+        if name not in _THE_TRAINERS and not isinstance(value, int):  # which only counts
+            found[f"{kind}.{name}"] = _held(value)
+            for each in own_generators(value):
+                found[f"{kind}.{name}{each.name.removeprefix(type(value).__name__)}"] = _held(each.read())
+    for part, module in model.named_modules():
+        for name, value in _attributes(module):
+            found[f"model.{part}.{name}" if part else f"model.{name}"] = _held(value)
+    return found
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Its own numbers, tensors and generators, and the buffers that no checkpoint holds.
+
+    Its containers are what torch keeps for itself.
+    """
+    lasting = module.state_dict(keep_vars=True)
+    for name, value in module.named_buffers(recurse=False):
+        if name not in lasting:
+            yield name, value
+    for name, value in vars(module).items():
+        computed = isinstance(value, Tensor) and value.requires_grad
+        if isinstance(value, float | Tensor | numpy.ndarray) and not computed:
+            yield name, value
+        elif (known := known_generator(value, name)) is not None:
+            yield name, known.read()
+
+
+def _held(value: Any) -> _Held:
+    numbers: set[Any] = set()
+    texts: list[str | bytes] = []
+    for part in _parts(value, 0, set()):
+        if isinstance(part, str | bytes):
+            texts.append(part)
+        elif isinstance(part, Tensor):
+            numbers |= _of_tensor(part)
+        else:
+            numbers.add(_number(part))
+    return _Held(frozenset(numbers), tuple(texts))
+
+
+def _parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+    """Numbers, texts and tensors in a value."""
+    if depth > _DEEPEST or len(seen) > _MOST:
+        return
+    if isinstance(value, bool | int | float | complex | str | bytes | Tensor):
+        yield value
+    elif isinstance(value, numpy.ndarray | numpy.generic):
+        if value.dtype.kind in "biufc":
+            yield torch.from_numpy(numpy.array(value))
+    elif id(value) not in seen:
+        seen.add(id(value))
+        for each in _inside(value):
+            yield from _parts(each, depth + 1, seen)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple | deque):
+        return list(value)
+    if callable(getattr(value, "state_dict", None)) and not isinstance(value, type | Task):
+        return [value.state_dict()]
+    return ()
+
+
+def _of_tensor(tensor: Tensor) -> set[Any]:
+    """Its numbers where they are few, as they may be kept as a list; else a digest of their bits."""
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return set()
+    if tensor.numel() <= _FEW:
+        return set(map(_number, tensor.reshape(-1).tolist()))
+    return {(tuple(tensor.shape), tensor.dtype, int(bit_sums([tensor])[0]))}
+
+
+def _number(value: Any) -> Any:
+    return value if value == value else "nan"  # which no other is equal to

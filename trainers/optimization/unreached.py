@@ -1,0 +1,47 @@
+"""Words for parameters that no gradient reaches, whether ranks wait for it or one rank trains alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainers.configuration.fields import few
+
+_MEND = (
+    "call requires_grad_(False) in build_model on what is never used, or, where it is used in some batches, "
+    "set parallel.find_unused_parameters: true"
+)
+
+
+def depends_on_none(step: int) -> str:
+    """No parameter gets a gradient in that step."""
+    return (
+        f"model: the loss of step {step} depends on no parameter of the model, so nothing is learned: make "
+        "Loss.total of what the model that loss() is given returns, without detach(), item(), numpy() or "
+        "no_grad(), and not of another network"
+    )
+
+
+def only_zeros(step: int, too: str = "") -> str:
+    """Every parameter that gets a gradient gets zeros; `too`: what else is zero."""
+    are = "are" if too else "is"
+    return (
+        f"model: {too}every gradient of step {step} {are} zero, so nothing is learned: see that Loss.total "
+        "depends on what the model returns (it is not multiplied by 0, rounded or compared) and that not all "
+        "units are saturated. If it is right as it is, training.check_first_step: false leaves this out"
+    )
+
+
+def unused(step: int, names: Sequence[str], micro: str = "") -> str:
+    """Some parameters get no gradient, and other ranks wait for it; `micro`: which part of the step."""
+    return (
+        f"model: the loss of {micro}step {step} does not depend on {few(names)}, for whose gradients ranks "
+        f"wait; {_MEND}"
+    )
+
+
+def unused_alone(step: int, names: Sequence[str]) -> str:
+    """Some parameters get no gradient on the only rank, which does not mind."""
+    return (
+        f"model: the loss of step {step} does not depend on {few(names)}: nothing there is learned, and on "
+        f"several ranks training would stop here; {_MEND}"
+    )
