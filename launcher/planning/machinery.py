@@ -42,6 +42,7 @@ FEATURES = {
     "usr1": "the launcher passes USR1 on, and kills its ranks on TERM",
     "mpiexec": "the launcher's command has a name that other launchers use",
     "fills_nodes": "the launcher does not report the node of a rank, and fills one node after another",
+    "fence": "processes of an attempt may still run when the scheduler starts the next one",
     "deadline": "the job knows when it will be ended",
     "timer": "there is a deadline, and the scheduler sends no signal before it",
     # what follows from the job
@@ -162,6 +163,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "stopping": True,
         "setup": features & {"setup", "snapshot", "teardown", "restart", "hang", "preflight"},
         "teardown": "teardown" in features,
+        "fence": "fence" in features,
         "environment": True,
         "container": plan.container,
         f"runtimes/{plan.container and plan.container.runtime}": plan.container,
@@ -195,6 +197,7 @@ def _of_launcher(name: str) -> dict[str, object]:
 def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
     deadline = bool(plan.walltime) or scheduler.reports_end_time
     return {
+        "fence": scheduler.has_queue,
         "deadline": deadline,
         "timer": deadline and not scheduler.signals_before_walltime,
         "places": plan.array_indices and scheduler.tasks(plan.members) != plan.members,

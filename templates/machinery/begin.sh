@@ -37,6 +37,9 @@ castoff_begin() {
 #else
   unset -v CASTOFF_DEADLINE CASTOFF_GRACE # no walltime; these would be a parent job's
 #endif
+#if fence
+  castoff_await_fences
+#endif
   cd "$castoff_submit_dir" || exit
 }
 # castoff submit names it. A script that stands alone makes castoff-<job id> where it was submitted,
@@ -124,6 +127,9 @@ castoff_begin_records() {
 #endif
     printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
   )
+#if fence
+  castoff_write_fence live
+#endif
 }
 castoff_finish() { # CODE COMMAND: the last that this script does
   # A child that a signal ends as it begins still has this script's traps.
@@ -131,6 +137,9 @@ castoff_finish() { # CODE COMMAND: the last that this script does
   set +e
 #if setup
   castoff_unset_user_functions
+#endif
+#if fence
+  castoff_check_fence
 #endif
 #if teardown
 #if setup
@@ -180,6 +189,9 @@ castoff_record_ending() { # ENDING CODE
 #endif
       mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )
+#if fence
+  castoff_raise_fence
+#endif
 }
 #if !here | torchrun | stage | container | hang
 # --- Programs of the nodes ------------------------------------------------------------------------

@@ -26,20 +26,6 @@ castoff_oom_kills_before=$castoff_oom_kills
 #endif
 (castoff_exec "$@") &
 castoff_program=$!
-#if spares
-( # a host that was given up may come back: nothing of this attempt may run beside the next
-  trap 'kill "$castoff_sleep"; exit' TERM
-  unset -v RANK # its sleep is no process of the rank: a hang is judged by those
-  while kill -s 0 "$castoff_program"; do
-    sleep 10 &
-    castoff_sleep=$!
-    wait "$castoff_sleep"
-    [ ! -e "$CASTOFF_ATTEMPT_DIR/over" ] && [ ! -e "$CASTOFF_ATTEMPT_DIR/ending.json" ] ||
-      kill -s KILL "$castoff_program"
-  done
-) </dev/null >/dev/null 2>&1 3>&- &
-castoff_fence=$!
-#endif
 [ -z "$castoff_ended" ] || castoff_pass_on TERM
 castoff_code=127 castoff_interrupted=1
 while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
@@ -51,9 +37,6 @@ while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null;
   [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
   castoff_code=$castoff_last
 done
-#if spares
-kill -s TERM "$castoff_fence" 2>/dev/null
-#endif
 castoff_record_failure() { # RANK; the first to write wins (noclobber)
   castoff_signal=null
   [ "$castoff_code" -le 128 ] || ! castoff_name=$(kill -l "$castoff_code" 2>/dev/null) ||

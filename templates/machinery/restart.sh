@@ -11,8 +11,10 @@ castoff_restart() { # after an attempt: whether the next begins in this job
 #if !here
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
 #endif
+#if fence
+  castoff_raise_fence
+#endif
 #if spares
-  : >"$CASTOFF_ATTEMPT_DIR/over" || true
   castoff_over_since=$SECONDS castoff_suspect=''
 #endif
   castoff_judge_progress "$CASTOFF_ATTEMPT"
@@ -37,8 +39,8 @@ castoff_restart() { # after an attempt: whether the next begins in this job
   castoff_next_attempt
 }
 #if spares
-castoff_await_fence() { # ranks that nobody reaches look every 10 s whether their attempt is over (program.sh)
-  local castoff_lost_hosts castoff_left=$((castoff_over_since + 11 - SECONDS))
+castoff_await_fence() { # ranks that nobody reaches end themselves (rank.sh)
+  local castoff_lost_hosts castoff_left=$((castoff_over_since + 2 * castoff_fence_every - SECONDS))
   castoff_lost_hosts=$(castoff_missing "$CASTOFF_ATTEMPT_DIR/hosts" | grep -vxF -e "$castoff_suspect" || true)
 #if hang
   # Where the stacks were collected, the ranks could be ended, too.

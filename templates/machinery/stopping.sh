@@ -78,6 +78,9 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
   # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
   while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
     read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
+#if fence
+    if ((SECONDS >= castoff_fence_due)); then castoff_check_fence; fi
+#endif
 #if teardown
     castoff_leave_time
 #endif
@@ -87,4 +90,7 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
     castoff_signalled='' castoff_code=0
     builtin wait "$castoff_launcher" 2>/dev/null || castoff_code=$? # which bash would report as Killed, Terminated
   done
+#if fence
+  castoff_check_fence # maybe what ended it
+#endif
 }

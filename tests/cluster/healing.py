@@ -106,8 +106,8 @@ def a_host_that_is_cut_off_is_replaced(cluster: Cluster, folder: Path, host: str
     assert job.ending("0.1") == ("done", 0), job.output()
     assert host not in hosts(job, 1) and host in set_aside(job)
     assert job.record("failure")["reason"] == "hang" and job.record("failure")["host"] == host
-    over = (job.run_dir / "attempts" / "0.0" / "over").stat().st_mtime
-    assert job.record("start", "0.1")["time"] >= int(over) + 10, (
+    over = (job.run_dir / "attempts" / "0.0" / "fence").stat().st_mtime
+    assert job.record("start", "0.1")["time"] >= int(over) + 9, (
         "its ranks may not have seen that they are over"
     )
 
@@ -126,6 +126,26 @@ def a_host_whose_daemon_is_gone_is_replaced(
     (why,) = set_aside(job).items()
     assert why[0] == host and why[1].startswith("it does not answer")
     return why[1]
+
+
+_ALONE = """\
+echo $$ >"$PROBE_FOLDER/pid-$CASTOFF_ATTEMPT-$RANK"
+: >"$PROBE_FOLDER/ready-$CASTOFF_ATTEMPT-$RANK"
+[ "$CASTOFF_ATTEMPT" -ge 1 ] || exec sleep 1000
+for file in "$PROBE_FOLDER"/pid-0-*; do
+  ! kill -0 "$(cat "$file")" || echo "${file##*/} beside $RANK" >>"$PROBE_FOLDER/beside"
+done
+"""
+
+
+def no_two_attempts_run_at_once(cluster: Cluster, folder: Path, lose: Callable[[str], None]) -> None:
+    """`lose` makes the scheduler start it again, and leaves the ranks alone. All hosts share process ids."""
+    again: dict[str, Any] = {"requeue": {"max": 1}, "walltime": "10m"}
+    job = Submitted(cluster, folder, command=["sh", "-c", _ALONE], **again, **SHAPE)
+    job.wait_for("ready-0", 4)
+    lose(hosts(job, 0)[0])
+    assert job.ending("0.1") == ("done", 0), job.output()
+    assert not (job.seen / "beside").exists(), (job.seen / "beside").read_text()
 
 
 @contextlib.contextmanager
