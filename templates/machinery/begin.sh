@@ -17,7 +17,7 @@ castoff_begin() {
   castoff_scheduler_choose_log
 #endif
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
-  castoff_ending=failed
+  castoff_ending=failed castoff_reason=''
   castoff_listen # before a trap for the end, which would call what a signal ends failed
   trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # which keeps the code
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
@@ -185,7 +185,8 @@ castoff_record_ending() { # ENDING CODE
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
       1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
 #else
-    printf '{"ending": "%s", "code": %s, "time": %(%s)T}\n' "$1" "$2" -1 1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+    printf '{"ending": "%s", "code": %s, "time": %(%s)T%s}\n' "$1" "$2" -1 \
+      "${castoff_reason:+, \"reason\": \"$castoff_reason\"}" 1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
 #endif
       mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )

@@ -54,7 +54,12 @@ castoff_end() { # the first failure and the program's own word decide; a launche
     castoff_check_success
   fi
 #endif
+#if here
+  if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code =~ ^(0|74)$) ]]; then
+#else
   if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
+#endif
+    castoff_check_room
     castoff_ending='done'
     exit 0
   fi
@@ -64,6 +69,17 @@ castoff_end() { # the first failure and the program's own word decide; a launche
     if ((castoff_code == 0)); then castoff_code=143; fi
   fi
   exit "$castoff_code"
+}
+castoff_check_room() { # what a full disk does not take of the ranks' output is lost, and few programs notice
+  castoff_reason=$(export LC_ALL=C && exec 2>&1 && cd "$CASTOFF_LOG_DIR" &&
+    head -c 4096 /dev/urandom >.room && sync .room; rm -f .room)
+#if here
+  if ((castoff_code == 74)); then castoff_reason+="No space left"; fi # castoff launch could not write a log
+#endif
+  if [[ ! $castoff_reason =~ No\ space\ left|quota\ exceeded ]]; then castoff_reason='' && return; fi
+  castoff_reason="${BASH_REMATCH[0]} on the disk of the run directory: output of the ranks may be lost"
+  echo "castoff: $castoff_reason" >&2
+  exit 74 # EX_IOERR
 }
 #if restart | hang
 castoff_failure_words() { # as in: rank 3 on n2 was killed by SIGKILL

@@ -64,7 +64,11 @@ castoff_attempt_failed() { # whether it failed, with castoff_code, and not becau
   elif [[ -e $CASTOFF_ATTEMPT_DIR/unstarted ]]; then
     castoff_code=1 castoff_reason="not all ranks have started"
 #endif
+#if here
+  elif ((castoff_code != 0 && castoff_code != 74)); then # 74: the ranks did well, and a log is incomplete
+#else
   elif ((castoff_code != 0)); then
+#endif
     castoff_reason="the launcher failed with code $castoff_code"
 #if !here
   elif [[ $castoff_outcome != 'done' ]]; then

@@ -114,6 +114,7 @@ class Supervision:
         self._shown = [self._output]  # where ranks' output goes
         self._paused = False
         self._output_lost = False
+        self._log_incomplete = False
         self._result = 0
         self._oom_kills = oom_kills()
         self._stop: signal.Signals | None = None
@@ -159,7 +160,10 @@ class Supervision:
         self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, rank))
 
     def run(self) -> int:
-        """Watch until all is over; the exit code of the whole: the first failure's, or 0."""
+        """Watch until all is over; the exit code of the whole: the first failure's, or 0.
+
+        EX_IOERR (74) where all ranks did well, and a log did not get all that they wrote.
+        """
         while not self._step():
             for key, _ in self._selector.select(self._timeout()):
                 handle: Callable[[], object] = key.data
@@ -168,14 +172,14 @@ class Supervision:
             self._drain(rank)
             self._close_pipe(rank)
             if rank.log is not None:
-                self.report(rank.log.close())
+                self._report_incomplete(rank.log.close())
         if self._killed:
             killed = counted(len(self._killed), "process", "processes")
             self.report(f"killed {killed} that had not ended on SIGTERM")
         if self._stop is not None and self._stopped:
             self.report(f"stopped by {self._stop.name}")
         self._finish_output()
-        return self._result
+        return self._result or (os.EX_IOERR if self._log_incomplete else 0)
 
     def _close(self) -> None:
         """Let go of everything; ranks that still live, after an error, are killed first."""
@@ -207,13 +211,18 @@ class Supervision:
         if data:
             trouble = rank.log.write(data) if rank.log is not None else None
             self._show(rank, rank.lines.feed(data, time.monotonic()))
-            self.report(trouble)
+            self._report_incomplete(trouble)
         else:
             self._close_pipe(rank)
         return bool(data)
 
     def _show(self, rank: Rank, lines: bytes) -> None:
         (rank.sink or self._output).put(lines)
+
+    def _report_incomplete(self, trouble: str | None) -> None:
+        """Report that a log lacks what a rank wrote, if it does."""
+        self._log_incomplete = self._log_incomplete or trouble is not None
+        self.report(trouble)
 
     def _drain(self, rank: Rank) -> None:
         """Read what a dead rank left in its pipe; bounded, since a daemon may continue to write."""

@@ -44,10 +44,12 @@ def test_full_at_each_stage(workplace: Workplaces, tmp_path: Path, unit: str) ->
     with_mounts(tmp_path, test)
 
 
-@pytest.mark.parametrize(("code", "ending"), [(0, "done"), (3, "failed")])
+@pytest.mark.parametrize(("code", "ended_with"), [(0, 74), (3, 3)])
 def test_a_disk_that_fills_up_during_the_run(
-    workplace: Workplaces, tmp_path: Path, code: int, ending: str
+    workplace: Workplaces, tmp_path: Path, code: int, ended_with: int
 ) -> None:
+    """What its ranks write there is lost, even where its program does not notice."""
+
     def test() -> None:
         here = workplace("here")
         mount_small(here.folder / "castoff-runs", "size=200k")
@@ -56,7 +58,12 @@ def test_a_disk_that_fills_up_during_the_run(
         assert here.castoff(*words, "--", "sh", "-c", program).code == 0
         (run,) = here.runs()
         now = here.settled(run)
-        assert (now.state, now.ending, now.code) == ("ended", ending, code), now
+        assert (now.state, now.ending, now.code) == ("ended", "failed", ended_with), now
+        if code == 0:
+            status = here.castoff("status", run.id)
+            assert "No space left on the disk of the run directory: output of the ranks" in status.output
+            wait = here.castoff("wait", run.id)
+            assert wait.code == 74, wait
 
     with_mounts(tmp_path, test)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import time
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from tests.cases import others_long
+from tests.mounts import mount_small, with_mounts
 
 from .conftest import Benches
 from .harness import Bench
@@ -31,6 +33,21 @@ def test_one_failing_rank_ends_the_job_with_its_code(kind: str, bench: Benches) 
     if kind != "local":
         assert failure["log"] == "rank-00001.log"
         assert f"rank 1 on {failure['host']} was the first to fail, with code 3" in ended.output
+
+
+@pytest.mark.parametrize("kind", ["local", "srun"])
+def test_a_disk_that_is_full_at_the_end(kind: str, bench: Benches, tmp_path: Path) -> None:
+    """What the ranks wrote last is lost, though none of them may have noticed."""
+
+    def test() -> None:
+        here = bench(kind)
+        mount_small(here.folder, "size=400k")
+        fill = "cat /dev/zero >fill; for line in 1 2 3; do echo lost; done"
+        ended = here.run(ranks_per_node=2, command=["sh", "-c", f"{{ {fill}; }} 2>/dev/null; exit 0"])
+        assert (ended.code, ended.ending) == (74, ("failed", 74)), ended.output
+        assert "No space left on the disk of the run directory" in ended.record("ending")["reason"]
+
+    with_mounts(tmp_path, test)
 
 
 @pytest.mark.parametrize(("kind", "found"), [("hydra", "openmpi"), ("pals", "hydra"), ("openmpi", "hydra")])
