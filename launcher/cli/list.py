@@ -25,7 +25,7 @@ from launcher.cli.output import (
 )
 from launcher.errors import printable
 from launcher.runs.index import Index
-from launcher.runs.states import ENDINGS, FAILED, members_words
+from launcher.runs.states import ENDINGS, EXPLAINED, members_words
 from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
 from launcher.status.poller import AT_A_GLANCE, Poller
 
@@ -198,7 +198,7 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
         brief(now - row.submitted),
         brief(until - summary.started) if until and summary.started else "",
         members_words(summary.counts) if summary.members > 1 else "",
-        _short(summary.reason or "") if summary.ending in FAILED else "",
+        _short(summary.reason or "") if summary.ending in EXPLAINED else "",
     )
 
 

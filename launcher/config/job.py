@@ -25,6 +25,7 @@ from launcher.config.job_fields import (
     LauncherOptions,
     Mail,
     Memory,
+    ProgramSignal,
     Requeue,
     Restart,
     Select,
@@ -182,7 +183,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     ] = {}
     """With `after`, the job waits until they start; with the others, until they end: successfully
     (`afterok`), unsuccessfully (`afternotok`) or either way (`afterany`)."""
-    requeue: Annotated[Requeue, meaning("Resuming after an early stop.")] = Requeue()
+    requeue: Annotated[Requeue, meaning("Resuming a run that is not done when its job ends.")] = Requeue()
     restart: Annotated[Restart, meaning("Restarting the ranks in the same job after a failure.")] = Restart()
     preflight: Annotated[
         bool | list[ShellLine] | None,
@@ -196,6 +197,13 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         meaning("How long before the walltime castoff asks the program to stop; default 2m."),
     ] = None
     """Below a walltime of 8 minutes the default is a quarter of it."""
+    signal: Annotated[
+        ProgramSignal | None,
+        meaning("A signal for the ranks' programs, and how long before the walltime they get it."),
+    ] = None
+    """For programs with a handler that saves a checkpoint. In each rank the outermost process that handles
+    the signal gets it; if none does, nothing is sent, as it would kill them. With `requeue`, a program that
+    then exits with 0 and writes no outcome is started again."""
     templates: Annotated[Word | None, meaning("A folder of templates that replace castoff's own.")] = None
     """Relative to the job file."""
 
@@ -385,6 +393,16 @@ def _of_restarts(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         if getattr(restart, name) and not restart.max:
             missing = f"has no effect without restart.max: add {setting('restart.max', '3')}, or drop it"
             yield ("restart", name), missing
+    requeue = spec.requeue
+    for name in ("on", "progress"):
+        if getattr(requeue, name) and not requeue.max:
+            missing = f"has no effect without requeue.max: add {setting('requeue.max', '3')}, or drop it"
+            yield ("requeue", name), missing
+    if requeue.on is not None and not requeue.on:
+        yield ("requeue", "on"), "is empty: name endings, as in [stop, walltime], or drop requeue"
+    if None not in (restart.progress, requeue.progress) and restart.progress != requeue.progress:
+        both = f"is {shown(requeue.progress)}, but restart.progress is {shown(restart.progress)}"
+        yield ("requeue", "progress"), f"{both}: they mean the same, so drop one of the two"
     if restart.spare_nodes and isinstance(spec.select, list) and spec.select:
         kinds = "excludes select as a list: a spare node can replace nodes of its own kind alone"
         yield ("restart", "spare_nodes"), f"{kinds}; drop one of the two"

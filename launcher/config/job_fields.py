@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -15,6 +15,8 @@ from launcher.config.quantities import (
     END,
     MEMORY_PATTERN,
     MEMORY_TAKES,
+    SIGNAL_PATTERN,
+    SIGNAL_TAKES,
 )
 from launcher.typed.structure import meaning, takes
 
@@ -52,6 +54,7 @@ CountOrNone = Annotated[
 ]
 ExitCode = Annotated[int, takes("an exit code from 1 to 255", many="exit codes from 1 to 255", ge=1, le=255)]
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
+ProgramSignal = Annotated[str, takes(SIGNAL_TAKES, pattern=SIGNAL_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
 CpuLists = Annotated[
     str,
@@ -95,6 +98,9 @@ RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
 Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
 RequeueWay = Literal["copy", "chain"]
+RequeueCause = Literal["stop", "walltime", "preempted", "node-failure"]
+BY_SCHEDULER: tuple[RequeueCause, ...] = ("preempted", "node-failure")
+"""After these some schedulers themselves start a job again."""
 
 
 class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -215,20 +221,45 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """Resuming after an early stop."""
+    """Resuming a run that is not done when its job ends."""
 
     max: Annotated[
         CountOrNone | None,
-        meaning("How often a run that ended with the outcome `resume` is started again; default 0."),
+        meaning("How often a run that is not done when its job ends is started again; default 0."),
     ] = None
+    on: Annotated[
+        list[RequeueCause] | None,
+        meaning("After which endings; default: all that the scheduler supports."),
+    ] = None
+    """`stop`: the program stopped early (outcome `resume`, or it ended after `signal`). `walltime`: it was
+    still running shortly before the walltime, when castoff ends it, and had made progress since its start.
+    `preempted`, `node-failure`: Slurm and PBS then start the job again themselves, as often as it happens;
+    name both or neither."""
+    progress: Annotated[
+        Word | None,
+        meaning(
+            "What shows progress, as `restart.progress`; default: what the program reports, else a new "
+            "checkpoint."
+        ),
+    ] = None
+    """If a program reports nothing, castoff looks in the ranks' folder and the run directory for a newer file
+    named like a checkpoint (`*.pt`, `*.ckpt`, `*.safetensors`, `*checkpoint*` …). After two attempts in a
+    row without progress, the run is not started again."""
     how: Annotated[
         RequeueWay | None,
         meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is submitted."),
     ] = None
     """PBS does not start a stopped job again by itself. `copy`: when a job begins, it submits a copy of
-    itself, which resumes the run if the job stops early. `chain`: `castoff submit` submits all jobs at once,
-    and each begins if the one before did not succeed; this needs no qsub on the nodes, and also resumes
-    after a job was killed."""
+    itself, which resumes the run if the job ends too soon. `chain`: `castoff submit` submits all jobs at
+    once, and each begins if the one before did not succeed; this needs no qsub on the nodes, and also
+    resumes after a job was killed."""
+
+    def causes(self, *, by_scheduler: bool) -> list[RequeueCause]:
+        """After which endings it is started again; `by_scheduler`: whether a scheduler does so by itself."""
+        if not self.max:
+            return []
+        every = [cause for cause in get_args(RequeueCause) if by_scheduler or cause not in BY_SCHEDULER]
+        return [cause for cause in every if self.on is None or cause in self.on]
 
 
 class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):

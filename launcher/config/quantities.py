@@ -16,6 +16,11 @@ _UNITS = re.compile(r"(?:([0-9]{1,5})d)?(?:([0-9]{1,5})h)?(?:([0-9]{1,6})m)?(?:(
 DURATION_PATTERN = rf"^(?:{_CLOCK.pattern}|(?=[0-9]){_UNITS.pattern}){END}"
 DURATION_TAKES = 'a duration: "HH:MM:SS", "D-HH:MM:SS" or with units, as in 90s, 30m, 2h or 1d12h'
 
+SIGNAL_PATTERN = rf"^(?:SIG)?(?:USR1|USR2|TERM|INT|HUP)@(?:[0-9]{{1,6}}|(?=[0-9]){_UNITS.pattern}){END}"
+SIGNAL_TAKES = (
+    "a signal (USR1, USR2, TERM, INT or HUP) and a time before the walltime, as in USR1@300 or TERM@5m"
+)
+
 MEMORY_PATTERN = rf"^[1-9][0-9]{{0,9}}[KMGT]{END}"
 MEMORY_TAKES = "a size with a unit K, M, G or T (powers of 1024), as in 64G"
 
@@ -32,6 +37,12 @@ def seconds(duration: str) -> int:
         raise ValueError(f"{duration!r} is not {DURATION_TAKES}")
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def signal_and_time(text: str) -> tuple[str, int]:
+    """A signal's name without SIG, and seconds, of a text that matches `SIGNAL_PATTERN`."""
+    name, _, before = text.removeprefix("SIG").partition("@")
+    return name, int(before) if before.isdecimal() else seconds(before)
 
 
 def size(memory: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2103240995, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 665663714, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -40,15 +40,19 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         if plan.devices.near:
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
-        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
+    if plan.margin:
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+    if plan.signal:
+        _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
         _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
-    if (plan.restart and plan.restart.progress):
-        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if plan.progress:
+        _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
         _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
     if plan.preflight:
@@ -168,15 +172,19 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         if plan.devices.near:
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
-        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
+    if plan.margin:
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+    if plan.signal:
+        _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
         _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
-    if (plan.restart and plan.restart.progress):
-        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if plan.progress:
+        _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
         _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
     if plan.preflight:
@@ -295,15 +303,19 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         if plan.devices.near:
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
-        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
+    if plan.margin:
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+    if plan.signal:
+        _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
         _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
-    if (plan.restart and plan.restart.progress):
-        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if plan.progress:
+        _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
         _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
     if plan.preflight:
@@ -424,15 +436,19 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         if plan.devices.near:
             _add('castoff_near="' + str(_filters['wrapped'](plan.devices.near)) + '" # the CPUs beside the devices of each rank of a node\ncastoff_better=' + str(plan.devices.better) + '\n')
     if plan.requeue_max:
-        _add('castoff_requeue_max=' + str(plan.requeue_max) + '\n')
+        _add('castoff_requeue_max=' + str(plan.requeue_max) + ' # on ' + str(', '.join(map(str, plan.requeue_on))) + '\n')
+    if plan.margin:
+        _add('castoff_margin=' + str(plan.margin) + ' # seconds before the walltime: ranks that are still running are ended, for the requeue\n')
+    if plan.signal:
+        _add('castoff_chosen_signal=' + str(plan.signal.name) + ' castoff_signal_before=' + str(plan.signal.before) + ' # seconds before the walltime\n')
     if (plan.restart and plan.restart.max):
         _add('castoff_restart_max=' + str(plan.restart.max) + ' castoff_never="' + str(_filters['wrapped'](plan.restart.never)) + '" # exit codes after which nothing starts again\n')
     if (plan.restart and plan.restart.spare_nodes):
         _add('castoff_spare_nodes=' + str(plan.restart.spare_nodes) + '\n')
     if (plan.restart and plan.restart.hang):
         _add('castoff_hang=' + str(plan.restart.hang) + ' # seconds without output or progress\n')
-    if (plan.restart and plan.restart.progress):
-        _add('castoff_progress=' + str(_filters['sh'](plan.restart.progress)) + '\n')
+    if plan.progress:
+        _add('castoff_progress=' + str(_filters['sh'](plan.progress)) + '\n')
     if ('hosts' in features):
         _add('castoff_each_host=(' + str(_filters['words'](plan.each_host)) + ') # one process a host\n')
     if plan.preflight:

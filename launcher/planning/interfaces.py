@@ -36,6 +36,7 @@ PARTS = {
     "checks the host; `castoff_ask` runs a program on each",
     "hang": "`castoff_watch_hang` ends ranks that hang, after `stacks.sh` has collected their stacks",
     "progress": "`castoff_judge_progress` counts the attempts in a row that made no progress",
+    "signal": "in ranks' programs, or with castoff's own launcher: `castoff_deliver` sends the job's signal",
     "restart": "`castoff_restart` decides whether another attempt begins in the same job, and begins it",
     "rendezvous": "`castoff_rendezvous` checks the hosts and exports MASTER_ADDR and MASTER_PORT; "
     "`castoff_export_hosts`, for a driver",
@@ -62,6 +63,7 @@ OF_A_SCHEDULER = {
     "castoff_scheduler_clear_env": "except on `local`: unsets variables of other schedulers, which would "
     "mislead the launcher",
     "castoff_scheduler_end_time": "with `deadline`: prints when the job will be ended, in seconds since 1970",
+    "castoff_scheduler_end_now": "with `expiry`, if that may change: prints it, asked anew",
     "castoff_scheduler_requeue": "with `requeue` or `copy`: requeues the job, or submits a copy of "
     "it; fails if neither is possible",
     "castoff_scheduler_kill_delay": "with `teardown`: prints the seconds between TERM and KILL",

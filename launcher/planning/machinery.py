@@ -25,7 +25,7 @@ from launcher.schedulers.base import Scheduler
 _FEW_NODES = 32
 """Up to so many, staging reports each."""
 
-_INCLUDED = ("program", "device")
+_INCLUDED = ("program", "device", "signal")
 """Files that a script has only where another includes them."""
 
 # Nobody can replace a function of ours, and the loader sees that it has read all.
@@ -33,6 +33,9 @@ _LAST = """\
 readonly -f $(compgen -A function castoff_)
 castoff_loaded=1
 """
+
+_REQUEUES = ("requeue", "copy", "chain", "rerun")
+"""Features of a job that may be started again by its scheduler."""
 
 FEATURES = {
     "node": "lines of a program of the nodes, in a file that such a program includes",
@@ -65,6 +68,13 @@ FEATURES = {
     "requeue": "the scheduler starts the same job again",
     "copy": "the job submits a copy of itself",
     "chain": "jobs that were submitted beforehand follow",
+    "stops": "the run is requeued after the program stopped early",
+    "expiry": "ranks that still run shortly before the walltime are ended, so that the run is requeued",
+    "rerun": "the scheduler itself starts the job again after a preemption or the loss of a node",
+    "signal": "the ranks' programs get a signal before the walltime",
+    "obeyed": "the run is requeued if the program ends itself after that signal",
+    "judged": "castoff judges whether attempts made progress",
+    "guessed": "a file named like a checkpoint shows progress if the program reports none",
     "restart": "the ranks are restarted after a failure",
     "spares": "the job has hosts to replace those that fail",
     "hang": "ranks that show no sign of life are ended",
@@ -108,7 +118,12 @@ class Machinery(msgspec.Struct, frozen=True):
     @property
     def names(self) -> list[str]:
         """Every file, with those that others include."""
-        needed = {"program": "rank" in self.parts, "device": "devices" in self.features}
+        rank = "rank" in self.parts
+        needed = {
+            "program": rank,
+            "device": "devices" in self.features,
+            "signal": rank and "signal" in self.features,
+        }
         return [*self.parts, *(name for name in _INCLUDED if needed[name])]
 
     def marker(self, replaced: Iterable[str]) -> str:
@@ -161,7 +176,7 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "begin": True,
         f"schedulers/{plan.scheduler}": True,
         "stopping": True,
-        "setup": features & {"setup", "snapshot", "teardown", "restart", "hang", "preflight"},
+        "setup": features & {"setup", "snapshot", "teardown", "restart", "hang", "preflight", *_REQUEUES},
         "teardown": "teardown" in features,
         "fence": "fence" in features,
         "environment": True,
@@ -170,7 +185,8 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "stage": plan.stage,
         "hosts": "hosts" in features,
         "hang": "hang" in features,
-        "progress": "restart" in features,
+        "progress": "judged" in features,
+        "signal": features >= {"signal", "here"} and not plan.torchrun,
         "restart": "restart" in features,
         "rendezvous": not here,
         "preload": plan.preload,
@@ -241,6 +257,9 @@ def _of_job(plan: Plan) -> dict[str, object]:
 
 def _of_restarts(plan: Plan) -> dict[str, object]:
     restart = plan.restart
+    obeyed = plan.signal and "stop" in plan.requeue_on
+    by_requeue = plan.margin is not None or "preempted" in plan.requeue_on or obeyed
+    judged = (restart and restart.max) or by_requeue
     return {
         "preflight": plan.preflight is not None,
         "own_checks": plan.preflight and plan.preflight.checks,
@@ -248,7 +267,14 @@ def _of_restarts(plan: Plan) -> dict[str, object]:
         "restart": restart and restart.max,
         "spares": restart and restart.spare_nodes,
         "hang": restart and restart.hang,
-        "reported_progress": restart and restart.progress is None,
+        "reported_progress": plan.progress is None and (judged or (restart and restart.hang)),
+        "stops": "stop" in plan.requeue_on,
+        "expiry": plan.margin is not None,
+        "rerun": "preempted" in plan.requeue_on,
+        "signal": plan.signal,
+        "obeyed": obeyed,
+        "judged": judged,
+        "guessed": by_requeue and plan.progress is None,
     }
 
 

@@ -13,7 +13,7 @@ from launcher.config.defaults import EffectiveJob, effective_job
 from launcher.config.job import JobSpec, program_name
 from launcher.config.job_fields import Directives, LauncherName, Snapshot
 from launcher.config.options import fixed_ranks, option_problems
-from launcher.config.quantities import cpulist, seconds
+from launcher.config.quantities import cpulist, seconds, signal_and_time
 from launcher.config.site import Site
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
@@ -26,13 +26,14 @@ from launcher.planning import (
     limits,
     placement,
     preloading,
+    requeueing,
     restarts,
     stage_in,
 )
 from launcher.planning.findings import Findings
 from launcher.planning.placement import Placement
 from launcher.planning.raw_directives import directive_problems, section_problems
-from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan
+from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan, SignalPlan
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import own_dependency
@@ -143,6 +144,7 @@ class _Planner:
         each_host = LAUNCHERS[launcher].each_host(site, self.site_args)
         driver, preload = spec.launcher.driver, spec.launcher.preload if self.queued else []
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
+        causes = spec.requeue.causes(by_scheduler=self.scheduler.reruns_jobs)
         self.found.notes += limits.notes(spec, site, self.scheduler)
         return Plan(
             **{field: getattr(spec, field) for field in AS_THEY_ARE},
@@ -186,7 +188,11 @@ class _Planner:
             array_max_concurrent=spec.array.max_concurrent if spec.array else None,
             after={str(condition): names for condition, names in spec.after.items()},
             requeue_max=spec.requeue.max or 0,
-            requeue_how=again if spec.requeue.max else None,
+            requeue_how=again if {"stop", "walltime"}.intersection(causes) else None,
+            requeue_on=list(causes),
+            margin=requeueing.margin(spec, self.scheduler, self.walltime, self.grace),
+            signal=SignalPlan(*signal_and_time(spec.signal)) if spec.signal else None,
+            progress=spec.restart.progress or spec.requeue.progress,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.launcher.torchrun,
             container=self._container(),
             stage_start=stage_start if self.queued and spec.stage else [],
@@ -230,6 +236,7 @@ class _Planner:
             *limits.site_problems(spec, site, self.scheduler, self.name, self.walltime, self.grace),
             *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *self.scheduler.contradictions(spec, site, asked),
+            *requeueing.problems(spec, self.scheduler, self.walltime, self.grace),
             *(("binding", message) for message in explicit_binding),
         ):
             self.found.report(field, message)

@@ -18,7 +18,7 @@ def restarts(spec: JobSpec) -> RestartPlan | None:
     if not asked.max and hang is None:
         return None
     never = _NOT_RESTARTED if asked.never is None else asked.never
-    return RestartPlan(asked.max or 0, asked.spare_nodes or 0, hang, never, asked.progress)
+    return RestartPlan(asked.max or 0, asked.spare_nodes or 0, hang, never)
 
 
 def preflight(spec: JobSpec, site: Site, devices: int, *, whole_nodes: bool) -> PreflightPlan | None:

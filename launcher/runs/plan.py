@@ -23,7 +23,7 @@ OF_EVERY_SCRIPT = frozenset(
             "launcher.preload",
         ),
         *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
-        *("restart.max", "restart.hang", "restart.never", "restart.progress"),
+        *("restart.max", "restart.hang", "restart.never", "restart.progress", "requeue.progress", "signal"),
         *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
     }
 )
@@ -62,8 +62,15 @@ class RestartPlan(msgspec.Struct, frozen=True):
     """Seconds without output or progress that are a hang; None: nobody looks."""
     never: list[int]
     """Exit codes after which there is no restart."""
-    progress: str | None
-    """A path; `none`; None: what the program reports."""
+
+
+class SignalPlan(msgspec.Struct, frozen=True):
+    """A signal, and when it is sent."""
+
+    name: str
+    """Without SIG."""
+    before: int
+    """Seconds before the walltime."""
 
 
 class PreflightPlan(msgspec.Struct, frozen=True):
@@ -126,6 +133,13 @@ class Plan(Facts, frozen=True, kw_only=True):
     devices: Devices
     grace: int
     """Seconds."""
+    margin: int | None
+    """Seconds before the walltime, when ranks that are still running are ended so that the run can be
+    requeued; None: they are not."""
+    signal: SignalPlan | None
+    """What the ranks' programs get before the walltime."""
+    progress: str | None
+    """What shows it: a path; `none`; None: what the program reports."""
     inherit: str | list[str]
     setup: list[str]
     teardown: list[str]

@@ -233,6 +233,8 @@ class Facts(msgspec.Struct, frozen=True):
     requeue_how: str | None = None
     """`requeue`: the scheduler starts the same job again; `copy`: the job submits a copy of itself; `chain`:
     jobs that were submitted beforehand follow it; None: nobody starts it again."""
+    requeue_on: list[str] = []
+    """After which endings it is started again."""
     inherit: str | list[str] = "all"
     env_from: list[str] = []
     per_rank_logs: bool = True

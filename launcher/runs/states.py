@@ -25,7 +25,9 @@ ENDINGS = (
 """The worst first."""
 
 FAILED = ("failed", "out-of-memory", "node-failure")
-"""Those of which a list says why."""
+
+EXPLAINED = (*FAILED, "walltime", "preempted")
+"""Those of which a list says why, or why the run was not started again."""
 
 
 HANG = "hang"
@@ -174,8 +176,8 @@ def summary(now: RunStatus) -> RunSummary:
 
 
 def failed_because(members: Iterable[MemberStatus], ending: str | None) -> str | None:
-    """Why the first member failed that did; None where that is on no record, or none failed."""
-    if ending not in FAILED:
+    """Why the first member failed that did, or was not started again; None where that is on no record."""
+    if ending not in EXPLAINED:
         return None
     last = (one.attempts[-1] for one in members if one.ending == ending and one.attempts)
     return next(("; ".join(found) for one in last if (found := why(one.failure, one.reason))), None)

@@ -50,6 +50,8 @@ class Scheduler(ABC):
     """Whether an array that is too large for it is sent in parts."""
     requeues_in_place: ClassVar[bool] = True
     """Whether it requeues the same job; otherwise further jobs, with their own ids, resume the run."""
+    reruns_jobs: ClassVar[bool] = False
+    """Whether it starts a job again by itself after a preemption or the loss of a node."""
     signals_before_walltime: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     reports_end_time: ClassVar[bool] = False

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from launcher.config.quantities import brief
 from launcher.errors import printable
 from launcher.history.progress import Left, Metric, Progress, time_left
-from launcher.runs.states import FAILED, RunSummary, members_words
+from launcher.runs.states import EXPLAINED, FAILED, RunSummary, members_words
 from launcher.screen.layout import Cell, Line, bar, number, state_cell, table
 from launcher.status.overview import Row
 
@@ -122,7 +122,7 @@ def progress_words(item: Item, now: float) -> str:
     summary = item.row.summary
     if summary.state == "pending":
         return waiting_words(summary, now)
-    why = summary.ending in FAILED or summary.state == "unknown"
+    why = summary.ending in EXPLAINED or summary.state == "unknown"
     reason = " ".join((summary.reason or "").split()) if why else ""
     if summary.members > 1:
         words = (

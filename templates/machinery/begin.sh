@@ -25,6 +25,9 @@ castoff_begin() {
     castoff_ending=cancelled
     exit 143
   fi
+#if rerun
+  castoff_check_rerun
+#endif
 #ifdef castoff_scheduler_submit_next
   castoff_scheduler_submit_next
 #endif
@@ -180,7 +183,7 @@ castoff_record_ending() { # ENDING CODE
     printf '{"ending": "%s", "code": %s, "time": %(%s)T%s%s}\n' "$1" "$2" -1 "${3:+, \"restart\": true}" \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
       1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
-#elif setup | teardown | hang | preflight
+#elif setup | teardown | hang | preflight | requeue | copy | chain | rerun
     printf '{"ending": "%s", "code": %s, "time": %(%s)T%s}\n' "$1" "$2" -1 \
       "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
       1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&

@@ -18,6 +18,17 @@ castoff_end() { # the first failure and the program's own word decide; a launche
     castoff_on_launcher_failure
   fi
 #endif
+#if expiry copy | expiry chain
+  if [[ -n $castoff_terminated && -n $castoff_late ]]; then castoff_expired=term; fi
+#endif
+#if expiry
+  if [[ -n $castoff_expired && ! $castoff_outcome =~ ^(done|resume)$ ]]; then
+    castoff_end_early "killed at the walltime"
+  fi
+#endif
+#if obeyed
+  if castoff_obeyed_signal; then castoff_end_early "ended after SIG$castoff_chosen_signal"; fi
+#endif
 #if restart
   if [[ -n $castoff_has_failed ]]; then castoff_end_of_restarts; fi
 #elif hang
@@ -39,11 +50,13 @@ castoff_end() { # the first failure and the program's own word decide; a launche
 #endif
 #endif
     if [[ ! -e $CASTOFF_RUN_DIR/stop ]]; then # else castoff stop asked for it; castoff resubmit resumes it
-#if requeue | copy
+#if requeue | copy | chain
+#if stops
       castoff_start_again
+#else
+      castoff_reason="not requeued: requeue.on does not name stop"
+      echo "castoff: $castoff_reason" >&2
 #endif
-#if chain
-      castoff_continue_chain
 #endif
       castoff_ending=walltime # nobody starts it again
     fi
@@ -65,7 +78,12 @@ castoff_end() { # the first failure and the program's own word decide; a launche
   fi
   if [[ -n $castoff_terminated ]]; then
     castoff_ending=cancelled
-    if [[ -n $castoff_late ]]; then castoff_ending=walltime; fi
+    if [[ -n $castoff_late ]]; then
+      castoff_ending=walltime
+#if requeue !expiry | copy !expiry | chain !expiry
+      castoff_reason="not requeued: requeue.on does not name walltime"
+#endif
+    fi
     if ((castoff_code == 0)); then castoff_code=143; fi
   fi
   exit "$castoff_code"
@@ -101,9 +119,43 @@ castoff_failure_words() { # as in: rank 3 on n2 was killed by SIGKILL
 castoff_memory_words() { if [[ $(castoff_field reason) == out-of-memory ]]; then echo ", out of memory"; fi; }
 #endif
 castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
-#if requeue | copy
-# --- Started again after it stopped early ---------------------------------------------------------
-castoff_start_again() {
+#if expiry | obeyed
+castoff_end_early() { # WHAT ended it; its program wrote no outcome, so what counts is whether it made progress
+  local castoff_why
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
+    castoff_reason="$1; not requeued: castoff stop was called"
+  elif castoff_lacks_progress "$CASTOFF_ATTEMPT"; then
+    castoff_reason="$1; not requeued: $castoff_why"
+    echo "castoff: $castoff_reason" >&2
+  else
+    castoff_ending=resume castoff_reason=$1
+#if teardown
+    castoff_tear_down resume 75
+#endif
+    castoff_start_again
+  fi
+  castoff_ending=walltime
+  exit $((castoff_code ? castoff_code : 75))
+}
+#endif
+#if obeyed
+castoff_obeyed_signal() { # whether that, and no failure, ended the program
+  if [[ ! -e $CASTOFF_ATTEMPT_DIR/signalled || -n $castoff_terminated || -n $castoff_outcome ]]; then return 1; fi
+  if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_code=$(castoff_field code); fi
+  ((castoff_code == 0 || castoff_code == 128 + castoff_chosen_number))
+}
+#endif
+#if requeue | copy | chain
+# --- Started again after it ended too soon --------------------------------------------------------
+castoff_start_again() { # returns where nothing starts it again, with why in castoff_reason
+  local castoff_why="requeue.max ($castoff_requeue_max) is used up"
+#if chain
+  if ((${CASTOFF_CHAIN:-$castoff_requeue_max} < castoff_requeue_max)); then
+    castoff_ending=resume
+    exit 75 # not 0: then the chain's next job is due
+  fi
+  if [[ -z ${CASTOFF_CHAIN:-} ]]; then castoff_why="no chain follows: castoff submit sends one"; fi
+#else
 #if restart
   if (($(castoff_count_requeues) < castoff_requeue_max)); then
 #else
@@ -118,14 +170,11 @@ castoff_start_again() {
       castoff_ending=resume
       exit 75
     fi
-    echo "castoff: stopped early, but could not be requeued" >&2
-  else
-#if restart
-    echo "castoff: not requeued: requeue.max ($castoff_requeue_max) is used up" >&2
-#else
-    echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
-#endif
+    castoff_why="the scheduler did not requeue it"
   fi
+#endif
+  castoff_reason+="${castoff_reason:+; }not requeued: $castoff_why"
+  echo "castoff: not requeued: $castoff_why" >&2
 }
 #endif
 #if chain
@@ -140,27 +189,16 @@ castoff_check_chain() {
     castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif ((CASTOFF_ATTEMPT == CASTOFF_FIRST_ATTEMPT)); then
     castoff_why="the job before it never began"
-  elif [[ ! $castoff_last =~ ^(resume|walltime|)$ ]]; then # a job that was killed leaves no ending
+#if expiry
+  elif [[ -z $castoff_last ]]; then # it was killed
+    castoff_lacks_progress $((CASTOFF_ATTEMPT - 1)) || true
+#endif
+  elif [[ ! $castoff_last =~ ^(resume|)$ ]]; then
     castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: $castoff_last"
   fi
   if [[ -n $castoff_why ]]; then
     echo "castoff: job $CASTOFF_CHAIN of the chain does not begin: $castoff_why"
     exit 0 # so that those that would follow are no longer due
-  fi
-}
-castoff_continue_chain() {
-  if ((${CASTOFF_CHAIN:-$castoff_requeue_max} < castoff_requeue_max)); then
-    castoff_ending=resume
-    exit 75 # not 0: then the chain's next job is due
-  fi
-  if [[ -n ${CASTOFF_CHAIN:-} ]]; then
-#if restart
-    echo "castoff: not requeued: requeue.max ($castoff_requeue_max) is used up" >&2
-#else
-    echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
-#endif
-  else
-    echo "castoff: stopped early, and no chain follows: castoff submit sends one" >&2
   fi
 }
 #endif

@@ -26,6 +26,31 @@ castoff_oom_kills_before=$castoff_oom_kills
 #endif
 (castoff_exec "$@") &
 castoff_program=$!
+#if signal
+#include signal
+castoff_timer=
+if [ -n "${castoff_chosen_signal:-}" ] && [ -n "${CASTOFF_DEADLINE:-}" ]; then
+  (
+    castoff_number=$RANK # afterwards, 1: it was said
+    trap 'kill "$castoff_sleep"; exit' TERM
+    while kill -s 0 "$castoff_program"; do
+      castoff_left=$((CASTOFF_DEADLINE - castoff_signal_before - $(date +%s)))
+      if [ "$castoff_left" -le 0 ]; then
+        ! castoff_deliver "$castoff_program" || exit
+        castoff_left=5 # what begins to handle it later still gets it
+        [ "$castoff_number" -ne 0 ] ||
+          echo "castoff: rank 0 does not handle SIG$castoff_chosen_signal, so it is not sent: it would end it" \
+            >>"$CASTOFF_LOG_DIR/$castoff_log"
+        castoff_number=1
+      fi
+      env -u CASTOFF_ATTEMPT_DIR -u RANK sleep $((castoff_left < 10 ? castoff_left : 10)) & # no process of the rank
+      castoff_sleep=$!
+      wait "$castoff_sleep"
+    done
+  ) </dev/null >/dev/null 2>&1 3>&- &
+  castoff_timer=$!
+fi
+#endif
 [ -z "$castoff_ended" ] || castoff_pass_on TERM
 castoff_code=127 castoff_interrupted=1
 while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
@@ -37,6 +62,9 @@ while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null;
   [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
   castoff_code=$castoff_last
 done
+#if signal
+[ -z "$castoff_timer" ] || kill -s TERM "$castoff_timer" 2>/dev/null
+#endif
 castoff_record_failure() { # RANK; the first to write wins (noclobber)
   castoff_signal=null
   [ "$castoff_code" -le 128 ] || ! castoff_name=$(kill -l "$castoff_code" 2>/dev/null) ||

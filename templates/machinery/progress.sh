@@ -18,15 +18,42 @@ castoff_judge_progress() { # ATTEMPT, which is over: leaves in castoff_stale how
     done
     castoff_best=${castoff_last:-$castoff_best}
   done
+#if guessed
+  if [[ -z $castoff_got$castoff_best ]]; then castoff_got=$(castoff_new_checkpoint "$castoff_attempts.$1"); fi
+#endif
 #else
   if [[ $castoff_progress == none ]]; then return 0; fi
-  castoff_got=$(find -H "$castoff_progress" -newer "$castoff_attempts.$1/start.json" -print -quit 2>/dev/null || true)
+  castoff_got=$(
+    cd -- "$(cat "$castoff_attempts.$1/folder")" &&
+      find -H "$castoff_progress" -newer "$castoff_attempts.$1/start.json" -print -quit
+  ) 2>/dev/null || true
 #endif
   if [[ -n $castoff_got ]]; then return 0; fi
   castoff_stale=$(cat "$castoff_attempts.$(($1 - 1))/stale" 2>/dev/null || echo 0)
   castoff_stale=$((castoff_stale + 1))
   echo "$castoff_stale" >"$castoff_attempts.$1/stale" || true # the next job of this run reads it, too
 }
+#if expiry | rerun | obeyed
+castoff_lacks_progress() { # ATTEMPT: whether no other may follow it, with why in castoff_why
+  castoff_judge_progress "$1"
+  if ((castoff_stale < 2)); then return 1; fi
+  castoff_why="no progress${castoff_best:+ beyond $castoff_best} in two attempts in a row"
+#if guessed
+  if [[ -z $castoff_best ]]; then castoff_why+=" (none was reported, no new checkpoint found: see requeue.progress)"; fi
+#endif
+}
+#endif
+#if guessed
+castoff_new_checkpoint() { # ATTEMPT's folder: a file named like one that is newer, below the ranks' folder or the run's
+  local castoff_folder
+  for castoff_folder in "$(cat "$1/folder")" "$CASTOFF_RUN_DIR"; do
+    cd -- "$castoff_folder" && timeout 10 find . -maxdepth 9 -name '.?*' -prune -o -type f -newer "$1/start.json" \
+      -regextype posix-extended -iregex \
+      '.*(\.(pt|pth|ckpt|safetensors|distcp|keras|h5|hdf5|npz|pkl|pickle|msgpack)|(checkpoint|ckpt)[^/]*(/.*)?)' \
+      -print -quit
+  done 2>/dev/null || true
+}
+#endif
 #if reported_progress
 castoff_number_of() { # ATTEMPT's folder: the number that its program has reported last
   sed -n '1s/^ *\(-\{0,1\}[0-9][0-9]*\(\.[0-9]*\)\{0,1\}\([eE][-+]\{0,1\}[0-9]*\)\{0,1\}\) *$/\1/p' "$1/progress" 2>/dev/null ||
@@ -43,5 +70,22 @@ castoff_step_of() { # ATTEMPT's folder: the largest step of its metrics, by the 
 castoff_greater() { # NUMBER OTHER, either of which may be missing
   if [[ -z $1 || -z $2 ]]; then [[ -n $1 ]] && return; fi
   awk -v "one=$1" -v "other=$2" 'BEGIN { exit !(one + 0 > other + 0) }'
+}
+#endif
+#if rerun
+castoff_check_rerun() { # the scheduler itself has started this job again, as after a preemption: without end, it might
+  local castoff_before castoff_last castoff_why
+  if ((CASTOFF_ATTEMPT == 0)); then return 0; fi
+  castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
+  castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
+  if [[ ! $castoff_last =~ ^(cancelled|)$ ]] || ! grep -qsF "\"job\": \"$castoff_job\"" "$castoff_before/start.json"; then
+    return 0
+  fi
+  if ! castoff_lacks_progress $((CASTOFF_ATTEMPT - 1)); then return 0; fi
+  castoff_ending=node-failure
+  if [[ -n $castoff_last ]]; then castoff_ending=preempted; fi # its script was told to end
+  castoff_reason="not started again: $castoff_why"
+  echo "castoff: $castoff_reason" >&2
+  exit 1
 }
 #endif

@@ -8,6 +8,9 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
 #if groups
     castoff_groups \
 #endif
+#if signal !torchrun
+    castoff_chosen_signal castoff_chosen_number castoff_signal_before \
+#endif
 #if torchrun | container | stage
     castoff_read castoff_staged_path \
 #endif
@@ -280,7 +283,11 @@ CASTOFF_RANK
 #endif
 #if torchrun
 castoff_write_torchrun_rank() { # torchrun_rank.sh, round each of torchrun's ranks: its own code says nothing of them
+#if signal
+  castoff_write torchrun_rank.sh castoff_chosen_signal castoff_chosen_number castoff_signal_before <<'CASTOFF_TORCHRUN_RANK'
+#else
   castoff_write torchrun_rank.sh <<'CASTOFF_TORCHRUN_RANK'
+#endif
 #if here
 castoff_log=rank-00000.log # torchrun's
 #else

@@ -54,6 +54,9 @@ castoff_attempt_failed() { # whether it failed, with castoff_code, and not becau
   local castoff_outcome
   castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
   if [[ -n $castoff_terminated || $castoff_outcome == resume ]]; then return 1; fi
+#if obeyed
+  if castoff_obeyed_signal; then return 1; fi
+#endif
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then
     castoff_code=$(castoff_field code)
     castoff_what=$(castoff_failure_words)
@@ -164,12 +167,7 @@ castoff_end_of_restarts() { # a failed attempt that no other follows in this job
 #if teardown
     castoff_tear_down resume 75
 #endif
-#if requeue | copy
     castoff_start_again
-#endif
-#if chain
-    castoff_continue_chain
-#endif
   fi
 #endif
   castoff_ending=failed

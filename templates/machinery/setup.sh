@@ -48,7 +48,7 @@ castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather t
   trap 'castoff_finish $? "$BASH_COMMAND"'$'\n'"${castoff_theirs[0]-}" EXIT
 }
 #endif
-#if setup | teardown | restart | hang | preflight
+#if setup | teardown | restart | hang | preflight | requeue | copy | chain | rerun
 castoff_json() { # TEXT within the quotes of a JSON string, as far as there is room
   local LC_ALL=C castoff_text
   castoff_text=${1:0:400}

@@ -42,6 +42,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #endif
   : >"$CASTOFF_LOG_DIR/$castoff_first_log"
   printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # what came before was setup
+#if judged
+  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
+#endif
   "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
   castoff_launcher=$!
   tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it

@@ -6,6 +6,9 @@ castoff_listen() {
   castoff_scheduler_listen
 #endif
   trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
+#if signal
+  castoff_chosen_number=$(builtin kill -l "$castoff_chosen_signal")
+#endif
 }
 castoff_terminate() { # somebody ends this job: the ranks may still save what they have
   castoff_signalled=1 castoff_terminated=1
@@ -43,6 +46,11 @@ castoff_leave_time() { # a program that ignores TERM has half of what there is b
   if ((SECONDS < castoff_hurry_at)); then return 0; fi
   castoff_hurry_at=over
   echo "castoff: the program is still running, and is killed: teardown needs the time that is left" >&2
+  castoff_kill_ranks
+}
+#endif
+#if teardown | expiry
+castoff_kill_ranks() { # what TERM has not ended
 #if here
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second, which has it kill its ranks
 #elif driver
@@ -51,6 +59,48 @@ castoff_leave_time() { # a program that ignores TERM has half of what there is b
   builtin kill -s KILL "${castoff_children[@]}" 2>/dev/null || true
 #else
   builtin kill -s KILL "$castoff_launcher" 2>/dev/null || true
+#endif
+}
+#endif
+#if expiry | signal here !torchrun
+# --- What is due before the walltime --------------------------------------------------------------
+castoff_expired=''
+#if signal here !torchrun
+castoff_look_at=0 castoff_told=' '
+#endif
+# Called again and again while the ranks run, and never in a trap: what a bash 5.2 forks there may run on in here.
+castoff_watch_clock() {
+  local castoff_left
+#if teardown
+  if [[ -n $castoff_tearing_down ]]; then return 0; fi
+#endif
+  if [[ -z ${CASTOFF_DEADLINE:-} || -s $CASTOFF_FAILURE_FILE ]]; then return 0; fi
+  printf -v castoff_left '%(%s)T' -1
+  castoff_left=$((CASTOFF_DEADLINE - castoff_left))
+#if signal here !torchrun
+  if ((castoff_left <= castoff_signal_before && SECONDS >= castoff_look_at)); then
+    castoff_look_at=$((SECONDS + 5))
+    castoff_signal_ranks
+  fi
+#endif
+#if expiry
+  if [[ -z $castoff_expired ]]; then
+    if [[ -n $castoff_terminated ]] || ((castoff_left > castoff_margin)); then return 0; fi
+#ifdef castoff_scheduler_end_now
+    local castoff_end
+    castoff_end=$(castoff_scheduler_end_now)
+    if ((${castoff_end:-0} > CASTOFF_DEADLINE)); then
+      CASTOFF_DEADLINE=$castoff_end
+      return 0
+    fi
+#endif
+    castoff_expired=term
+    echo "castoff: the program is still running $castoff_left s before the walltime, and is ended" >&2
+    castoff_terminate
+  elif [[ $castoff_expired == term ]] && ((castoff_left <= castoff_margin * 2 / 3)); then
+    castoff_expired=kill
+    castoff_kill_ranks
+  fi
 #endif
 }
 #endif
@@ -83,6 +133,9 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
 #endif
 #if teardown
     castoff_leave_time
+#endif
+#if expiry | signal here !torchrun
+    castoff_watch_clock
 #endif
   done 9<> <(:)
   castoff_signalled=1

@@ -85,7 +85,7 @@ DIALECT = Dialect(
         "gpus-per-slot": "devices_per_rank",
         "time-limit": "walltime",
         # Flux's signal reaches all ranks, and ends the brokers of further nodes (0.88): it is never sent.
-        "signal": "grace",
+        "signal": "signal",
         "dependency": "after",
         "env": "inherit",
         "env-remove": "inherit",
@@ -103,7 +103,7 @@ HANDLES = frozenset(
     {
         *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace"),
         *("account", "queue", "constraint", "exclusive", "options", "env_from", "inherit", "directives"),
-        *("launcher.name", "launcher.args", "after", "requeue.max", "requeue.how", "preflight"),
+        *("launcher.name", "launcher.args", "after", "requeue.max", "requeue.how", "requeue.on", "preflight"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""

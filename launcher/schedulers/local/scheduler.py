@@ -19,6 +19,7 @@ class Local(Scheduler):
         {
             *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
             *("inherit", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
+            "requeue.on",
         }
     )
     # So that a job file can be tried out here as it is.

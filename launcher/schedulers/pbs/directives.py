@@ -107,7 +107,7 @@ HANDLES = frozenset(
         *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
         *("inherit", "directives", "launcher.name", "launcher.args", "array.count", "array.indices"),
         *("array.max_concurrent", "after", "requeue.max", "requeue.how", "select"),
-        *("restart.spare_nodes", "preflight"),
+        *("restart.spare_nodes", "preflight", "requeue.on"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -133,7 +133,10 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         *_environment(spec),
     ]
     # PBS runs a job again after a node failure by default, and insists on it for arrays.
-    own: Layer = [("j", "oe"), ("r", "y" if array or spec.requeue.max else "n")]
+    own: Layer = [
+        ("j", "oe"),
+        ("r", "y" if array or "preempted" in spec.requeue.causes(by_scheduler=True) else "n"),
+    ]
     # Each chunk gets a host of its own; beside other forms qsub takes no place.
     own.append(("place", "scatter" if site.request_form == "select" else None))
     found = [one for one in layered(asked, own, site, spec) if one[0] != "W"]

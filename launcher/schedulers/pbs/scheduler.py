@@ -44,6 +44,7 @@ class Pbs(QueuedScheduler):
     launchers = ("pals", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
     requeues_in_place = False
+    reruns_jobs = True
     interactive = "qsub -I"
     interactive_prompt = (b"(y|[n])?", b"y\n")
     submit_command = ("qsub",)

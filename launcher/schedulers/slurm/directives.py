@@ -53,6 +53,7 @@ DIALECT = Dialect(
         "export": "inherit",
         "requeue": "requeue.max",
         "no-requeue": "requeue.max",
+        "signal": "signal",
     },
     typed={
         "partition": "queue",
@@ -89,7 +90,7 @@ HANDLES = frozenset(
         *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
         *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "launcher.name"),
         *("launcher.args", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
-        *("restart.spare_nodes", "preflight"),
+        *("restart.spare_nodes", "preflight", "requeue.on"),
     }
 )
 """Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
@@ -125,7 +126,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("output", "%x-%A_%a.out" if spec.array else "%x-%j.out"),
         ("open-mode", "append"),
         ("signal", f"B:USR2@{request.grace}" if request.walltime else None),
-        ("requeue" if spec.requeue.max else "no-requeue", True),
+        ("requeue" if "preempted" in spec.requeue.causes(by_scheduler=True) else "no-requeue", True),
         ("export", _export(spec)),
     ]
     return layered(asked, own, site, spec)

@@ -24,6 +24,9 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
   castoff_round=(sh -c 'PATH=$1 && shift && exec "$@"' sh "$castoff_staged_path$PATH")
 #endif
   printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # what came before was setup
+#if judged
+  echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
+#endif
   ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
     trap - INT QUIT
     exec "${castoff_command[@]}" --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \

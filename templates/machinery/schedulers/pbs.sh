@@ -112,9 +112,14 @@ castoff_scheduler_begin() {
     castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif [[ $castoff_by != "$CASTOFF_FOLLOWS" ]]; then
     castoff_why="another job has begun attempt $((CASTOFF_ATTEMPT - 1)) in its place"
+#if expiry
+  elif [[ -z $castoff_last && -e $castoff_before/stop ]]; then # killed at the walltime: it had been asked to stop
+    castoff_lacks_progress $((CASTOFF_ATTEMPT - 1)) || true
+#endif
   elif [[ $castoff_last != resume ]]; then
     castoff_why="attempt $((CASTOFF_ATTEMPT - 1)) has ended: ${castoff_last:-it was killed}"
-  else
+  fi
+  if [[ -z $castoff_why ]]; then
     (set -C && umask 077 && echo "$castoff_job" >"$castoff_before/follower") 2>/dev/null || true
     if [[ $(cat "$castoff_before/follower") != "$castoff_job" ]]; then
       castoff_why="another copy of job $CASTOFF_FOLLOWS has begun"

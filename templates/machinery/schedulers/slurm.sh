@@ -50,16 +50,21 @@ castoff_scheduler_begin() {
 }
 castoff_scheduler_end_time() { # empty where nobody knows
   local castoff_end=${SLURM_JOB_END_TIME:-}
-  if [[ -z $castoff_end ]]; then # older than Slurm 23.02
-    castoff_end=$(squeue --noheader --job "$castoff_member" --format %e 2>/dev/null || true)
-    castoff_end=$(date -d "${castoff_end:-unknown}" +%s 2>/dev/null || true)
-  fi
+  if [[ -z $castoff_end ]]; then castoff_end=$(castoff_scheduler_end_now); fi # older than Slurm 23.02
   echo "$castoff_end"
+}
+castoff_scheduler_end_now() { # the same, asked anew: scontrol may have changed it
+  local castoff_end
+  castoff_end=$(timeout 10 squeue --noheader --job "$castoff_member" --format %e 2>/dev/null || true)
+  date -d "${castoff_end:-unknown}" +%s 2>/dev/null || true
 }
 #if requeue
 castoff_scheduler_requeue() { # Slurm then ends this job, and scontrol with it, maybe before that has its answer
   local castoff_code castoff_said castoff_last=$((SECONDS + ${castoff_grace:-120}))
   castoff_terminated=
+#if !rerun
+  scontrol update "JobId=$castoff_member" Requeue=1 >/dev/null 2>&1 || true # with --no-requeue it refuses this request, too
+#endif
   while :; do
     castoff_code=0
     castoff_said=$(scontrol requeue "$castoff_member" 2>&1) || castoff_code=$?

@@ -75,6 +75,7 @@ stage:
 array: {count: 8, max_concurrent: 4}
 after: {afterok: [preprocess, 123], afterany: ["7[].host"]}
 requeue: {max: 3}
+signal: USR1@5m
 restart: {max: 3, hang: 15m, never: [2, 77], progress: ckpt}
 preflight: ["test -d /scratch"]
 grace: 5m
@@ -227,14 +228,31 @@ MISTAKES: dict[str, dict[str, str]] = {
     "after: {afterOK: [a]}": {"after.afterOK": "did you mean afterok?"},
     "requeue: {max: -1, min: 2}": {
         "requeue.max": "is -1",
-        "requeue.min": "no such field; there are: max, how",
+        "requeue.min": "no such field; there are: max, on, progress, how",
     },
     "grace: 5": {"grace": "is 5, but takes a duration"},
+    "signal: SIGKILL@60": {"signal": "but takes a signal (USR1, USR2, TERM, INT or HUP) and a time"},
     "setup: module load x": {"setup": "is 'module load x', but takes a list of shell lines"},
     "binding: 4-7;8": {"binding": "is '4-7;8', but takes a CPU list for each rank of a node, joined by :"},
     "python: bin/python": {"python": "must be absolute"},
     "ranks: 4": {"ranks": "excludes ranks_per_node"},
 }
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"requeue": {"max": 1, "on": []}}, "requeue.on: is empty: name endings, as in [stop, walltime]"),
+        ({"requeue": {"on": ["stop"]}}, "requeue.on: has no effect without requeue.max"),
+        (
+            {"requeue": {"max": 1, "progress": "a"}, "restart": {"max": 1, "progress": "b"}},
+            "requeue.progress: is 'a', but restart.progress is 'b'",
+        ),
+    ],
+)
+def test_what_contradicts_itself_about_requeues(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        JobSpec.of({"command": ["x"], **fields})
 
 
 @given(st.sets(st.sampled_from(sorted(MISTAKES))), st.randoms(use_true_random=False))

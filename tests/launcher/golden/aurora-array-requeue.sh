@@ -25,7 +25,8 @@
 castoff_nodes=256 castoff_ranks=3072 castoff_ranks_per_node=12 castoff_full_nodes=256 castoff_start_timeout=600
 castoff_walltime=21600 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_step=1
-castoff_requeue_max=3
+castoff_requeue_max=3 # on stop, walltime, preempted, node-failure
+castoff_margin=30 # seconds before the walltime: ranks that are still running are ended, for the requeue
 export CASTOFF_ARRAY_COUNT=4
 castoff_begin # the run directory and its records; what asks this job to stop
 

@@ -23,7 +23,8 @@
 castoff_nodes=1 castoff_ranks=12 castoff_ranks_per_node=12 castoff_full_nodes=1
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_step=1
-castoff_requeue_max=3
+castoff_requeue_max=3 # on stop, walltime, preempted, node-failure
+castoff_margin=30 # seconds before the walltime: ranks that are still running are ended, for the requeue
 castoff_secrets=WANDB_API_KEY
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop

@@ -20,7 +20,8 @@
 
 castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_start_timeout=600
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
-castoff_requeue_max=2
+castoff_requeue_max=2 # on stop, walltime, preempted, node-failure
+castoff_margin=30 # seconds before the walltime: ranks that are still running are ended, for the requeue
 castoff_restart_max=3 castoff_never="2 126 127" # exit codes after which nothing starts again
 castoff_spare_nodes=1
 castoff_each_host=(mpiexec) # one process a host

@@ -21,7 +21,8 @@
 
 castoff_nodes=1 castoff_ranks=4 castoff_ranks_per_node=4 castoff_full_nodes=1
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
-castoff_requeue_max=2
+castoff_requeue_max=2 # on stop, walltime, preempted, node-failure
+castoff_margin=30 # seconds before the walltime: ranks that are still running are ended, for the requeue
 castoff_secrets=TOKEN
 castoff_array_indices=1,3-5,10-20:2
 export CASTOFF_ARRAY_COUNT=10

@@ -419,6 +419,7 @@ def _of(**fields: Any) -> Site:
 class TestDirectives:
     def test_what_follows_from_fields_on_slurm(self) -> None:
         instead = {
+            "signal": "signal",
             "time": "walltime",
             "nodes": "nodes",
             "ntasks": "ranks",
@@ -493,7 +494,7 @@ class TestDirectives:
         assert found == {"directives.requeue": "cannot be removed: requeue.max asks for it"}
 
     def test_a_directive_that_may_change_but_not_be_removed(self) -> None:
-        changed = dict.fromkeys(("output", "open-mode", "signal"), "x")
+        changed = dict.fromkeys(("output", "open-mode"), "x")
         assert problems(site("slurm"), directives=changed, walltime="1h") == {}
 
     def test_pbss_needed(self) -> None:

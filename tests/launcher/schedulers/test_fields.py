@@ -37,6 +37,7 @@ VALUES: dict[str, Any] = {
     "memory": "4G",
     "walltime": "2h",
     "grace": "7m",
+    "signal": "USR1@300",
     "account": "payer",
     "queue": "night",
     "qos": "high",
@@ -83,6 +84,8 @@ VALUES: dict[str, Any] = {
     "after": {"afterok": ["123"]},
     "requeue.max": 3,
     "requeue.how": "chain",
+    "requeue.on": ["stop"],
+    "requeue.progress": "checkpoints",
     "restart.max": 3,
     "restart.spare_nodes": 1,
     "restart.hang": "7m",
@@ -93,7 +96,7 @@ VALUES: dict[str, Any] = {
 """Another value of each field than the one in `job`."""
 
 BESIDE: dict[str, dict[str, Any]] = {
-    "requeue.how": {"requeue": {"max": 2}},
+    **{f"requeue.{name}": {"requeue": {"max": 2}} for name in ("how", "on", "progress")},
     "ranks": {"ranks_per_node": None},
     "launcher.driver": {"ranks_per_node": None},
     "binding": {"cores_per_rank": None, "exclusive": True},

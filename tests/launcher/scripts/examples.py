@@ -148,6 +148,7 @@ EXAMPLES: dict[str, Example] = {
     "flux-uneven": Example("flux", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "flux-torchrun": Example("flux", {"nodes": 2, "launcher": {"torchrun": True}}),
     "flux-requeue": Example("flux", {"requeue": {"max": 3}, "env_from": ["WANDB_API_KEY"]}),
+    "flux-signal": Example("flux", {"signal": "USR1@5m", "launcher": {"torchrun": True}}),
     "flux-chain": Example("flux", {"requeue": {"max": 3, "how": "chain"}}),
     "flux-templates": Example("flux", {"command": ["train", "--name={{id}}", ":", "{{{"]}),
     "slurm-dependency-by-name": Example("slurm", {"after": {"afterok": ["preprocess"], "afterany": ["9"]}}),
@@ -195,6 +196,15 @@ EXAMPLES: dict[str, Example] = {
     "frontier-6-ranks": Example("frontier", {"ranks_per_node": 6}),
     "frontier-debug": Example("frontier", {"nodes": 100, "qos": "debug", "requeue": {"max": 2}}),
     "frontier-torchrun": Example("frontier", {"nodes": 2, "launcher": {"torchrun": True}}),
+    "slurm-signal": Example(
+        "slurm", {"signal": "USR1@300", "requeue": {"max": 2, "on": ["walltime"], "progress": "a b"}}
+    ),
+    "pbs-signal": Example(
+        "pbs", {"signal": "TERM@5m", "requeue": {"max": 2, "on": ["stop"], "how": "chain"}}
+    ),
+    "local-signal": Example(
+        "local", {"walltime": "1h", "signal": "USR1@300", "requeue": {"max": 2}, "teardown": ["true"]}
+    ),
     "slurm-requeue": Example(
         "slurm", {"requeue": {"max": 3}, "array": {"count": 8}, "env_from": ["WANDB_API_KEY"]}
     ),

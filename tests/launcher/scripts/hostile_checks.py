@@ -45,7 +45,7 @@ HOSTFILE_FLAGS = {"hydra": "-f", "intelmpi": "-machinefile", "openmpi": "--hostf
 
 READERS: dict[str, Callable[[str], Read]] = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux}
 
-_NO_CHAIN = b"castoff: stopped early, and no chain follows: castoff submit sends one\n"
+_NO_CHAIN = b"castoff: not requeued: no chain follows: castoff submit sends one\n"
 
 
 class _Rank(NamedTuple):

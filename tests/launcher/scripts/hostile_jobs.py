@@ -244,6 +244,10 @@ EXEMPT: dict[str, str] = dict.fromkeys(
         ("preflight", *(f"restart.{name}" for name in ("max", "spare_nodes", "hang", "never", "progress"))),
         "they change how a script runs its ranks: test_restarts has its own",
     ),
+    **dict.fromkeys(
+        ("requeue.on", "requeue.progress", "signal"),
+        "what they do takes a walltime: test_requeues has its own",
+    ),
     "launcher.driver": "it excludes most of the others; test_driver has its own",
 }
 """Fields that are left out here, and why."""

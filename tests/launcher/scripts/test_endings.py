@@ -326,7 +326,7 @@ def test_a_refused_requeue_is_reported(kind: str, refusal: str, bench: Benches) 
         ranks_per_node=1, requeue={"max": 1}, grace="1s", env={"PROBE": "outcome resume", refusal: "1"}
     )
     assert ended.ending == ("walltime", 75)
-    assert "stopped early, but could not be requeued" in ended.output
+    assert "not requeued: the scheduler did not requeue it" in ended.output
 
 
 @pytest.mark.parametrize("reported", ["$$", "$$ $PPID", "$PPID $$"])

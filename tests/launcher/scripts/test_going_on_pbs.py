@@ -40,7 +40,7 @@ class TestCopy:
     def test_without_an_id_nobody_follows(self, env: dict[str, str], bench: Benches) -> None:
         ended = self.go_on(bench("pals"), env, grace="1s")
         assert ended.ending == ("walltime", 75)
-        assert "castoff: stopped early, but could not be requeued" in ended.output
+        assert "castoff: not requeued: the scheduler did not requeue it" in ended.output
         assert not next_of(ended).exists()
 
     def test_an_id_counts_though_it_cannot_be_written_down(self, bench: Benches) -> None:
@@ -67,7 +67,9 @@ class TestCopy:
         # The copy is an array of its own, and counts on.
         env = {"CASTOFF_RUN_DIR": str(ended.run_dir), "CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "0"}
         again = self.go_on(here, env, array=array)
-        assert again.record("ending", "3.1") | {"time": 0} == {"ending": "walltime", "code": 75, "time": 0}
+        why = "not requeued: requeue.max (1) is used up"
+        expected = {"ending": "walltime", "code": 75, "time": 0, "reason": why}
+        assert again.record("ending", "3.1") | {"time": 0} == expected
         assert len(here.calls("qsub")) == 1
 
     def test_a_member_does_not_wait_once_more_for_what_the_array_waited_for(self, bench: Benches) -> None:
@@ -204,7 +206,7 @@ class TestChain:
             path.unlink()
         return ended.run_dir
 
-    @pytest.mark.parametrize("ending", ["resume", "walltime", None])
+    @pytest.mark.parametrize("ending", ["resume", None])
     def test_the_next_job_of_the_chain_resumes(self, ending: str | None, here: Bench) -> None:
         run_dir = self.begun(here, ending)
         ended = self.link(here, 1, "outcome done", run_dir)
@@ -222,11 +224,12 @@ class TestChain:
         )
         assert here.calls("qsub") == []
 
-    def test_does_not_begin(self, here: Bench) -> None:
-        run_dir = self.begun(here, "failed")
+    @pytest.mark.parametrize("ending", ["failed", "walltime"])
+    def test_does_not_begin(self, ending: str, here: Bench) -> None:
+        run_dir = self.begun(here, ending)
         ended = self.link(here, 1, "outcome done", run_dir)
         assert ended.code == 0
-        assert ended.output == "castoff: job 1 of the chain does not begin: attempt 0 has ended: failed\n"
+        assert ended.output == f"castoff: job 1 of the chain does not begin: attempt 0 has ended: {ending}\n"
         assert [path.name for path in (run_dir / "attempts").iterdir()] == ["0.0"]
         assert [path.name for path in (run_dir / "logs").iterdir()] == ["0.0"]
         assert here.ranks() == []
@@ -258,7 +261,7 @@ class TestChain:
     def test_without_a_chain_nobody_follows(self, here: Bench) -> None:
         ended = here.run(ranks_per_node=1, requeue={"max": 2, "how": "chain"}, env=AGAIN)
         assert ended.ending == ("walltime", 75)
-        assert "castoff: stopped early, and no chain follows: castoff submit sends one" in ended.output
+        assert "castoff: not requeued: no chain follows: castoff submit sends one" in ended.output
 
     def test_another_jobs_chain_is_not_believed(self, here: Bench) -> None:
         """As where a job with inherit: all submits another by hand."""

@@ -59,6 +59,7 @@ OPTIONAL = {
         "requeue",
         "enforce_walltime",
         "kill_delay",
+        "end_now",
     },
     "launchers": {"each", "beside", "name_hosts", "place", "export", "host_of_rank_0"},
     "runtimes": {"flags"},

@@ -110,7 +110,7 @@ def test_such_a_script_is_never_rendered() -> None:
     ("name", "words"),
     [
         ("N", "is a short flag"),
-        ("signal", "follows from other fields; set grace instead"),
+        ("signal", "follows from other fields; set signal instead"),
         ("bank", "set account instead"),
     ],
 )

@@ -1,0 +1,34 @@
+castoff_deliver() { # PID: the signal goes to the outermost of it and its descendants that handles it; 1: none does
+  castoff_todo=$1
+  while [ -n "$castoff_todo" ]; do
+    castoff_these=$castoff_todo castoff_todo=
+    for castoff_one in $castoff_these; do
+      if castoff_handles "$castoff_one" && kill -s "$castoff_chosen_signal" "$castoff_one" 2>/dev/null; then
+        : >"$CASTOFF_ATTEMPT_DIR/signalled"
+        return 0
+      fi
+      castoff_todo="$castoff_todo$(cat "/proc/$castoff_one/task"/*/children 2>/dev/null)"
+    done
+  done
+  return 1
+}
+castoff_handles() { # PID: whether it catches the signal, which otherwise would end it
+  castoff_mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
+  [ $((0x0${castoff_mask#????????} >> (castoff_chosen_number - 1) & 1)) -eq 1 ]
+}
+#if here
+castoff_signal_ranks() { # those that castoff's own launcher has started
+  local castoff_pid castoff_name
+  for castoff_pid in $(cat "/proc/$castoff_launcher/task"/*/children 2>/dev/null); do
+    grep -qsz '^RANK=' "/proc/$castoff_pid/environ" || continue
+    if grep -qszE '/preload/(agent|begin)\.py$' "/proc/$castoff_pid/cmdline"; then continue; fi
+    castoff_name=$(cat "/proc/$castoff_pid/comm" 2>/dev/null || true)
+    if [[ $castoff_name =~ ^castoff:([0-9]+)$ ]]; then castoff_pid=${BASH_REMATCH[1]}; fi # preload: its copy is the program
+    if [[ $castoff_told != *" $castoff_pid "* ]] && castoff_deliver "$castoff_pid"; then castoff_told+="$castoff_pid "; fi
+  done
+  if [[ $castoff_told == ' ' ]]; then
+    castoff_told='  ' # what begins to handle it later still gets it
+    echo "castoff: no rank handles SIG$castoff_chosen_signal, so it is not sent: it would end them" >&2
+  fi
+}
+#endif

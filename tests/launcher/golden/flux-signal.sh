@@ -1,0 +1,41 @@
+#!/bin/bash -l
+#flux: --job-name=causets
+#flux: --bank=bank
+#flux: --queue=batch
+#flux: --nodes=1
+#flux: --nslots=1
+#flux: --cores-per-slot=32
+#flux: --gpus-per-slot=4
+#flux: --time-limit=1800s
+#flux: --env-remove=*
+#flux: --env=HOME --env=LOGNAME --env=PATH --env=SHELL --env=USER
+#flux: --output={{name}}-{{id.dec}}.out
+
+# causets on flux: 4 ranks, 4 on 1 node, started by torchrun.
+# each rank: 8 cores and all devices of its node in sight
+# OMP_NUM_THREADS=8: a rank's cores
+# castoff's functions first: they are below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+
+castoff_nodes=1 castoff_ranks=4 castoff_ranks_per_node=4 castoff_full_nodes=1
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_chosen_signal=USR1 castoff_signal_before=300 # seconds before the walltime
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+export OMP_NUM_THREADS=8
+castoff_rendezvous # MASTER_ADDR and MASTER_PORT
+
+# --- Start
+castoff_start flux run --nodes=1 --ntasks=1 --cores-per-task=32 --setopt=cpu-affinity=per-task \
+  --gpus-per-task=4 --setopt=gpu-affinity=per-task --setopt=exit-on-error \
+  --setopt=exit-timeout=none \
+  "$castoff_rank" \
+  python -m trainers.gnn --config causets.yaml
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for flux and flux: nothing below is about this job ===
