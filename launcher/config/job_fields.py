@@ -227,6 +227,14 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
         CountOrNone | None,
         meaning("How often a run that is not done when its job ends is started again; default 0."),
     ] = None
+    how: Annotated[
+        RequeueWay | None,
+        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is submitted."),
+    ] = None
+    """PBS does not start a stopped job again by itself. `copy`: when a job begins, it submits a copy of
+    itself, which resumes the run if the job ends too soon. `chain`: `castoff submit` submits all jobs at
+    once, and each begins if the one before did not succeed; this needs no qsub on the nodes, and also
+    resumes after a job was killed."""
     on: Annotated[
         list[RequeueCause] | None,
         meaning("After which endings; default: all that the scheduler supports."),
@@ -245,14 +253,6 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
     """If a program reports nothing, castoff looks in the ranks' folder and the run directory for a newer file
     named like a checkpoint (`*.pt`, `*.ckpt`, `*.safetensors`, `*checkpoint*` …). After two attempts in a
     row without progress, the run is not started again."""
-    how: Annotated[
-        RequeueWay | None,
-        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is submitted."),
-    ] = None
-    """PBS does not start a stopped job again by itself. `copy`: when a job begins, it submits a copy of
-    itself, which resumes the run if the job ends too soon. `chain`: `castoff submit` submits all jobs at
-    once, and each begins if the one before did not succeed; this needs no qsub on the nodes, and also
-    resumes after a job was killed."""
 
     def causes(self, *, by_scheduler: bool) -> list[RequeueCause]:
         """After which endings it is started again; `by_scheduler`: whether a scheduler does so by itself."""

@@ -228,7 +228,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     "after: {afterOK: [a]}": {"after.afterOK": "did you mean afterok?"},
     "requeue: {max: -1, min: 2}": {
         "requeue.max": "is -1",
-        "requeue.min": "no such field; there are: max, on, progress, how",
+        "requeue.min": "no such field; there are: max, how, on, progress",
     },
     "grace: 5": {"grace": "is 5, but takes a duration"},
     "signal: SIGKILL@60": {"signal": "but takes a signal (USR1, USR2, TERM, INT or HUP) and a time"},

@@ -23,7 +23,13 @@ CHECKPOINT = ["mkdir -p out && echo weights >out/model_7.ckpt"]
 def runs_out(here: Bench, start: int = 0, setup: list[str] | None = None, **fields: Any) -> Ended:
     """A job on Slurm that has little time left; it was started again `start` times."""
     here.stub("squeue", NEARLY_OVER)
-    given = {"command": SLEEPS, "requeue": {"max": 9}, "walltime": "1h", "setup": setup or [], **fields}
+    given: dict[str, Any] = {
+        "command": SLEEPS,
+        "requeue": {"max": 9},
+        "walltime": "1h",
+        "setup": setup or [],
+        **fields,
+    }
     return here.run(ranks_per_node=2, env={"SLURM_RESTART_COUNT": str(start)}, **given)
 
 
@@ -90,7 +96,7 @@ class TestWalltime:
     @pytest.mark.parametrize("kind", others_long(["pals", "hydra", "openmpi"], ["pals"]))
     def test_on_pbs_the_copy_is_due(self, kind: str, bench: Benches) -> None:
         here = bench(kind)
-        given = {"walltime": "6s", "grace": "4s", "requeue": {"max": 2}, "setup": CHECKPOINT}
+        given: dict[str, Any] = {"walltime": "6s", "grace": "4s", "requeue": {"max": 2}, "setup": CHECKPOINT}
         ended = here.run(ranks_per_node=2, command=SLEEPS, **given)
         assert ended.ending == ("resume", 75), ended.output
         assert here.calls("qdel") == []
@@ -129,7 +135,10 @@ class TestWalltime:
         assert reason(started.end()) == ("walltime", "not requeued: requeue.on does not name walltime")
 
     def test_a_stop_that_is_not_to_be_requeued(self, bench: Benches) -> None:
-        given = {"requeue": {"max": 1, "on": ["walltime"]}, "env": {"PROBE": "outcome resume"}}
+        given: dict[str, Any] = {
+            "requeue": {"max": 1, "on": ["walltime"]},
+            "env": {"PROBE": "outcome resume"},
+        }
         ended = bench("srun").run(ranks_per_node=1, **given)
         assert reason(ended) == ("walltime", "not requeued: requeue.on does not name stop")
 
@@ -184,7 +193,12 @@ class TestSignal:
         if wrapped:
             command = ["bash", "-c", "python3 handles.py; exit $?"]
         here.stub("squeue", "#!/bin/sh\ndate -d '+601 seconds' +%Y-%m-%dT%H:%M:%S\n")
-        given = {"walltime": "601s", "signal": "SIGUSR1@10m", "requeue": {"max": 1}, "setup": CHECKPOINT}
+        given: dict[str, Any] = {
+            "walltime": "601s",
+            "signal": "SIGUSR1@10m",
+            "requeue": {"max": 1},
+            "setup": CHECKPOINT,
+        }
         ended = here.run(ranks_per_node=2, command=command, **given)
         logs = [(ended.run_dir / "logs" / "0.0" / f"rank-0000{rank}.log").read_text() for rank in (0, 1)]
         assert [log.splitlines() for log in logs] == [["got SIGUSR1", "worker: None"]] * 2, ended.output
