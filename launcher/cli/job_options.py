@@ -19,7 +19,7 @@ from launcher.typed.document import invalid
 from launcher.typed.structure import fields_of
 
 _NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
-_OF_CLUSTERS = ("account", "queue", "qos", "constraint", "reservation", "exclude")
+_OF_CLUSTERS = ("device_type", "account", "queue", "qos", "constraint", "reservation", "exclude")
 _SHORT = {
     "nodes": ["-N"],
     "ranks": ["-n"],

@@ -19,6 +19,7 @@ from launcher.config.job_fields import (
     Count,
     CountOrNone,
     CpuLists,
+    DeviceType,
     Directives,
     Duration,
     EnvName,
@@ -80,6 +81,12 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         CountOrNone | None,
         meaning("Devices (GPUs, tiles) of each rank; 0 requests none. Default: 1 if the site has devices."),
     ] = None
+    device_type: Annotated[
+        DeviceType | None,
+        meaning("The type of the devices, as in `a100`, where nodes have several."),
+    ] = None
+    """On Slurm two of them become `--gpus-per-node=a100:2`, or what the site's `gpu_request` says; on PBS a
+    resource of each chunk, which the site's `device_type_resource` names; on Flux a property of the nodes."""
     binding: Annotated[
         CpuLists | None,
         meaning(

@@ -83,6 +83,13 @@ Select = Annotated[
         "or a list of such, one for each kind of chunk"
     ),
 ]
+DeviceType = Annotated[
+    str,
+    takes(
+        "a type of device as the scheduler lists it, as in a100 (letters, digits, - _ and .)",
+        pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]*{END}",
+    ),
+]
 ModuleName = Annotated[
     str,
     takes(

@@ -28,7 +28,6 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
             teardown=[*option.teardown, *site.teardown],  # what began last ends first
             env={**site.env, **option.env},
             launcher_args=[*site.launcher_args, *option.launcher_args],
-            gpu_type=option.gpu_type or site.gpu_type,
             node=node,
         )
     return site

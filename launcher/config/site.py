@@ -18,6 +18,7 @@ from launcher.config.job_fields import (
     Duration,
     EnvName,
     LauncherName,
+    ResourceName,
     ShellLine,
     Text,
     Word,
@@ -26,7 +27,6 @@ from launcher.config.quantities import cpus, descending, seconds
 from launcher.config.site_fields import (
     _BUILT_IN,
     ArrayLimit,
-    GpuType,
     HostSuffix,
     Node,
     Option,
@@ -96,9 +96,9 @@ class Site(Checked, frozen=True, kw_only=True):
     """Which of these a chunk of a PBS job requests; `select` under `defaults` adds others."""
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None
     """How Slurm or Flux is asked for devices."""
-    gpu_type: GpuType | None = None
-    """The type of GPU to request from Slurm, if the cluster has several. With `a100`, two devices become
-    `--gres=gpu:a100:2`, or `a100:2` in the other forms."""
+    device_type_resource: ResourceName | None = None
+    """The resource of a chunk by which PBS is asked for a job's `device_type`, such as `gpu_type` or
+    `accelerator_model`. With `request_form: nodes`, the default is a feature of that name."""
     gpu_bind: Word | None = None
     """srun's `--gpu-bind` for ranks that have devices, such as `closest` or `none`."""
     submit_timeout: Duration = "5m"
@@ -129,10 +129,6 @@ class Site(Checked, frozen=True, kw_only=True):
     """Shell lines that `castoff init` proposes as a job's setup, such as the modules to load."""
     defaults: JobSpec = JobSpec()
     """Fields of a job file, for jobs that do not set them."""
-
-    def requested_gpus(self, count: int) -> str:
-        """So many devices as Slurm is asked for them: of the site's type, if it has one."""
-        return f"{self.gpu_type}:{count}" if self.gpu_type else str(count)
 
     def cpus_of(self, cores: int | None) -> int | None:
         """Cores in what Slurm counts, as --cpus-per-task does."""

@@ -28,14 +28,6 @@ Program = Annotated[
     takes("a program: its name, or its path from / on", pattern=rf"^(?:/[^\x00\n\r]+|[A-Za-z0-9_.+-]+){END}"),
 ]
 
-GpuType = Annotated[
-    str,
-    takes(
-        "a type of GPU as Slurm lists it after gpu: (letters, digits, - _ and .)",
-        pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]*{END}",
-    ),
-]
-
 RequestForm = Literal["select", "nodes", "ncpus", "totals"]
 
 HostSuffix = Annotated[
@@ -205,7 +197,5 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """More flags for the launcher."""
     reserved_cores: CpuList | None = None
     """Cores that no rank may use with this option."""
-    gpu_type: GpuType | None = None
-    """The type of GPU to request from Slurm."""
     ranks_per_node: Count | None = None
     """The number of ranks on a node that the option needs, and the default of jobs that use it."""

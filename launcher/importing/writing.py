@@ -16,8 +16,20 @@ from launcher.importing.imported import Imported, nested
 _WIDTH = 110
 
 _ORDER = (
-    *("name", "command", "nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank", "memory"),
-    *("exclusive", "walltime", "grace", "account", "queue", "qos", "constraint", "reservation", "exclude"),
+    *("name", "command", "nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank"),
+    *(
+        "device_type",
+        "memory",
+        "exclusive",
+        "walltime",
+        "grace",
+        "account",
+        "queue",
+        "qos",
+        "constraint",
+        "reservation",
+        "exclude",
+    ),
     *("select", "mail", "inherit", "setup", "env", "workdir", "launcher", "container", "array", "after"),
     *("requeue", "directives", "teardown"),
 )

@@ -105,6 +105,17 @@ class Request(msgspec.Struct, frozen=True):
     """Those of its chunks, where they differ; each says all of itself."""
     after: str | None = None
     """A dependency of scheduler ids alone, in the scheduler's words."""
+    device_type: str | None = None
+    """Of the devices, if only one type of those that there are will do."""
+
+    @property
+    def any_devices(self) -> bool:
+        """Whether it asks for devices on any node."""
+        return bool(self.node_devices) or any(kind.devices_per_node for kind in self.kinds)
+
+    def gpus(self, count: int) -> str:
+        """So many devices as Slurm is asked for them."""
+        return f"{self.device_type}:{count}" if self.device_type else str(count)
 
 
 class Launcher(ABC):

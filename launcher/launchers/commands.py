@@ -52,7 +52,7 @@ class Srun(Launcher):
         """See `Launcher.beside`; where a step has the devices that it asks for, all those of the node."""
         argv = super().beside(request, without(_MEMORY, of_site))
         if request.node_devices and request.site.gpu_request == "gpus-per-task":
-            argv.append(f"--gpus-per-node={request.site.requested_gpus(request.node_devices)}")
+            argv.append(f"--gpus-per-node={request.gpus(request.node_devices)}")
         # Slurm 22.05 refuses a step that asks for memory which another one has, although they may overlap.
         beside = ["--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0"]
         return [*argv, *beside]
@@ -169,9 +169,9 @@ def _srun_devices(request: Request) -> list[str]:
     if request.site.gpu_request == "gpus-per-task":
         if request.node_devices > request.devices * request.layout.max_per_node:
             # A step that leaves devices out may miss those nearest to its cores (OLCF, Frontier's guide).
-            argv.append(f"--gpus-per-node={request.site.requested_gpus(request.node_devices)}")
+            argv.append(f"--gpus-per-node={request.gpus(request.node_devices)}")
         else:
-            argv.append(f"--gpus-per-task={request.site.requested_gpus(request.devices)}")
+            argv.append(f"--gpus-per-task={request.gpus(request.devices)}")
     if request.site.gpu_bind:
         argv.append(f"--gpu-bind={request.site.gpu_bind}")
     return argv

@@ -80,6 +80,7 @@ class _Planner:
 
     def __init__(self, agreed: EffectiveJob, scheduler: Scheduler, given: JobSpec):
         """`given`: the job as it was read."""
+        self.device_type = given.device_type
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
         self.kinds = chunks.kinds(agreed.spec.select) if "select" in scheduler.handles else []
         self.spec = spec = msgspec.structs.replace(kinds.together(agreed.spec, self.kinds), stage=stage)
@@ -128,6 +129,7 @@ class _Planner:
                 most=self.of_node,
             ),
             after=own_dependency(dict(self.spec.after)),
+            device_type=self.spec.device_type,
         )
         self._check(processes)
         if self.found.problems:
@@ -137,7 +139,7 @@ class _Planner:
     def _decided(self, asked: Request, placed: Placement, function: bool) -> Plan:
         """Each decision in its place; by now nothing can be wrong."""
         spec, site, layout, launcher = self.spec, self.site, self.layout, self.launcher
-        one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
+        one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site, device_type=spec.device_type)
         stage_start = [*LAUNCHERS[launcher].argv(one_a_node), *self.site_args]
         restart, devices = restarts.restarts(spec), self.of_node if self.whole_nodes else self.node_devices
         preflight = restarts.preflight(spec, site, devices, whole_nodes=self.whole_nodes)
@@ -223,6 +225,9 @@ class _Planner:
         if fixed and layout.groups != [(fixed[1], layout.nodes)]:
             made = f"the option {fixed[0]} is made for {fixed[1]} ranks on each node"
             self.found.report_ranks(spec, layout, f"{made}: drop one")
+        if self.device_type and self.queued and not asked.any_devices:
+            none = f"is {self.device_type}, but the job asks for no devices"
+            self.found.report("device_type", f"{none}: set devices_per_rank, or drop it")
         explicit_binding = (
             binding.problems(spec, site, launcher, layout, self.whole_nodes) if self.queued else ()
         )

@@ -71,7 +71,7 @@ def profile_text(draft: Draft, info: MachineInfo) -> str:
         _qos(draft, info),
         _array(draft, info),
         _further(draft, info),
-        _defaults(draft, info),
+        _defaults(draft, info, kind),
         _questions(draft, info),
     ]
     return "\n".join("\n".join(part) + "\n" for part in map(clean, parts) if part)
@@ -100,12 +100,16 @@ def _head(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[st
         yield from ask_person(
             "Which lines does bash need for it? They go under", ["setup: [source /etc/profile]"]
         )
-    for field in ("gpu_request",):
+    for field in ("gpu_request", "device_type_resource"):
         if field in info.fields:
             yield f"{field}: {value_text(info.fields[field])}"
+
+
+def _device_type(info: MachineInfo, kind: NodeKind | None) -> str | None:
+    """The type of device that jobs have to ask for, as there are nodes with another one."""
     types = {one.device_type for one in info.nodes if one.device_type}
-    if kind and kind.device_type and len(types) > 1 and "gpu_request" in info.fields:
-        yield f"gpu_type: {value_text(kind.device_type)}"
+    asked = any(field in info.fields for field in ("gpu_request", "device_type_resource"))
+    return kind.device_type if kind and len(types) > 1 and asked else None
 
 
 def _counted(info: MachineInfo) -> str:
@@ -356,7 +360,7 @@ def _further(draft: Draft, info: MachineInfo) -> Iterator[str]:
         yield from fact(info.sources.get("directive_values", ""), draft.date, 4)
 
 
-def _defaults(draft: Draft, info: MachineInfo) -> Iterator[str]:
+def _defaults(draft: Draft, info: MachineInfo, kind: NodeKind | None) -> Iterator[str]:
     user = info.user
     account = user and (user.default_account or next(iter(user.accounts), None))
     if account and draft.shared:
@@ -367,13 +371,16 @@ def _defaults(draft: Draft, info: MachineInfo) -> Iterator[str]:
         yield f"# defaults: {{account: {value_text(account)}}}"
     mine = bool(account) and not draft.shared
     queue = draft.queue not in (None, info.default_queue)
-    if mine or queue:
+    device_type = _device_type(info, kind)
+    if mine or queue or device_type:
         yield "defaults:"
     if mine and user:
         several = f"yours are {', '.join(user.accounts)}" if len(user.accounts) > 1 else "your only one"
         yield f"  account: {value_text(account)}  # {several}"
     if queue:
         yield f"  queue: {value_text(draft.queue)}"
+    if device_type:
+        yield f"  device_type: {value_text(device_type)}"
 
 
 def _questions(draft: Draft, info: MachineInfo) -> Iterator[str]:

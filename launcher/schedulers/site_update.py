@@ -135,7 +135,7 @@ class _Update:
     def _kind(self) -> NodeKind | None:
         """The kind of nodes that the profile's jobs get."""
         queue = self.site.defaults.queue or self.site.default_queue or self.info.default_queue
-        return chosen_kind(self.info, queue, self.site.gpu_type) or chosen_kind(self.info, queue)
+        return chosen_kind(self.info, queue, self.site.defaults.device_type) or chosen_kind(self.info, queue)
 
     def _node(self) -> None:
         kind = self._kind()

@@ -76,6 +76,10 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
         whole: dict[str, Any] = {"exclusive": True} if name == "same-mask" else {}
         submit(name, devices_per_rank=1, launcher={"args": [f"--gpu-bind={rule}"]}, **whole, **TWO)
     submit("gpus-shared", devices_per_rank=2, nodes=1, ranks_per_node=2)
+    typed: dict[str, Any] = {"nodes": 1, "ranks_per_node": 2, "devices_per_rank": 1}
+    for request in ("gpus-per-node", "gres", "gpus-per-task"):
+        submit(f"typed-{request}", gpus=request, device_type="a100", **typed)
+    submit("typed-raw", directives={"slurm": {"gres": "gpu:a100:2"}}, **typed)
     submit("cores", cores_per_rank=3, **TWO)
     submit("held-up", setup=HOLD, launcher={"timeout": "2s"}, **TWO)
     return submitted
@@ -235,6 +239,24 @@ def test_devices(
     allocated = sum(len({device for own in seen for device in own}) for seen in by_host.values())
     shown = slurm.run(HEAD, ["scontrol", "--oneliner", "show", "job", job.id]).stdout
     assert f",gres/gpu={8 if name == 'same-mask' else allocated} " in shown  # that has its nodes whole
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [
+        ("typed-gpus-per-node", [0, 1]),
+        ("typed-gres", [0, 1]),
+        ("typed-gpus-per-task", [0, 0]),
+        ("typed-raw", [0, 1]),
+    ],
+)
+def test_a_type_of_device(
+    name: str, devices: list[int], slurm: SlurmCluster, jobs: dict[str, Submitted]
+) -> None:
+    """By the job's field, or in Slurm's own words beside devices_per_rank."""
+    assert [rank["detected"]["device"] for rank in jobs[name].ranks()] == devices
+    shown = slurm.run(HEAD, ["scontrol", "--oneliner", "show", "job", jobs[name].id]).stdout
+    assert ":gpu:a100:" in shown and "gres/gpu=2 " in shown
 
 
 def test_no_devices_unless_asked_for(jobs: dict[str, Submitted]) -> None:

@@ -132,7 +132,7 @@ def devices(name: str, value: str, asked: Asked) -> None:
             else number
         )
         if gpu_type and gpu_type != number and "$" not in gpu_type:
-            asked.profile[f"gpu_type: {gpu_type}"] = f"from --{name}={value}"
+            asked.fields["device_type"] = gpu_type
         field = {"gpus": "devices", "gpus-per-task": "rank_devices"}.get(name, "node_devices")
         if number == "0":
             asked.note(f"--{name}={value} asks for no GPU")

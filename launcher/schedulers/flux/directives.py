@@ -101,7 +101,8 @@ DIALECT = Dialect(
 
 HANDLES = frozenset(
     {
-        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace"),
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "device_type", "binding", "walltime"),
+        "grace",
         *("account", "queue", "constraint", "exclusive", "options", "env_from", "inherit", "directives"),
         *("launcher.name", "launcher.args", "after", "requeue.max", "requeue.how", "requeue.on", "preflight"),
     }
@@ -115,7 +116,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("job-name", request.name),
         ("bank", spec.account),
         ("queue", spec.queue),
-        ("requires", spec.constraint),
+        ("requires", _requires(spec, request)),
         ("nodes", str(request.layout.nodes)),
         *_slots(request),
         ("time-limit", f"{request.walltime}s" if request.walltime else None),
@@ -124,6 +125,12 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     ]
     own: Layer = [("output", "{{name}}-{{id.dec}}.out")]
     return layered(asked, own, site, spec)
+
+
+def _requires(spec: JobSpec, request: Request) -> str | None:
+    """Properties of the nodes, in the syntax of Flux's RFC 35; a type of device is one of them."""
+    kind = request.device_type if request.node_devices else None
+    return f"{kind} and ({spec.constraint})" if kind and spec.constraint else kind or spec.constraint
 
 
 def _slots(request: Request) -> Layer:

@@ -27,7 +27,7 @@ class Local(Scheduler):
         {
             *("memory", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
             *("mail.to", "mail.on", "options", "directives", "binding", "launcher.name", "launcher.args"),
-            "select",
+            *("select", "device_type"),
         }
     )
     instead: ClassVar[Mapping[str, str]] = {"requeue.how": "drop it, for it starts the same job again"}

@@ -103,8 +103,8 @@ DIALECT = Dialect(
 
 HANDLES = frozenset(
     {
-        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
-        *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "device_type", "binding", "memory"),
+        *("walltime", "grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
         *("inherit", "directives", "launcher.name", "launcher.args", "array.count", "array.indices"),
         *("array.max_concurrent", "after", "requeue.max", "requeue.how", "select"),
         *("restart.spare_nodes", "preflight", "requeue.on"),

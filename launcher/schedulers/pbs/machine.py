@@ -72,7 +72,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         name=name,
         version=server.get("pbs_version"),
         sources=_SOURCES,
-        fields=_fields(server),
+        fields=_fields(server, asked.get("nodes", {})),
         questions=tuple(_questions(server)),
     )
 
@@ -134,13 +134,18 @@ def _demands(queue: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name.removeprefix("default_chunk."), value
 
 
-def _fields(server: Mapping[str, str]) -> dict[str, Any]:
-    """The file systems that a job may name, where the server lists them: pages about machines get old."""
-    listed = server.get(f"{_HERE}valid_filesystems")
-    if not listed:
-        return {}
-    among = [one.strip() for one in listed.split(",")]
-    return {"directive_values": {"filesystems": {"among": among, "separator": ":"}}}
+def _fields(server: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The file systems that a job may name, where the server lists them: pages about machines get old; and
+    the resource that says which GPUs a node has.
+    """
+    found: dict[str, Any] = {}
+    if listed := server.get(f"{_HERE}valid_filesystems"):
+        among = [one.strip() for one in listed.split(",")]
+        found["directive_values"] = {"filesystems": {"among": among, "separator": ":"}}
+    typed = (one for one in _TYPES if any(one in held for held in nodes.values()))
+    if name := next(typed, None):
+        found["device_type_resource"] = name.removeprefix(_HERE)
+    return found
 
 
 def _questions(server: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:

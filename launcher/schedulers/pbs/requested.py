@@ -36,7 +36,7 @@ def of(spec: JobSpec, site: Site, request: Request) -> Layer:
     if site.request_form == "select":
         return [("select", select_text(_chunk(kind, site, request) for kind in kinds))]
     if site.request_form == "nodes":
-        return [("nodes", _nodes(kinds, site)), ("mem", _memory(kinds, site))]
+        return [("nodes", _nodes(kinds, site, request)), ("mem", _memory(kinds, site))]
     total = sum(kind.nodes * _cpus(kind) for kind in kinds)
     if request.layout.nodes > 1:
         total = (request.layout.nodes + request.spare_nodes) * _cores_of_node(site)
@@ -52,6 +52,7 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
         if memory is not None and "mem" not in site.requested_resources and not request.whole_nodes:
             fix = "drop it, or add mem to `requested_resources` in a profile that extends this site"
             yield field, f"is {memory}, but {site.name} asks PBS for no memory: {fix}"
+    yield from _of_device_type(spec, site, request)
     of_job, of_site = (of_scheduler(one.directives, NAME) for one in (spec, site))
     if site.request_form == "select":
         for name in filter(of_job.get, chunks.resources(site.defaults.select)):
@@ -74,6 +75,31 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
         yield from _of_resources(spec, site)
     if request.layout.nodes + request.spare_nodes > 1 and site.request_form in ("ncpus", "totals"):
         yield from _of_several_nodes(site, request, form)
+
+
+def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
+    """A type of device that PBS cannot be asked for there, or that `select` says as well."""
+    kind, name = request.device_type, site.device_type_resource
+    if kind is None or not request.any_devices:
+        return
+    if site.request_form in ("ncpus", "totals"):
+        form = f"is {kind}, but {site.name} asks PBS by -l ncpus, not in chunks"
+        own = f"directives: {{{name or 'NAME'}: {kind}}}"
+        yield "device_type", f"{form}: use `{own}`, for the whole job"
+    elif name is None and site.request_form == "select":
+        unknown = f"is {kind}, but {site.name} does not say by which resource PBS is asked for it"
+        fix = f"use `select: {{NAME: {kind}}}`, or write `device_type_resource: NAME` in its profile"
+        yield "device_type", f"{unknown} (pbsnodes -a shows it): {fix}"
+    several = isinstance(spec.select, list)
+    for number, one in enumerate(
+        chunks.kinds(spec.select) or [Kind(resources=chunks.resources(spec.select))]
+    ):
+        for given in [given for given in one.resources if name and given.lower() == name.lower()]:
+            place = f"select.{number}.{given}" if several else f"select.{given}"
+            yield (
+                place,
+                f"says the type of the devices, and so does device_type ({kind}): drop one of the two",
+            )
 
 
 def _of_several_nodes(site: Site, request: Request, form: str) -> Iterator[tuple[str, str]]:
@@ -150,19 +176,30 @@ def _chunk(kind: Kind, site: Site, request: Request) -> Chunk:
     for name in site.requested_resources:
         if (text := spelled[name]) is not None:
             own[name] = text
+    own |= _device_type(kind, site, request)
     return Chunk(kind.nodes, {**own, **{name: _text(value) for name, value in kind.resources.items()}})
 
 
-def _nodes(kinds: Sequence[Kind], site: Site) -> str:
+def _device_type(kind: Kind, site: Site, request: Request) -> dict[str, str]:
+    if request.device_type and kind.devices_per_node and site.device_type_resource:
+        return {site.device_type_resource: request.device_type}
+    return {}
+
+
+def _nodes(kinds: Sequence[Kind], site: Site, request: Request) -> str:
     """As Torque and old PBS take it: a node's share has features, which are names alone."""
-    return "+".join(":".join([str(kind.nodes), *_share(kind, site)]) for kind in kinds)
+    return "+".join(":".join([str(kind.nodes), *_share(kind, site, request)]) for kind in kinds)
 
 
-def _share(kind: Kind, site: Site) -> Iterator[str]:
+def _share(kind: Kind, site: Site, request: Request) -> Iterator[str]:
     if {"ncpus", "mpiprocs"} & {*site.requested_resources}:
         yield f"ppn={_cpus(kind)}"
     if kind.devices_per_node and "ngpus" in site.requested_resources:
         yield f"gpus={kind.devices_per_node}"
+    typed = _device_type(kind, site, request)
+    yield from (f"{name}={value}" for name, value in typed.items())
+    if request.device_type and kind.devices_per_node and not typed:
+        yield request.device_type
     for name, value in kind.resources.items():
         yield name if value is True else f"{name}={quoted(_text(value))}"
 

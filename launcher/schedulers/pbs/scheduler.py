@@ -63,6 +63,7 @@ class Pbs(QueuedScheduler):
             "array.source",
             "array.date",
             "array.max_count",
+            "device_type_resource",
         ),
     }
     instead: ClassVar[Mapping[str, str]] = {

@@ -5,7 +5,7 @@ https://slurm.schedmd.com/sbatch.html.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
@@ -86,8 +86,18 @@ DIALECT = Dialect(
 
 HANDLES = frozenset(
     {
-        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
-        *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "device_type", "binding", "memory"),
+        *(
+            "walltime",
+            "grace",
+            "account",
+            "queue",
+            "qos",
+            "constraint",
+            "reservation",
+            "exclude",
+            "exclusive",
+        ),
         *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "launcher.name"),
         *("launcher.args", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
         *("restart.spare_nodes", "preflight", "requeue.on"),
@@ -114,7 +124,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
             "cpus-per-task",
             str(site.cpus_of(request.cores)) if request.cores and not request.by_list else None,
         ),
-        *devices(site, request.devices, request.node_devices, request.whole_nodes),
+        *([] if _asks_itself(spec, request) else devices(site, request)),
         ("mem", spec.memory),
         ("time", clock(request.walltime) if request.walltime else None),
         ("array", array_words(spec)),
@@ -132,15 +142,18 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     return layered(asked, own, site, spec)
 
 
-def devices(site: Site, per_task: int, per_node: int, whole_nodes: bool) -> Directives:
+def devices(site: Site, request: Request) -> Directives:
     """How Slurm is asked for the job's devices: one directive, or none."""
-    if not per_node:
+    if not request.node_devices:
         return []
+    per_node = request.gpus(request.node_devices)
     if site.gpu_request == "gres":
-        return [("gres", f"gpu:{site.requested_gpus(per_node)}")]
-    if site.gpu_request == "gpus-per-task":  # of whole nodes the job has all, and srun divides them
-        return [] if whole_nodes else [("gpus-per-task", site.requested_gpus(per_task))]
-    return [("gpus-per-node", site.requested_gpus(per_node))]
+        return [("gres", f"gpu:{per_node}")]
+    if site.gpu_request == "gpus-per-task" and not request.whole_nodes:
+        return [("gpus-per-task", request.gpus(request.devices))]
+    if site.gpu_request == "gpus-per-task" and request.device_type is None:
+        return []  # of whole nodes the job has all, and srun divides them
+    return [("gpus-per-node", per_node)]
 
 
 def _export(spec: JobSpec) -> str:
@@ -154,28 +167,58 @@ def _export(spec: JobSpec) -> str:
 _ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
 """Options of sbatch that ask for GPUs; gres may ask for other things instead."""
 
+_PER_NODE = ("gres", "gpus-per-node")
+"""Those that ask for GPUs of each node."""
+
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
     """Raw requests for memory or devices that contradict the job's own, and those of heterogeneous jobs."""
     for number, word in enumerate(spec.launcher.args):
         if word == ":" or word.partition("=")[0].removeprefix("--") in _OF_HETEROGENEOUS:
             yield f"launcher.args.{number}", f"is {shown(word)}, which {_HETEROGENEOUS}"
-    own = dict(devices(site, request.devices, request.node_devices, request.whole_nodes))
+    own = dict(devices(site, request))
     for name, value in of_scheduler(spec.directives, NAME).items():
         field, gpus = f"directives.{name}", _gpus(name, str(value))
+        types = {kind for kind, _ in gpus if kind != request.device_type}
         if name in ("mem-per-cpu", "mem-per-gpu") and value and spec.memory:
             yield field, f"excludes memory, which is {spec.memory}, in Slurm's eyes: keep one of the two"
         elif name not in _ASK_FOR_DEVICES or not isinstance(value, str):
             continue
         elif not own and gpus and spec.devices_per_rank == 0:
             yield field, f"asks for GPUs ({value}), but devices_per_rank is 0: drop one of the two"
-        elif own and gpus != (_gpus(name, str(own[name])) if name in own else []):
+        elif own and name in own and not gpus:
+            yield field, f"is {value}, in place of castoff's {name}={own[name]}: write {own[name]},{value}"
+        elif own and gpus and not _is_met(name, gpus, own, request):
             ((asks, asked),) = own.items()
             follows = f"{asks}={asked} follows from devices_per_rank and the ranks on a node"
-            yield field, f"is {value}, but {follows}: drop it; a type of GPU is the site's gpu_type"
+            yield field, f"is {value}, but {follows}: drop it; a type of GPU is device_type"
+        elif own and gpus and request.device_type and types:
+            yield field, f"is {value}, but device_type is {request.device_type}: drop one of the two"
 
 
-def _gpus(name: str, value: str) -> list[str]:
-    """The numbers of GPUs that a request names."""
-    parts = [part.removeprefix("gres/") for part in value.split(",")]
-    return [part.rpartition(":")[2] for part in parts if name != "gres" or part.startswith("gpu")]
+def _asks_itself(spec: JobSpec, request: Request) -> bool:
+    """Whether the job's own directives ask for its devices, in another way than castoff would."""
+    given = of_scheduler(spec.directives, NAME)
+    return any(_number(_gpus(name, str(given[name]))) for name in _PER_NODE if given.get(name))
+
+
+def _is_met(name: str, gpus: list[tuple[str, int]], own: Mapping[str, object], request: Request) -> bool:
+    """Whether a directive asks for as many devices as the job's fields do, on each of its nodes."""
+    if name in _PER_NODE:
+        return _number(gpus) == request.node_devices
+    return name in own and _number(gpus) == _number(_gpus(name, str(own[name])))
+
+
+def _number(gpus: list[tuple[str, int]]) -> int:
+    return sum(number for _, number in gpus)
+
+
+def _gpus(name: str, value: str) -> list[tuple[str, int]]:
+    """The types and numbers of GPUs that a request names; a type of "": any."""
+    found = []
+    for part in (part.removeprefix("gres/").split(":") for part in value.split(",")):
+        if name == "gres" and part.pop(0) != "gpu":
+            continue
+        number = part.pop() if part and part[-1].isdecimal() else "1"
+        found.append((part[0] if part else "", int(number)))
+    return found

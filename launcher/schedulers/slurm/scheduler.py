@@ -62,8 +62,7 @@ class Slurm(QueuedScheduler):
             "qos.max_devices",
         ),
         *("qos.listed_as", "qos.submit_to", "other_qos", "default_qos", "queues.array_max_concurrent"),
-        *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_type", "gpu_bind"),
-        "options.gpu_type",
+        *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_bind"),
     }
     instead: ClassVar[Mapping[str, str]] = {
         "requeue.how": "drop it, for Slurm starts the same job again",

@@ -39,6 +39,7 @@ nodes: 2
 ranks_per_node: 12
 cores_per_rank: 8
 devices_per_rank: 1
+device_type: a100
 memory: 64G
 walltime: 1:30:00
 account: no

@@ -353,7 +353,10 @@ class TestRefusals:
                 "node: {sockets: [0-1, 2-3], devices: [1], device_variable: X, source: s, date: 2026-01-01}",
                 "node.devices: has 1 numbers, but there are 2 sockets: write one for each, 0 for a socket",
             ),
-            ("gpu_type: 'gpu:a100'", "gpu_type: is 'gpu:a100', but takes a type of GPU as Slurm lists it"),
+            (
+                "defaults: {device_type: 'gpu:a100'}",
+                "defaults.device_type: is 'gpu:a100', but takes a type of device as the scheduler lists it",
+            ),
             ("default_qos: q\nother_qos: false", "default_qos: is q, which is not a QOS of this site"),
             (
                 "default_queue: q\nother_queues: false",

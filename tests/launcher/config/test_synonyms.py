@@ -40,7 +40,7 @@ def refused(text: str) -> dict[str, str]:
         ("gpus_per_node: 4", "here: ranks_per_node, with devices_per_rank"),
         ("mem_per_cpu: 2G", "here: directives.slurm"),
         ("l: 2:ncpus=8:mpiprocs=4", "here: nodes, ranks_per_node and memory"),
-        ("gpu_type: RTX6000", "here: select, as in select: {model: mil_ait}"),
+        ("gpu_type: RTX6000", "here: device_type"),
         ("W: group_list=lab", "here: directives.pbs"),
         ("cluster: aurora", "here: the command line names the machine: --site NAME"),
         ("ranksPerNode: 2", "did you mean ranks_per_node?"),

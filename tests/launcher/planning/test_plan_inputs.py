@@ -294,8 +294,8 @@ def test_directives_of_one_scheduler(site: str, line: str, expected: dict[str, s
         ("scheduler: lsf", "scheduler: is 'lsf', which castoff does not know; there are: flux, slurm, pbs"),
         ("scheduler: slum", "did you mean slurm?"),
         (
-            "scheduler: pbs\ngpu_type: a100",
-            "gpu_type: is not supported by PBS, the scheduler of this site: drop",
+            "scheduler: slurm\ndevice_type_resource: gpu_type",
+            "device_type_resource: is not supported by Slurm, the scheduler of this site: drop",
         ),
         (
             "scheduler: pbs\ngpu_bind: closest",

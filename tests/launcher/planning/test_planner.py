@@ -490,27 +490,38 @@ class TestDevices:
         ],
     )
     def test_of_one_type(self, request_: str, flag: tuple[str, str]) -> None:
-        v100 = {"description": "d", "gpu_type": "v100", **FACT}
-        at = derived("slurm", gpu_request=request_, gpu_type="a100", options={"old": v100})
+        at = derived("slurm", gpu_request=request_, defaults={"device_type": "a100"})
         for ranks in (2, 4):
             name, value = flag
             fields: dict[str, Any] = {"ranks_per_node": ranks, "devices_per_rank": 1}
             found = planned(at, **fields)
             assert dict(found.directives)[name] == value.format(ranks)
             assert ("--gpus-per-task=a100:1" in found.start) is (name == "gpus-per-task")
-            older = planned(at, options=["old"], **fields)
+            older = planned(at, device_type="v100", **fields)
             assert dict(older.directives)[name] == value.format(ranks).replace("a100", "v100")
+        whole = planned(at, **fields, exclusive=True)
+        assert "a100:4" in f"{whole.directives}", "or the nodes might be of another type"
         none = planned(at, ranks_per_node=2, devices_per_rank=0)
         assert "a100" not in f"{none.directives}{none.start}"
+        for nothing in ({"devices_per_rank": 0}, {}):  # the plain profile knows of no devices
+            asked = refused("slurm", ranks_per_node=2, device_type="a100", **nothing)
+            assert asked == {
+                "device_type": "is a100, but the job asks for no devices: set devices_per_rank, or drop it"
+            }
 
     @pytest.mark.parametrize(
         ("fields", "raw", "words"),
         [
             ({"devices_per_rank": 1}, {"gpus-per-node": "a100:4"}, "is a100:4, but gpus-per-node=2 follows"),
+            ({"devices_per_rank": 1}, {"gres": "gpu:a100:2,lustre:1"}, None),
+            ({"devices_per_rank": 1}, {"gres": "gpu:a100:1,gpu:v100:1"}, None),
+            ({"devices_per_rank": 1}, {"gres": "gpu:a100:4"}, "is gpu:a100:4, but gpus-per-node=2 follows"),
+            ({"devices_per_rank": 1}, {"gres": "gpu:a100"}, "is gpu:a100, but gpus-per-node=2 follows"),
+            ({"devices_per_rank": 1}, {"gpus-per-task": "a100:1"}, "but gpus-per-node=2 follows"),
             (
-                {"devices_per_rank": 1},
-                {"gres": "gpu:a100:2,lustre:1"},
-                "but gpus-per-node=2 follows",
+                {"devices_per_rank": 1, "device_type": "v100"},
+                {"gres": "gpu:a100:2"},
+                "is gpu:a100:2, but device_type is v100: drop one of the two",
             ),
             ({"devices_per_rank": 1}, {"gpus": "2"}, "is 2, but gpus-per-node=2 follows"),
             ({"devices_per_rank": 0}, {"gres": "gpu:2"}, "asks for GPUs (gpu:2), but devices_per_rank is 0"),
@@ -525,7 +536,9 @@ class TestDevices:
     ) -> None:
         fields = {"ranks_per_node": 2, "directives": {"slurm": raw}, **fields}
         if words is None:
-            assert dict(planned("slurm", **fields).directives).items() >= raw.items()
+            asked = dict(planned("slurm", **fields).directives)
+            assert asked.items() >= raw.items()
+            assert "gpu:" not in str(raw) or "gpus-per-node" not in asked, "Slurm is asked once"
         else:
             ((path, message),) = refused("slurm", **fields).items()
             assert path == f"directives.slurm.{next(iter(raw))}" and words in message
@@ -534,7 +547,7 @@ class TestDevices:
         at = derived("slurm", gpu_request="gres")
         fields: dict[str, Any] = {"ranks_per_node": 2, "devices_per_rank": 1}
         message = refused(at, **fields, directives={"gres": "lustre:1"})["directives.gres"]
-        assert "is lustre:1, but gres=gpu:2 follows" in message
+        assert message == "is lustre:1, in place of castoff's gres=gpu:2: write gpu:2,lustre:1"
         both = planned(at, **fields, directives={"gres": "gpu:2,lustre:1"})
         assert dict(both.directives)["gres"] == "gpu:2,lustre:1"
 

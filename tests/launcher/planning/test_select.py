@@ -54,6 +54,30 @@ class TestResources:
         assert found["select"] == "1:ncpus=1:mpiprocs=1:model=new:gpu_mem=16gb"
         assert asked(at)["select"] == "1:ncpus=1:mpiprocs=1:model=old:scratch_local=10gb"
 
+    def test_a_type_of_device(self) -> None:
+        typed: dict[str, Any] = {"devices_per_rank": 1, "device_type": "a100"}
+        at = site(device_type_resource="accelerator_model")
+        chunk = "ncpus=1:mpiprocs=1:ngpus=1:accelerator_model=a100"
+        assert asked(at, **typed)["select"] == f"1:{chunk}"
+        kinds = [{"nodes": 1, "devices_per_node": 0}, {"nodes": 2, "devices_per_node": 1}]
+        found = asked(at, select=kinds, **{**typed, "devices_per_rank": 0})["select"]
+        assert found == f"1:ncpus=1:mpiprocs=1+2:{chunk}", "a chunk without devices has no type"
+        torque = site(request_form="nodes", requested_resources=["ncpus", "ngpus"])
+        assert asked(torque, **typed)["nodes"] == "1:ppn=1:gpus=1:a100"
+
+    def test_a_type_of_device_that_pbs_cannot_be_asked_for(self) -> None:
+        typed: dict[str, Any] = {"devices_per_rank": 1, "device_type": "a100"}
+        message = problems(site(), **typed)["device_type"]
+        assert "write `device_type_resource: NAME` in its profile" in message
+        assert "select: {NAME: a100}" in message
+        totals = site(request_form="totals", requested_resources=["ncpus"])
+        assert "`directives: {NAME: a100}`" in problems(totals, **typed)["device_type"]
+        at = site(device_type_resource="gpu_type")
+        assert (
+            "device_type (a100): drop one"
+            in problems(at, select={"GPU_type": "v100"}, **typed)["select.GPU_type"]
+        )
+
     def test_ompthreads_is_what_ranks_get(self) -> None:
         assert plan(select={"ompthreads": "4"}, cores_per_rank=8).env["OMP_NUM_THREADS"] == "4"
         own = plan(select={"ompthreads": "4"}, env={"OMP_NUM_THREADS": "2"})

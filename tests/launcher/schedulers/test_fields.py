@@ -33,6 +33,7 @@ VALUES: dict[str, Any] = {
     "ranks_per_node": 3,
     "cores_per_rank": 2,
     "devices_per_rank": 2,
+    "device_type": "a100",
     "binding": "0-3:4-7",
     "memory": "4G",
     "walltime": "2h",
@@ -97,6 +98,7 @@ VALUES: dict[str, Any] = {
 
 BESIDE: dict[str, dict[str, Any]] = {
     **{f"requeue.{name}": {"requeue": {"max": 2}} for name in ("how", "on", "progress")},
+    "device_type": {"devices_per_rank": 1},
     "ranks": {"ranks_per_node": None},
     "launcher.driver": {"ranks_per_node": None},
     "binding": {"cores_per_rank": None, "exclusive": True},
@@ -140,6 +142,8 @@ def site_of(scheduler: str) -> Site:
     changed: dict[str, Any] = {}
     if scheduler != "local":
         cores = {"source": "s", "date": "2026-01-01", "sockets": ["0-15"], "devices": [4]}
+        if scheduler == "pbs":
+            changed["device_type_resource"] = "gpu_type"
         changed["node"] = {**cores, "device_variable": "CUDA_VISIBLE_DEVICES"}
         changed["options"] = {
             "proxy": {
@@ -277,7 +281,7 @@ def test_a_new_field_of_a_profile_that_nobody_lists_is_refused() -> None:
         ({"requested_resources": ["mem"]}, {"pbs"}),
         ({"request_form": "ncpus"}, {"pbs"}),
         ({"gpu_request": "gres"}, {"slurm", "flux"}),
-        ({"gpu_type": "a100"}, {"slurm"}),
+        ({"device_type_resource": "gpu_type"}, {"pbs"}),
         ({"gpu_bind": "none"}, {"slurm"}),
         ({"other_qos": False}, {"slurm"}),
         ({"other_queues": False}, {"slurm", "pbs", "flux"}),

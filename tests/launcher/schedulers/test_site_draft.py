@@ -125,8 +125,8 @@ class TestSlurm:
     def test_devices_of_several_types(self) -> None:
         info = LAB._replace(nodes=[GPUS, GPUS._replace(device_type="v100")])
         site = site_of(info)
-        assert (site.gpu_request, site.gpu_type) == ("gpus-per-node", "a100")
-        assert site_of(info, gpu_type="v100").gpu_type == "v100"
+        assert (site.gpu_request, site.defaults.device_type) == ("gpus-per-node", "a100")
+        assert site_of(info, gpu_type="v100").defaults.device_type == "v100"
         assert "# ? How many of its 4 devices belong to each socket?" in text_of(info)
 
     def test_devices_of_one_socket(self) -> None:

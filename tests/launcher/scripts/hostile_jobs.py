@@ -238,6 +238,7 @@ EXEMPT: dict[str, str] = dict.fromkeys(
     "they enter no script; test_snapshot copies hostile names",
 ) | {
     "options": "names of what a site has; it enters a script as the site's own fields of these names do",
+    "device_type": "it takes letters, digits, - _ and . alone",
     "array.indices": "none of what it takes is hostile: test_array_indices",
     "launcher.preload": "it is for Python's commands alone; test_preload has its own",
     **dict.fromkeys(

@@ -50,6 +50,13 @@ def test_every_field() -> None:
     ]
 
 
+def test_a_type_of_device_is_a_property_of_the_nodes() -> None:
+    typed = replace(REQUEST, device_type="mi300a")
+    assert asked(typed)["requires"] == "mi300a"
+    assert asked(typed, constraint="a|b")["requires"] == "mi300a and (a|b)"
+    assert "requires" not in asked(replace(typed, node_devices=0))
+
+
 def test_whole_nodes_have_all_that_is_in_them() -> None:
     found = asked(replace(REQUEST, whole_nodes=True), inherit="all")
     assert found["exclusive"] is True

@@ -68,9 +68,10 @@ def test_numbers(line: str) -> None:
     assert {name: getattr(found, name) for name in NUMBERS[line]} == NUMBERS[line]
 
 
-def test_a_type_of_gpu_is_for_the_profile() -> None:
-    assert [*asked("--gres=gpu:a100:4").profile] == ["gpu_type: a100"]
-    assert asked("--gres=gpu:4").profile == {}
+@pytest.mark.parametrize("line", ["--gres=gpu:a100:4", "--gpus-per-node=a100:4", "--gres=gpu:a100"])
+def test_a_type_of_gpu(line: str) -> None:
+    assert asked(line).fields == {"device_type": "a100"}
+    assert asked("--gres=gpu:4").fields == {}
 
 
 TIMES = {"15": 900, "15:30": 930, "1:02:03": 3723, "2-0": 172800, "1-02:30": 95400, "1-02:03:04": 93784}
