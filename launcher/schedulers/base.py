@@ -159,10 +159,13 @@ class QueuedScheduler(Scheduler):
         `largest`: how many members an array may have; None: any number.
         """
 
-    def parse_submit(self, answer: str) -> str | None:
-        """The job's id that its submit command prints; None if there is none, or more than one."""
-        found = {job for line in answer.splitlines() if (job := self.printed_job(line.strip()))}
-        return found.pop() if len(found) == 1 else None
+    def parse_submit(self, *answers: str) -> str | None:
+        """The job's id in the first of these texts that holds any; None if there is none, or several."""
+        for answer in answers:
+            found = {job for line in answer.splitlines() if (job := self.printed_job(line.strip()))}
+            if found:
+                return found.pop() if len(found) == 1 else None
+        return None
 
     @abstractmethod
     def printed_job(self, line: str) -> str | None:

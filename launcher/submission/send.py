@@ -189,7 +189,8 @@ def _job(
     environ: Mapping[str, str],
 ) -> str:
     """The job that a command has become; where its answer does not tell, the queue is asked."""
-    job = scheduler.parse_submit(answer.output)
+    streams = [answer.output, *([answer.words] if answer.code == 0 else [])]  # some wrappers use stderr alone
+    job = scheduler.parse_submit(*streams)
     if job is not None and (answer.code == 0 or not scheduler.plain_ids):
         return job
     refused = scheduler.was_refused(answer.code, answer.words)

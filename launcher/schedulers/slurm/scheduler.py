@@ -33,7 +33,7 @@ _OF_BATCH = frozenset(
 """Directives that salloc does not take, or that mean nothing to a shell."""
 
 _STEP = "srun --interactive --preserve-env"
-_SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
+_SENTENCE = re.compile(r"(?:sbatch: )?Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
 
 
 class Slurm(QueuedScheduler):

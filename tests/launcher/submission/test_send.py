@@ -59,6 +59,8 @@ class TestSlurm:
             "echo 42; echo 4711",
             "echo 4711; echo 42; exit 3",
             "echo 42; kill -KILL $$",
+            "echo 42; echo 43; echo 44 >&2",
+            "echo 42 >&2; exit 1",
             "echo 'the epilogue of our own sbatch failed' >&2; exit 1",
             "",
         ],
@@ -69,7 +71,16 @@ class TestSlurm:
         assert submitted("slurm").job == "4711"
 
     @pytest.mark.parametrize(
-        "then", ["echo 4711", "echo Submitted batch job 4711", "echo '42 h left'; echo 4711"]
+        "then",
+        [
+            "echo 4711",
+            "echo Submitted batch job 4711",
+            "echo '42 h left'; echo 4711",
+            "echo 4711 >&2",
+            "echo '4711;big' >&2",
+            "echo 'Welcome, 42 users'; echo 'sbatch: Submitted batch job 4711 on cluster big' >&2",
+            "echo 4711; echo 42 >&2",
+        ],
     )
     def test_a_clear_answer_asks_nobody(self, slurm: FakeSlurm, submitted: Submit, then: str) -> None:
         slurm.program("sbatch", then)
