@@ -228,7 +228,8 @@ def _with_job(
     others = msgspec.structs.replace(spec.launcher, preload=None)
     _report_ignored(msgspec.structs.replace(spec, launcher=others), _LEFT_OUT_HERE)
     decided = plan(spec, site_named(site_name))
-    environment = {**request.environment, **decided.env}
+    kept = {name: value for name, value in request.environment.items() if name not in decided.env}
+    environment = {**kept, **decided.variables}
     if decided.python:
         folder = Path(decided.python).parent
         environment["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', os.defpath)}"

@@ -9,7 +9,7 @@ import msgspec
 from launcher.config import chunks, directives
 from launcher.config.job import JobSpec, check
 from launcher.config.job_fields import Container
-from launcher.config.options import with_options
+from launcher.config.options import env_of, with_options
 from launcher.config.site import Site
 from launcher.typed.document import dotted
 from launcher.typed.structure import fields_of
@@ -21,17 +21,23 @@ class EffectiveJob(msgspec.Struct, frozen=True):
     """A job and its site, each with what the other says of it."""
 
     spec: JobSpec
-    """With the site's `defaults:`."""
+    """With the site's `defaults:`; its `env` is what counts after setup."""
     site: Site
-    """With the options that the job wants."""
+    """With the options that the job wants; its `env` is what counts before setup."""
     contradictions: list[tuple[str, str]]
     """Fields and messages of the job: what was right may no longer be, beside the site's defaults."""
 
 
 def effective_job(spec: JobSpec, site: Site) -> EffectiveJob:
     """The job and the site as they count together."""
-    changed = with_options(site, spec.options or site.defaults.options)
+    names = spec.options or site.defaults.options
+    changed = with_options(site, names)
     merged = _with_defaults(spec, changed)
+    env = {**env_of(site, names), **spec.env}
+    of_site = {**site.env, **site.defaults.env}  # what a site sets, it sets before setup
+    default = {name: value for name, value in of_site.items() if value is not None and name not in env}
+    merged = msgspec.structs.replace(merged, env=env)
+    changed = msgspec.structs.replace(changed, env=default)
     return EffectiveJob(merged, changed, [(dotted(path), message) for path, message in check(merged)])
 
 
@@ -53,10 +59,7 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
         changed |= {"nodes": spec.nodes, "ranks": spec.ranks}
     if chosen.container.image is None and spec.container == Container():
         changed["container"] = Container()  # a runtime for those who want one
-    env = {**site.env, **chosen.env}
-    return msgspec.structs.replace(
-        chosen, setup=setup, teardown=teardown, env=env, directives=named, **changed
-    )
+    return msgspec.structs.replace(chosen, setup=setup, teardown=teardown, directives=named, **changed)
 
 
 def _filled(mine: T, default: T) -> T:

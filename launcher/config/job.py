@@ -23,6 +23,7 @@ from launcher.config.job_fields import (
     Directives,
     Duration,
     EnvName,
+    EnvValue,
     LauncherOptions,
     Mail,
     Memory,
@@ -129,10 +130,12 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     ] = []
     """The site's own run after them. CASTOFF_EXIT_CODE and CASTOFF_OUTCOME hold how the job ended."""
     env: Annotated[
-        dict[EnvName, Text], meaning("Environment variables of the ranks, set after `setup`.")
+        dict[EnvName, EnvValue],
+        meaning("Environment variables of the ranks, set after `setup`; null unsets one."),
     ] = {}
-    """No shell expands variables in the values. castoff refuses names that shells reserve, such as UID,
-    RANDOM, IFS or PWD, names that begin with `castoff_` or `CASTOFF_`, and more than 131,071 bytes."""
+    """They win over what the site and `setup` set. No shell expands variables in the values. castoff refuses
+    names that shells reserve, such as UID, RANDOM, IFS or PWD, names that begin with `castoff_` or
+    `CASTOFF_`, and more than 131,071 bytes."""
     options: Annotated[
         list[Word],
         meaning("The site's options that this job uses, by name; `castoff sites NAME` lists them."),
@@ -376,7 +379,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         if problem := variable_problem(name):
             yield path, problem
     words: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
-    words |= {("env", name): f"{name}={value}" for name, value in spec.env.items()}
+    words |= {("env", name): f"{name}={value}" for name, value in spec.env.items() if value is not None}
     for path, text in words.items():
         if (size := len(text.encode())) > _LONGEST_WORD:
             most = f"is {size:,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"

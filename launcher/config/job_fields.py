@@ -32,6 +32,7 @@ ShellLine = Annotated[
     str,
     _scalar("a shell line without carriage returns, which Windows adds", "shell lines", r"[^\x00\r]*"),
 ]
+EnvValue = Annotated[Text | None, takes("text or null", many="texts or null")]
 Indices = Annotated[
     str,
     _scalar(

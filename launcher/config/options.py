@@ -26,11 +26,16 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
             setup=[*site.setup, *option.setup],
             setup_last=[*site.setup_last, *option.setup_last],
             teardown=[*option.teardown, *site.teardown],  # what began last ends first
-            env={**site.env, **option.env},
             launcher_args=[*site.launcher_args, *option.launcher_args],
             node=node,
         )
     return site
+
+
+def env_of(site: Site, names: Sequence[str]) -> dict[str, str]:
+    """The variables of options, which a job that names them wants as if they were its own."""
+    options = (site.options[name] for name in names if name in site.options)
+    return {name: value for option in options for name, value in option.env.items()}
 
 
 def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:

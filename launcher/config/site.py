@@ -116,7 +116,7 @@ class Site(Checked, frozen=True, kw_only=True):
     directive_values: dict[DirectiveName, Values] = {}
     """The values that a directive may have, by its name; directives not listed are not checked."""
     env: dict[EnvName, Text] = {}
-    """Variables of every job."""
+    """Variables of every job, set before `setup`: what setup or the job sets wins."""
     setup: list[ShellLine] = []
     """Shell lines before those of the job."""
     setup_last: list[ShellLine] = []

@@ -192,7 +192,7 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     teardown: list[ShellLine] = []
     """Shell lines after the ranks have ended."""
     env: dict[EnvName, Text] = {}
-    """Variables, where the job itself does not set them."""
+    """Variables, set after `setup` as those of the job, where the job itself does not set them."""
     launcher_args: list[Word] = []
     """More flags for the launcher."""
     reserved_cores: CpuList | None = None

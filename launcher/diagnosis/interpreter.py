@@ -92,11 +92,13 @@ def _script(subject: Subject) -> str:
     word = _word(subject) or "python"
     if "/" in word:
         word = str(subject.directory / (plan.workdir or ".") / word)
-    lines = [f"cd -- {shlex.quote(str(subject.directory))}", *plan.setup]
+    default = [f"export {name}={shlex.quote(value)}" for name, value in plan.default_env.items()]
+    lines = [f"cd -- {shlex.quote(str(subject.directory))}", *default, *plan.setup]
     if plan.python:
         lines += [f"PATH={shlex.quote(str(Path(plan.python).parent))}:$PATH"]
         word = plan.python if not _word(subject) else word
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in plan.env.items()]
+    for name, value in plan.env.items():
+        lines.append(f"unset -v {name}" if value is None else f"export {name}={shlex.quote(value)}")
     ask = shlex.quote(_ASKS)
     lines += [f"printf '\\n{_MARK} %s\\n' \"$(command -v {shlex.quote(word)})\"", "cd /"]
     return "\n".join([*lines, f"{shlex.quote(word)} -c {ask}"])

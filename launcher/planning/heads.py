@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 665663714, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 3203242471, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -70,7 +70,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         if plan.setup:
             for (name, value,) in plan.env.items():
-                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
+                if isinstance(value, str):
+                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -85,6 +86,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if plan.snapshot:
         _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
     if plan.setup:
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
@@ -95,8 +98,14 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
     _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    if (not plan.setup):
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        if isinstance(value, str):
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        else:
+            _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:
@@ -201,7 +210,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         if plan.setup:
             for (name, value,) in plan.env.items():
-                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
+                if isinstance(value, str):
+                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -216,6 +226,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.snapshot:
         _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
     if plan.setup:
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
@@ -226,8 +238,14 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
     _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    if (not plan.setup):
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        if isinstance(value, str):
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        else:
+            _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:
@@ -335,7 +353,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         if plan.setup:
             for (name, value,) in plan.env.items():
-                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
+                if isinstance(value, str):
+                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -350,6 +369,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.snapshot:
         _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
     if plan.setup:
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
@@ -360,8 +381,14 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
     _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    if (not plan.setup):
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        if isinstance(value, str):
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        else:
+            _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:
@@ -466,7 +493,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
         if plan.setup:
             for (name, value,) in plan.env.items():
-                _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
+                if isinstance(value, str):
+                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -482,6 +510,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.snapshot:
         _add('castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code\n')
     if plan.setup:
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         _add('castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty\n')
         for line in plan.setup:
             _add(str(line) + '\n')
@@ -492,8 +522,14 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
     _add('\n# --- Environment of the ranks\n')
     _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    if (not plan.setup):
+        for (name, value,) in plan.default_env.items():
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        if isinstance(value, str):
+            _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
+        else:
+            _add('unset -v ' + str(name) + '\n')
     for name in plan.env_from:
         _add('castoff_need ' + str(name) + '\n')
     if plan.function:

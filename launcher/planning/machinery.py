@@ -282,7 +282,7 @@ def _of_container(plan: Plan) -> dict[str, object]:
     if (container := plan.container) is None:
         return {}
     runtime = RUNTIMES[container.runtime]
-    own_libraries = "LD_LIBRARY_PATH" in {*plan.env, *container.env}
+    own_libraries = "LD_LIBRARY_PATH" in {*plan.variables, *container.env}
     return {
         "container": True,
         "launcher_enters": runtime.of_launcher,

@@ -273,8 +273,8 @@ class _Placer:
         """Whether the job sets itself what shows a rank its devices."""
         masks: Sequence[str] = given.per_rank or ([given.visible] if given.visible else [])
         variable = self.node.device_variable if self.node else None
-        if masks and variable in self.spec.env:
-            problem = f"is {shown(self.spec.env[variable])}, but castoff sets it for each rank"
+        if masks and variable and (value := self.spec.env.get(variable)) is not None:
+            problem = f"is {shown(value)}, but castoff sets it for each rank"
             fix = "drop it; or use `devices_per_rank: 0`, and castoff leaves the devices to you"
             self.found.report(f"env.{variable}", f"{problem} ({' '.join(masks)}): {fix}")
 

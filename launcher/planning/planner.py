@@ -181,7 +181,8 @@ class _Planner:
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
             site_teardown=site.teardown,
-            env=self._environment(placed.cores),
+            default_env=self._default_environment(placed.cores),
+            env=dict(spec.env),
             workdir=_from_here(spec.workdir),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
             master_suffix=site.master_suffix,
@@ -368,9 +369,9 @@ class _Planner:
             )
         return decided
 
-    def _environment(self, cores: int | None) -> dict[str, str]:
-        env = dict(self.spec.env)
-        if "OMP_NUM_THREADS" not in env and self.queued and not self.spec.launcher.driver:
+    def _default_environment(self, cores: int | None) -> dict[str, str]:
+        env = dict(self.site.env)
+        if "OMP_NUM_THREADS" not in {*env, *self.spec.env} and self.queued and not self.spec.launcher.driver:
             asked = chunks.threads(self.spec.select)
             env["OMP_NUM_THREADS"] = asked or str(cores or 1)
             why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank sets more"

@@ -166,7 +166,7 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
         return {**facts, "image": None, "kept": []}
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
     # Variables of the job, whatever an image says, beside those that place the ranks.
-    names = [plan.device_variable, "OMP_NUM_THREADS", *plan.env, *plan.env_from]
+    names = [plan.device_variable, "OMP_NUM_THREADS", *plan.variables, *plan.env_from]
     kept = [name for name in dict.fromkeys(names) if name and name not in container.env]
     return {**facts, "image": folder + shell_word(container.image), "kept": kept}
 

@@ -146,7 +146,10 @@ class Plan(Facts, frozen=True, kw_only=True):
     """Shell lines after the ranks have ended: the job's."""
     site_teardown: list[str]
     """The same of the site, which follow."""
-    env: dict[str, str]
+    default_env: dict[str, str]
+    """Variables set before `setup`, which may change them: the site's, and castoff's own."""
+    env: dict[str, str | None]
+    """The job's own and those of its options, set after `setup`; None: unset."""
     workdir: str | None
     """Absolute, or `./` and a path from where the job was submitted."""
     snapshot: Snapshot | None
@@ -174,6 +177,12 @@ class Plan(Facts, frozen=True, kw_only=True):
     templates: str | None
     notes: list[str]
     """What was decided for the user, in words."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What ranks get of both kinds, unless setup changes it."""
+        both = {**self.default_env, **self.env}
+        return {name: value for name, value in both.items() if value is not None}
 
     @property
     def first_member(self) -> int:

@@ -100,14 +100,16 @@ def request(
     what = f"{starts} -- python train.py"
     if starts == "castoff launch":  # without -n it starts as many as a node of the site has devices
         what = f"{starts} {visible_word(job) if job else f'-n {decided.ranks} -- python train.py'}"
-    said = {**site.env, **site.defaults.env, **spec.env}
+    said = {*site.env, *site.defaults.env}
     variables = {
         "plan": decided,
         "directory": working_directory(),
         "castoff": str(Path(sys.argv[0] if os.sep in sys.argv[0] else sys.executable).absolute().parent),
         "interactive": program is None and not jupyter,
         "jupyter": jupyter,
-        "env": {name: text for name, text in decided.env.items() if name != _THREADS or name in said},
+        "default_env": {
+            name: text for name, text in decided.default_env.items() if name != _THREADS or name in said
+        },
         "program": list(program or []),
         "login": visible_word(f"{getpass.getuser()}@{socket.getfqdn()}"),
         "hint": f"; `{what}` starts ranks on the allocation's hosts, and exit gives them back",

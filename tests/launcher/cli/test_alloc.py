@@ -6,6 +6,7 @@ tests/cluster and tests/pbs.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.schedulers.pbs.machine import REMOTE_SETUP
 from tests import patience
 from tests.command_line import COMMAND, Castoff
 
@@ -150,6 +152,33 @@ def test_a_command_runs_in_it(
     assert "\r" not in answer.stdout
     assert "s3cret" not in (tmp_path / "asked").read_text()
     assert list((tmp_path / "castoff-runs").iterdir()) == []
+
+
+def test_with_a_profile_that_a_probe_wrote(
+    castoff_command: Castoff, programs: Programs, job: Path, tmp_path: Path
+) -> None:
+    """Its setup writes a program for mpiexec into the attempt's folder; `env` unsets what the site sets."""
+    folder = tmp_path / ".castoff" / "sites"
+    folder.mkdir(parents=True)
+    setup = "\n".join(REMOTE_SETUP).replace("REMOTE_SHELL", "echo")
+    profile = {"extends": "pbs", "description": "d", "setup": [setup], "env": {"A": "site", "B": "site"}}
+    (folder / "probed.yaml").write_text(json.dumps(profile))
+    says = '"$HYDRA_LAUNCHER_EXEC" -x n2 echo hello; echo "<$A$B$CASTOFF_ATTEMPT_DIR>"'
+    words: list[str | Path] = [
+        "alloc",
+        job,
+        "--site",
+        "probed",
+        "--set",
+        "env.A=null",
+        "--",
+        "sh",
+        "-c",
+        says,
+    ]
+    answer = castoff_command(*words, env=programs(qsub=QSUB))
+    assert answer.returncode == 0, answer.stderr
+    assert "n2 /bin/bash -c echo hello\n<site>\n" in answer.stdout
 
 
 @pytest.mark.parametrize("site", ["slurm", "pbs"])

@@ -39,8 +39,8 @@ def test_what_aurora_has_applications_try_with_oneccl() -> None:
         "CCL_ATL_SYNC_COLL": "1",
         "CCL_OP_SYNC": "1",
     }
-    assert wanted.items() <= found.env.items()
-    assert found.env["CCL_ATL_TRANSPORT"] == "mpi"  # the minimal set is still there
+    assert wanted.items() <= found.variables.items()
+    assert found.variables["CCL_ATL_TRANSPORT"] == "mpi"  # the minimal set is still there
 
 
 def test_no_option_loads_a_module_that_left_the_image() -> None:

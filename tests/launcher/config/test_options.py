@@ -54,7 +54,7 @@ def test_an_option_adds_to_the_sites_fields() -> None:
     )
     assert found.setup == ["site", "first", "job", "last"]
     assert found.site_teardown == ["down", "site down"], "what began last ends first"
-    assert {name: found.env[name] for name in "ABCD"} == {
+    assert {name: found.variables[name] for name in "ABCD"} == {
         **{"A": "site", "B": "option", "C": "option", "D": "job"},
     }
     assert found.start[-3:] == ["--site", "--option", "--job"]
@@ -74,8 +74,8 @@ def test_a_site_may_choose_for_all_jobs_and_a_job_otherwise() -> None:
     at = msgspec.structs.replace(
         site(all=EVERYTHING, other=other), defaults=JobSpec.of({"command": ["x"], "options": ["all"]})
     )
-    assert planned(at).env["C"] == "option"
-    assert "C" not in planned(at, options=["other"]).env
+    assert planned(at).variables["C"] == "option"
+    assert "C" not in planned(at, options=["other"]).variables
 
 
 def test_named_twice_it_counts_once() -> None:
@@ -110,7 +110,7 @@ class TestAuroras:
     def test_ccs(self) -> None:
         found = planned(Site.load("aurora"), **GOOD, options=["ccs"])
         assert (found.ranks, found.layout) == (48, [(48, 1)])
-        assert found.env["ZEX_NUMBER_OF_CCS"] == ",".join(f"{tile}:4" for tile in range(12))
+        assert found.variables["ZEX_NUMBER_OF_CCS"] == ",".join(f"{tile}:4" for tile in range(12))
         assert found.devices.per_rank == [str(rank // 4) for rank in range(48)]
 
     @pytest.mark.parametrize("ranks", [12, 24])
@@ -119,7 +119,7 @@ class TestAuroras:
         assert found.cpu_lists[ranks // 2 - 1].endswith({12: "42", 24: "36"}[ranks])
 
     def test_the_minimal_set_is_there_without_any(self) -> None:
-        env = planned(Site.load("aurora"), **GOOD).env
+        env = planned(Site.load("aurora"), **GOOD).variables
         assert env["CCL_PROCESS_LAUNCHER"] == "pmix" and env["CCL_ATL_TRANSPORT"] == "mpi"
         assert env["CCL_KVS_MODE"] == "mpi" and env["FI_MR_CACHE_MONITOR"] == "userfaultfd"
         assert "CCL_BCAST" not in env

@@ -31,20 +31,20 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
-castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
-module load frameworks
-castoff_setup_over
-
-# --- Environment of the ranks
-castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export ZE_FLAT_DEVICE_HIERARCHY=FLAT
 export CCL_PROCESS_LAUNCHER=pmix
 export CCL_ATL_TRANSPORT=mpi
 export CCL_KVS_MODE=mpi
 export FI_MR_CACHE_MONITOR=userfaultfd
 export TMPDIR=/tmp
-export ZEX_NUMBER_OF_CCS=0:4,1:4,2:4,3:4,4:4,5:4,6:4,7:4,8:4,9:4,10:4,11:4
 export OMP_NUM_THREADS=2
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
+module load frameworks
+castoff_setup_over
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+export ZEX_NUMBER_OF_CCS=0:4,1:4,2:4,3:4,4:4,5:4,6:4,7:4,8:4,9:4,10:4,11:4
 castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 
 # --- Start

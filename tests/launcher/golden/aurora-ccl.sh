@@ -31,6 +31,12 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
+export ZE_FLAT_DEVICE_HIERARCHY=FLAT
+export CCL_PROCESS_LAUNCHER=pmix
+export CCL_ATL_TRANSPORT=mpi
+export CCL_KVS_MODE=mpi
+export TMPDIR=/tmp
+export OMP_NUM_THREADS=7
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 unset MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE
 unset MPIR_CVAR_CH4_POSIX_COLL_SELECTION_TUNING_JSON_FILE
@@ -40,12 +46,6 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export ZE_FLAT_DEVICE_HIERARCHY=FLAT
-export CCL_PROCESS_LAUNCHER=pmix
-export CCL_ATL_TRANSPORT=mpi
-export CCL_KVS_MODE=mpi
-export FI_MR_CACHE_MONITOR=disabled
-export TMPDIR=/tmp
 export CCL_WORKER_AFFINITY=42,43,44,45,46,47,94,95,96,97,98,99
 export CCL_ALLREDUCE_SCALEOUT='direct:0-1048576;rabenseifner:1048577-max'
 export CCL_BCAST=double_tree
@@ -58,6 +58,7 @@ export FI_CXI_DEFAULT_CQ_SIZE=1048576
 export FI_CXI_OFLOW_BUF_SIZE=8388608
 export FI_CXI_CQ_FILL_PERCENT=30
 export FI_MR_ZE_CACHE_MONITOR_ENABLED=0
+export FI_MR_CACHE_MONITOR=disabled
 export FI_CXI_RX_MATCH_MODE=hybrid
 export INTELGT_AUTO_ATTACH_DISABLE=1
 export PALS_PING_PERIOD=240
@@ -65,7 +66,6 @@ export PALS_RPC_TIMEOUT=240
 export MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS=-1
 export CCL_ATL_SYNC_COLL=1
 export CCL_OP_SYNC=1
-export OMP_NUM_THREADS=7
 castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 
 # --- Start

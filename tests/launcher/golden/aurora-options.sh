@@ -36,6 +36,13 @@ timeout 30 stop_copper.sh
 CASTOFF_TEARDOWN
 
 # --- Setup
+export ZE_FLAT_DEVICE_HIERARCHY=FLAT
+export CCL_PROCESS_LAUNCHER=pmix
+export CCL_ATL_TRANSPORT=mpi
+export CCL_KVS_MODE=mpi
+export FI_MR_CACHE_MONITOR=userfaultfd
+export TMPDIR=/tmp
+export OMP_NUM_THREADS=4
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 export {http_proxy,https_proxy,HTTP_PROXY,HTTPS_PROXY,ftp_proxy}=http://proxy.alcf.anl.gov:3128
 export no_proxy='admin,polaris-adminvm-01,localhost,*.cm.polaris.alcf.anl.gov,polaris-*,*.polaris.alcf.anl.gov,*.alcf.anl.gov'
@@ -50,13 +57,6 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export ZE_FLAT_DEVICE_HIERARCHY=FLAT
-export CCL_PROCESS_LAUNCHER=pmix
-export CCL_ATL_TRANSPORT=mpi
-export CCL_KVS_MODE=mpi
-export FI_MR_CACHE_MONITOR=userfaultfd
-export TMPDIR=/tmp
-export OMP_NUM_THREADS=4
 castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 
 # --- Start

@@ -31,12 +31,6 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
-castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
-module load frameworks
-castoff_setup_over
-
-# --- Environment of the ranks
-castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export ZE_FLAT_DEVICE_HIERARCHY=FLAT
 export CCL_PROCESS_LAUNCHER=pmix
 export CCL_ATL_TRANSPORT=mpi
@@ -44,6 +38,12 @@ export CCL_KVS_MODE=mpi
 export FI_MR_CACHE_MONITOR=userfaultfd
 export TMPDIR=/tmp
 export OMP_NUM_THREADS=8
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
+module load frameworks
+castoff_setup_over
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 
 # --- Stage: on each node's own disk, before the ranks start

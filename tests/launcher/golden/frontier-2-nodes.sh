@@ -31,6 +31,9 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
+export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
+export FI_CXI_RDZV_PROTO=alt_read
+export OMP_NUM_THREADS=7
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 export MIOPEN_USER_DB_PATH=/tmp/miopen-$SLURM_JOB_ID MIOPEN_CUSTOM_CACHE_DIR=/tmp/miopen-$SLURM_JOB_ID
 module load rocm/7.1.1 rccl-net-plugin
@@ -39,9 +42,6 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
-export FI_CXI_RDZV_PROTO=alt_read
-export OMP_NUM_THREADS=7
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Start

@@ -35,17 +35,17 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
+export NCCL_SOCKET_IFNAME=hsn
+export NCCL_CROSS_NIC=1
+export NCCL_NET_GDR_LEVEL=PHB
+export FI_CXI_DISABLE_HOST_REGISTER=1
+export OMP_NUM_THREADS=16
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module load python
 castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export NCCL_SOCKET_IFNAME=hsn
-export NCCL_CROSS_NIC=1
-export NCCL_NET_GDR_LEVEL=PHB
-export FI_CXI_DISABLE_HOST_REGISTER=1
-export OMP_NUM_THREADS=16
 export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 

@@ -28,6 +28,8 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
+export TMPDIR=/tmp
+export OMP_NUM_THREADS=8
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module use /soft/modulefiles
 module load conda
@@ -36,8 +38,6 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export TMPDIR=/tmp
-export OMP_NUM_THREADS=8
 export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 castoff_rendezvous .hsn.cm.polaris.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 

@@ -30,6 +30,8 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
+export TMPDIR=/tmp
+export OMP_NUM_THREADS=8
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module use /soft/modulefiles
 export {http_proxy,https_proxy,HTTP_PROXY,HTTPS_PROXY,ftp_proxy}=http://proxy.alcf.anl.gov:3128
@@ -41,7 +43,6 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export TMPDIR=/tmp
 export NCCL_NET='AWS Libfabric'
 export NCCL_NET_GDR_LEVEL=PHB
 export NCCL_CROSS_NIC=1
@@ -49,7 +50,6 @@ export NCCL_COLLNET_ENABLE=1
 export FI_CXI_DISABLE_HOST_REGISTER=1
 export FI_MR_CACHE_MONITOR=userfaultfd
 export FI_CXI_DEFAULT_CQ_SIZE=131072
-export OMP_NUM_THREADS=8
 castoff_rendezvous .hsn.cm.polaris.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 
 # --- Start

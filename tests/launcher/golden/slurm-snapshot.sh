@@ -30,6 +30,7 @@ castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
 castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code
+export OMP_NUM_THREADS=8
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module load python
 castoff_setup_over
@@ -37,7 +38,6 @@ cd -P "$CASTOFF_CODE_DIR"
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export OMP_NUM_THREADS=8
 cd ./src
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 

@@ -32,7 +32,6 @@ castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Teardown: on this host at the end, whatever the ending; the job keeps its own code
 castoff_at_end teardown <<'CASTOFF_TEARDOWN'
-export OMP_NUM_THREADS=8 # here, too: setup may have failed
 cp "$CASTOFF_STAGE_DIR/best.pt" results/
 cat <<X
 it's $CASTOFF_OUTCOME
@@ -43,13 +42,13 @@ stop_tools
 CASTOFF_TEARDOWN
 
 # --- Setup
+export OMP_NUM_THREADS=8
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module load python
 castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export OMP_NUM_THREADS=8
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Stage: on each node's own disk, before the ranks start

@@ -28,13 +28,13 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
+export OMP_NUM_THREADS=21
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 . /p/lustre5/me/venv/bin/activate
 castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
-export OMP_NUM_THREADS=21
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Start

@@ -52,7 +52,7 @@ def test_in_each_launchers_words(site: str, launcher: str, words: list[str]) -> 
     found = planned(site, binding="4-7:8-11", launcher={"name": launcher}, **WHOLE)
     at = found.start.index(words[0])
     assert found.start[at : at + len(words)] == words
-    assert (found.cores_per_rank, found.env["OMP_NUM_THREADS"]) == (4, "4")
+    assert (found.cores_per_rank, found.variables["OMP_NUM_THREADS"]) == (4, "4")
     assert not {*words} & {*planned(site, launcher={"name": launcher}, **WHOLE).start}
 
 
@@ -230,7 +230,7 @@ def test_devices_beside_the_cores(site: str, fields: dict[str, Any], devices: st
 )
 def test_a_ranks_cores_are_those_it_is_bound_to(site: str, flags: list[str], cores: int) -> None:
     found = planned(site, **BASES[site], **args(*flags))
-    assert (found.cores_per_rank, found.env["OMP_NUM_THREADS"]) == (cores, str(cores))
+    assert (found.cores_per_rank, found.variables["OMP_NUM_THREADS"]) == (cores, str(cores))
     if site == "perlmutter":  # all of the step's, or srun would refuse such masks
         assert "--cpus-per-task=32" in found.start
 

@@ -82,7 +82,7 @@ class TestDefaults:
         assert dict(found.directives)["comment"] == "site"
         assert dict(found.directives)["hint"] == "job"
         assert found.nodes == 1
-        assert found.env == {"A": "site", "B": "job", "C": "env", "OMP_NUM_THREADS": "1"}
+        assert found.variables == {"A": "site", "B": "job", "C": "env", "OMP_NUM_THREADS": "1"}
         assert found.setup == ["site", "default", "job"]
         assert (found.launcher, found.torchrun, found.start[-1]) == ("hydra", True, "-v")
         assert found.env_from == ["MINE"]

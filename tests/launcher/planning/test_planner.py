@@ -71,8 +71,8 @@ class TestAurora:
             *("--line-buffer", "--pmi=pmix"),
         ]
         assert found.cores_per_rank == 8
-        assert found.env["OMP_NUM_THREADS"] == "8"
-        assert found.env["CCL_PROCESS_LAUNCHER"] == "pmix"
+        assert found.variables["OMP_NUM_THREADS"] == "8"
+        assert found.variables["CCL_PROCESS_LAUNCHER"] == "pmix"
         assert found.inherit == "none"
         assert found.master_suffix == ".hsn.cm.aurora.alcf.anl.gov"
         assert found.node_hours == 1.0
@@ -178,7 +178,7 @@ class TestPolaris:
             "is '0,1', but castoff sets it for each rank (3,1): drop it; or use `devices_per_rank: 0`" in said
         )
         found = planned("polaris", devices_per_rank=0, **mine)
-        assert (found.devices, found.env["CUDA_VISIBLE_DEVICES"]) == (Devices(), "0,1")
+        assert (found.devices, found.variables["CUDA_VISIBLE_DEVICES"]) == (Devices(), "0,1")
 
 
 class TestPerlmutter:
@@ -189,7 +189,7 @@ class TestPerlmutter:
         assert (directives["constraint"], directives["gpus-per-node"]) == ("gpu", "4")
         assert (directives["cpus-per-task"], found.cores_per_rank) == ("32", 16)
         assert "--cpus-per-task=32" in found.start
-        assert found.env["OMP_NUM_THREADS"] == "16", "threads count cores, whatever Slurm counts"
+        assert found.variables["OMP_NUM_THREADS"] == "16", "threads count cores, whatever Slurm counts"
         assert (found.devices.visible, found.devices.step) == ("3,2,1,0", 1)
         assert "--cpus-per-task=32: a rank's 16 cores, which have 2 CPUs each" in found.notes
 
@@ -605,16 +605,16 @@ class TestEnvironment:
         assert planned("slurm", workdir=asked).workdir == reported
 
     def test_threads(self) -> None:
-        assert planned("slurm").env == {"OMP_NUM_THREADS": "1"}
-        assert planned("slurm", cores_per_rank=6).env == {"OMP_NUM_THREADS": "6"}
-        assert planned("slurm", env={"OMP_NUM_THREADS": "2"}).env == {"OMP_NUM_THREADS": "2"}
-        assert planned("local").env == {}, "the local launcher knows the host's cores, and decides there"
+        assert planned("slurm").variables == {"OMP_NUM_THREADS": "1"}
+        assert planned("slurm", cores_per_rank=6).variables == {"OMP_NUM_THREADS": "6"}
+        assert planned("slurm", env={"OMP_NUM_THREADS": "2"}).variables == {"OMP_NUM_THREADS": "2"}
+        assert planned("local").variables == {}, "the local launcher knows the host's cores"
 
     def test_the_job_wins_over_its_site(self) -> None:
         found = planned("aurora", env={"TMPDIR": "/dev/shm", "my_Case": "x"})
-        assert found.env["TMPDIR"] == "/dev/shm"
-        assert found.env["my_Case"] == "x"
-        assert list(found.env)[-2:] == ["my_Case", "OMP_NUM_THREADS"]
+        assert found.variables["TMPDIR"] == "/dev/shm"
+        assert found.variables["my_Case"] == "x"
+        assert "TMPDIR" not in found.default_env and list(found.env) == ["TMPDIR", "my_Case"]
 
 
 def test_arrays_dependencies_and_requeues_are_reported() -> None:

@@ -79,9 +79,9 @@ class TestResources:
         )
 
     def test_ompthreads_is_what_ranks_get(self) -> None:
-        assert plan(select={"ompthreads": "4"}, cores_per_rank=8).env["OMP_NUM_THREADS"] == "4"
+        assert plan(select={"ompthreads": "4"}, cores_per_rank=8).variables["OMP_NUM_THREADS"] == "4"
         own = plan(select={"ompthreads": "4"}, env={"OMP_NUM_THREADS": "2"})
-        assert own.env["OMP_NUM_THREADS"] == "2"
+        assert own.variables["OMP_NUM_THREADS"] == "2"
 
     @pytest.mark.parametrize(
         ("select", "message"),
@@ -166,7 +166,7 @@ class TestKinds:
     def test_cores_of_their_own(self) -> None:
         found = plan(select=[{"cores_per_rank": 2}, {"ranks_per_node": 2, "cores_per_rank": 8}])
         assert dict(found.directives)["select"] == "1:ncpus=2:mpiprocs=1+1:ncpus=16:mpiprocs=2"
-        assert found.env["OMP_NUM_THREADS"] == "2", "one number for all ranks, which none exceeds"
+        assert found.variables["OMP_NUM_THREADS"] == "2", "one number for all ranks, which none exceeds"
 
     def test_devices_follow_the_ranks(self) -> None:
         found = asked(devices_per_rank=1, select=[{"ranks_per_node": 1}, {"ranks_per_node": 4}])

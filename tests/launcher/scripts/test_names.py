@@ -56,7 +56,7 @@ def ours(script: str, name: str) -> set[str]:
     decided = EXAMPLES[name].plan()
     for line in (*decided.setup, *decided.teardown, *decided.site_teardown):
         script = script.replace(f"{line}\n", "")
-    job = {*decided.env, *decided.env_from, *(decided.container.env if decided.container else ())}
+    job = {*decided.variables, *decided.env_from, *(decided.container.env if decided.container else ())}
     return assigned(script) - job
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
+import msgspec
 import pytest
 
+from launcher import Site
 from launcher.runs.records import Ending, read
 
 from .conftest import Benches
@@ -100,3 +102,34 @@ def test_a_reason_is_a_record_whatever_it_holds(here: Bench) -> None:
     found = read(ended.run_dir / "attempts" / "0.0" / "ending.json", Ending)
     assert found is not None and found.ending == "failed" and found.reason is not None
     assert found.reason.partition("this line: ")[2].startswith('echo "a\\b c" | grep -q "üü')
+
+
+@pytest.mark.parametrize("setup", [["export OF_SETUP=setup OF_JOB=setup GONE=setup"], []])
+def test_which_variables_win(bench: Benches, setup: list[str]) -> None:
+    """The site's are defaults for setup; an option's and the job's own come after it, and null unsets one."""
+    here = bench("srun")
+    fact = {"source": "s", "date": "2026-11-28", "description": "d"}
+    given = ("OF_SITE", "OF_SETUP", "OF_JOB", "OF_OPTION", "GONE")
+    here.site = msgspec.convert(
+        {
+            **msgspec.to_builtins(here.site),
+            "env": dict.fromkeys(given, "site"),
+            "defaults": {"env": {"OF_DEFAULTS": "defaults", "GONE_TOO": "defaults"}},
+            "options": {"some": {**fact, "env": {"OF_OPTION": "option", "OF_JOB": "option"}}},
+        },
+        Site,
+    )
+    own = {"OF_JOB": "job", "GONE": None, "GONE_TOO": None, "NEVER_SET": None}
+    decided = here.plan_of(setup=setup, command=["env"], options=["some"], env=own)
+    ended = here.start_plan(decided).end()
+    seen = dict(line.partition("=")[::2] for line in ended.output.splitlines())
+    names = ("OF_", "GONE", "NEVER")
+    assert {name: value for name, value in seen.items() if name.startswith(names)} == {
+        "OF_SITE": "site",
+        "OF_SETUP": "setup" if setup else "site",
+        "OF_DEFAULTS": "defaults",
+        "OF_OPTION": "option",
+        "OF_JOB": "job",
+    }
+    threads = here.start_plan(here.plan_of(setup=["export OMP_NUM_THREADS=3"], command=["env"])).end()
+    assert "OMP_NUM_THREADS=3" in threads.output.splitlines()

@@ -158,7 +158,7 @@ class TestJob:
         asked = {"queue": "debug", "qos": "fast", "array": {"count": 99}, "requeue": {"max": 3}}
         found = decided(hosts, "aurora", after={"afterok": ["x"]}, **asked)
         assert (found.ranks, found.array_count, found.requeue_max, found.after) == (36, None, 0, {})
-        assert found.env["CCL_KVS_MODE"] == "mpi"
+        assert found.variables["CCL_KVS_MODE"] == "mpi"
         assert not {"A", "q", "J", "W", "filesystems"} & {name for name, _ in found.directives}
 
     def test_kinds_of_chunks_say_how_many_ranks_a_host_has(self) -> None:
@@ -216,7 +216,7 @@ class TestJob:
     def test_cores_are_shared_out(self) -> None:
         given = replace(THREE, cpus=(12, 9, 12))
         found = decided(given, ranks_per_node=4)
-        assert (found.cores_per_rank, found.env["OMP_NUM_THREADS"]) == (2, "2")
+        assert (found.cores_per_rank, found.variables["OMP_NUM_THREADS"]) == (2, "2")
         assert "--cpus-per-task=2" in found.start
         assert decided(given, ranks=10).cores_per_rank == 3  # 4, 3 and 3 of them
         assert decided(given, ranks_per_node=4, cores_per_rank=1).cores_per_rank == 1
@@ -228,14 +228,15 @@ class TestJob:
 
     def test_the_shells_own_number_of_threads(self) -> None:
         given = {"OMP_NUM_THREADS": "5"}
-        assert decided(THREE, env=given).env["OMP_NUM_THREADS"] == "5"
+        assert decided(THREE, env=given).variables["OMP_NUM_THREADS"] == "5"
         mine = JobSpec.of({"command": ["x"], "env": {"OMP_NUM_THREADS": "3"}})
-        assert plan_in(THREE, mine, Site.load("slurm"), given)[0].env["OMP_NUM_THREADS"] == "3"
+        assert plan_in(THREE, mine, Site.load("slurm"), given)[0].variables["OMP_NUM_THREADS"] == "3"
 
     def test_pbss_number_of_threads_is_that_of_a_chunk(self) -> None:
         pbs, reported = PbsAllocation("7", ["x1"]), {"NCPUS": "208", "OMP_NUM_THREADS": "208"}
-        assert decided(pbs, "pbs", env=reported).env["OMP_NUM_THREADS"] == "1"
-        assert decided(pbs, "pbs", env={**reported, "OMP_NUM_THREADS": "4"}).env["OMP_NUM_THREADS"] == "4"
+        assert decided(pbs, "pbs", env=reported).variables["OMP_NUM_THREADS"] == "1"
+        own = decided(pbs, "pbs", env={**reported, "OMP_NUM_THREADS": "4"})
+        assert own.variables["OMP_NUM_THREADS"] == "4"
 
     def test_problems_still_name_their_place(self, tmp_path: Path) -> None:
         (tmp_path / "job.yaml").write_text("command: [x]\nnodes: 3\nranks_per_node: 500\n")
