@@ -30,7 +30,7 @@ from trainers.optimization.engine import Engine
 from trainers.optimization.learning_rate import LearningRate
 from trainers.optimization.optimizer import make_optimizer
 from trainers.optimization.weights import Weights
-from trainers.optimization.wrapping import prepared_model
+from trainers.optimization.wrapping import has_batchnorm, prepared_model
 from trainers.reporting.reports import Reports
 from trainers.reporting.sinks import check_packages
 from trainers.task import Task
@@ -134,7 +134,11 @@ class Assembly:
         self.first_step.evaluates(found.first)
         self.reports.sizes(splits)
         whole = self.task.whole_set_evaluator is not None
-        train, val, test = loaders(splits, self.config, self.context, self.task.collate, whole=whole)
+        train, val, test = loaders(
+            *(splits, self.config, self.context, self.task.collate),
+            whole=whole,
+            least=2 if has_batchnorm(self.model) else 1,
+        )
         train.pair = found.pair
         return train, val, test
 

@@ -177,7 +177,7 @@ class TrainerDDP(Assembly):
         self._epoch_is_over = train.is_over
         self._total = train.total(training)
         self.rates.lasts(self._total, train.steps)
-        self.reports.begin(self.rates.resolved)
+        self.reports.begin(self.rates.resolved, self.model, train.steps)
         self.manager.keep(
             {"rates": self.rates, "early_stopping": self.early_stopping},
             {"sums": self.reports.running, "data": train},

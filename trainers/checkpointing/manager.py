@@ -126,9 +126,9 @@ class CheckpointManager:
             parts: dict[str, Mapping[str, Any]] = {"model": self._engine.bare.state_dict()}
             if self._engine.average is not None:
                 parts["ema"] = self._engine.average.module.state_dict()
-            logger.info(
-                "Saving checkpoint for model at epoch %d, step %d", self._state.epoch, self._state.step
-            )
+            words = "Saving checkpoint for model at epoch %d, step %d: %s"
+            path = self.checkpoints.path(self._state.step)
+            logger.info(words, self._state.epoch, self._state.step, path)
             self.checkpoints.save(self._state.step, {**parts, "training": states})
         self._saved = self._here()
         self.stall = time.perf_counter() - began

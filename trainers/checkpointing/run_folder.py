@@ -92,7 +92,7 @@ class RunFolder:
         text = to_yaml(msgspec.structs.replace(config, training=lasting))
         path = self.path / "config.yaml"
         if path.exists():
-            if path.read_text(encoding="utf-8") == text:
+            if path.read_bytes() == text.encode():  # somebody may have written anything there
                 return
             numbers = (re.fullmatch(r"config-(\d+)\.yaml", each.name) for each in self.path.iterdir())
             last = max((int(number[1]) for number in numbers if number), default=0)

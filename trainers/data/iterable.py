@@ -55,9 +55,13 @@ _BEGINNING = _Mark(0, {})
 class IterableLoader(TrainingLoader):
     """Of a torch IterableDataset; resumes only with as many ranks and workers as before."""
 
-    def __init__(self, dataset: Any, training: Training, context: RankContext, collate: Collate):
+    def __init__(
+        self, dataset: Any, training: Training, context: RankContext, collate: Collate, least: int = 2
+    ):
         self.dataset = dataset
         self._training = training
+        self._least = training.batch_size if training.drop_last else min(least, training.batch_size)
+        """Samples of a last batch that is not whole; BatchNorm cannot train on one."""
         self._context = context
         self._collate = collate
         self._generators = drawn_from(dataset)
@@ -194,6 +198,7 @@ class IterableLoader(TrainingLoader):
             self._training,
             self._collate,
             self._generators,
+            least=self._least,
             beginning=self._beginning,
             epoch=epoch,
             mark=mark,
@@ -248,6 +253,7 @@ class _Part(IterableDataset[_Loaded]):
         collate: Collate,
         generators: frozenset[str],
         *,
+        least: int,
         beginning: bytes | None,
         epoch: int,
         mark: _Mark,
@@ -268,8 +274,7 @@ class _Part(IterableDataset[_Loaded]):
         self._beginning = beginning
         self._shards = world_size * self._workers
         self._batch_size = training.batch_size
-        self._least = training.batch_size if training.drop_last else min(2, training.batch_size)
-        """Samples of a last batch that is not whole; BatchNorm cannot train on one."""
+        self._least = least
         self._looks = looks
         self._look: Look | None = None
 

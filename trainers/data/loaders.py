@@ -51,7 +51,9 @@ Wanted: TypeAlias = "tuple[int, list[int]]"
 class MapLoader(TrainingLoader):
     """Of a data set with a length and an index; all that it does follows from (seed, epoch, step)."""
 
-    def __init__(self, dataset: Any, training: Training, context: RankContext, collate: Collate):
+    def __init__(
+        self, dataset: Any, training: Training, context: RankContext, collate: Collate, least: int = 2
+    ):
         self.dataset = dataset
         self._rank = context.rank
         self._deal = shard(
@@ -60,11 +62,12 @@ class MapLoader(TrainingLoader):
             training.gradient_accumulation_steps,
             context.world_size,
             drop_last=training.drop_last,
+            least=least,
         )
         self._batches = _MicroBatches(self._deal, training, context.rank, lengths_of(dataset))
         samples, joined = _samples_and_collate(dataset, training.seed, collate)
         self._loader = loader(samples, training, training, self._batches, joined)
-        _report_dropped(self._deal, training, context)
+        _report_dropped(self._deal, training, context, least)
 
     @property
     def steps(self) -> int:
@@ -146,24 +149,24 @@ class EvaluationLoader:
 
 
 def loaders(
-    splits: Splits, config: Config, context: RankContext, collate: Collate, *, whole: bool
+    splits: Splits, config: Config, context: RankContext, collate: Collate, *, whole: bool, least: int = 2
 ) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
     """A rank's loaders of the training, validation and test set.
 
     Training and validation are dealt out over the ranks, or with `whole` training alone; a test loader has
-    the whole set.
+    the whole set. `least`: samples that the model needs in a micro-batch, 2 if it has BatchNorm.
     """
     training, all_of_it = config.training, {"rank": 0, "world_size": 1}
     share = all_of_it if whole else {"rank": context.rank, "world_size": context.world_size}
     return (
-        training_loader(splits.train, training, context, collate),
+        training_loader(splits.train, training, context, collate, least),
         evaluation_loader(splits.validation, config.validation, training, collate, **share),
         evaluation_loader(splits.test, config.testing, training, collate, **all_of_it),
     )
 
 
 def training_loader(
-    dataset: Any, training: Training, context: RankContext, collate: Collate
+    dataset: Any, training: Training, context: RankContext, collate: Collate, least: int = 2
 ) -> TrainingLoader:
     """This rank's loader of the training set: map-style, or a torch IterableDataset.
 
@@ -171,7 +174,7 @@ def training_loader(
         ConfigError: its samples make no step, or it is neither.
     """
     kind = IterableLoader if isinstance(dataset, IterableDataset) else MapLoader
-    return kind(dataset, training, context, collate)
+    return kind(dataset, training, context, collate, least)
 
 
 def evaluation_loader(
@@ -347,7 +350,7 @@ class _Share(Sampler[Wanted]):
             yield 0, list(self.samples(number))
 
 
-def _report_dropped(plan: ShardPlan, training: Training, context: RankContext) -> None:
+def _report_dropped(plan: ShardPlan, training: Training, context: RankContext, least: int) -> None:
     left = plan.length - plan.bounds(plan.steps - 1)[1]
     if left and not training.drop_last and context.is_main:
         logging.getLogger(__name__).warning(
@@ -357,6 +360,6 @@ def _report_dropped(plan: ShardPlan, training: Training, context: RankContext) -
             plan.length,
             context.world_size,
             "leave some with no sample"
-            if plan.batch_size == 1
-            else "make micro-batches of fewer than two samples, on which BatchNorm cannot train",
+            if min(plan.batch_size, least) == 1
+            else "make micro-batches of fewer than two samples, on which the model's BatchNorm cannot train",
         )

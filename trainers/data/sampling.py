@@ -45,13 +45,15 @@ class ShardPlan(NamedTuple):
         return self.micros(step, self.world_size - 1)[-1]
 
 
-def shard(length: int, batch_size: int, accumulation: int, world_size: int, *, drop_last: bool) -> ShardPlan:
+def shard(
+    length: int, batch_size: int, accumulation: int, world_size: int, *, drop_last: bool, least: int = 2
+) -> ShardPlan:
     """Cut an epoch into steps.
 
     Each takes a global batch of batch_size * accumulation * world_size samples, and the last one what
     is left. Where that is less than half of a global batch, the last two share evenly. This depends on
-    the length and the global batch alone. What is left is dropped if `drop_last`, or if some
-    micro-batch of it had one sample where others have more: BatchNorm cannot train on one.
+    the length and the global batch alone. What is left is dropped if `drop_last`, or if some micro-batch of
+    it had fewer than `least` samples where others have more: 2 for BatchNorm, which cannot train on one.
 
     Raises:
         ConfigError: no step is left.
@@ -73,7 +75,7 @@ def shard(length: int, batch_size: int, accumulation: int, world_size: int, *, d
         return only_whole
     even_from = whole - 1 if whole and 2 * rest < global_batch else whole + 1
     found = only_whole._replace(steps=whole + 1, even_from=even_from)
-    least = min(2, batch_size)
+    least = min(least, batch_size)
     if all(found.smallest(step) >= least for step in range(max(whole - 1, 0), whole + 1)):
         return found
     if length < world_size:
@@ -87,11 +89,15 @@ def shard(length: int, batch_size: int, accumulation: int, world_size: int, *, d
         raise ConfigError(
             [
                 f"training.batch_size: is {batch_size}, but with {length} training samples on {world_size} "
-                f"ranks a micro-batch has {found.smallest(0)}, and needs {least} for BatchNorm; take fewer "
+                f"ranks a micro-batch has {found.smallest(0)}, and needs {least}{_why(least)}; take fewer "
                 "ranks, another batch_size, or batch_size: 1"
             ]
         )
     return only_whole
+
+
+def _why(least: int) -> str:
+    return " for BatchNorm" if least > 1 else ""
 
 
 class Order(Protocol):

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy, log_softmax, logsigmoid, relu
 from trainers.dpo.settings import Preference
 
 CHOSEN, REJECTED = 0, 1
+CHOSEN_TO_REFERENCE = "logps/chosen_to_reference"
 """Their places among a pair's sequences."""
 
 

@@ -10,11 +10,15 @@ from torch import Tensor
 
 from trainers.configuration.config import Config
 from trainers.distributed.process_group import RankContext
+from trainers.dpo.loss import CHOSEN_TO_REFERENCE
 from trainers.dpo.start.configuration import OBJECTIVES
 from trainers.evaluation.metrics import Metrics
 from trainers.reporting.reports import Reports
 from trainers.task import Loss, Splits
 from trainers.task.training_state import TrainingState
+
+_UNLIKELY = 1.2
+"""The preferred sequences' log-likelihood as a multiple of the reference's, from which on it is a warning."""
 
 
 class EpochReports(Reports):
@@ -30,18 +34,19 @@ class EpochReports(Reports):
         self._every_steps = config.validation.every_steps
         self._latest: tuple[Tensor, int | Tensor] | None = None
         self._epoch_began = 0.0
+        self._warned = False
 
     def sizes(self, splits: Splits) -> None:
-        """Tell how many samples there are."""
+        """Tell how many samples there are, and know whether a validation ends an epoch."""
         super().sizes(splits)
+        self._validates = len(splits.validation) > 0 and self._every_steps is None
+
+    def _tell_sizes(self, splits: Splits) -> None:
         training, validation = len(splits.train), len(splits.validation)
         words = "Loaded %d training and %d validation %s"
         self.logger.info(words, training, validation, self._samples_are)
-        self._validates = validation > 0 and self._every_steps is None
 
-    def begin(self, resolved: Mapping[str, float]) -> None:
-        """Tell what the configuration comes to on so many ranks."""
-        super().begin(resolved)
+    def _tell_beginning(self, resolved: Mapping[str, float]) -> None:
         each, micros = self._training.batch_size, self._training.gradient_accumulation_steps
         words = f"Batch size per GPU: {each}, Total batch size: {resolved['ddp/effective_batch_size']:g}"
         self.logger.info("%s", words if micros == 1 else f"{words} (with {micros} accumulation steps)")
@@ -69,9 +74,23 @@ class EpochReports(Reports):
     def validated(self, state: TrainingState, metrics: Metrics) -> None:
         """Tell of a validation, and with it of the epoch that it ends."""
         super().validated(state, metrics)
+        self._warn_of_unlikely(metrics.get(CHOSEN_TO_REFERENCE, 1.0))
         if self._validates and not state.consumed and state.train_data:
             trained = state.train_data[-1]["loss"]
             self._summary(state.epoch, {"Train": trained, "Val": metrics.get("loss", float("nan"))})
+
+    def _warn_of_unlikely(self, ratio: float) -> None:
+        """The best-known failure of DPO: margins grow while both sequences of a pair get ever less likely."""
+        if ratio > _UNLIKELY and not self._warned and self._context.is_main:
+            self._warned = True
+            self.logger.warning(
+                "%s is %.2f: the policy makes the preferred sequences much less likely than the base model "
+                "does, and only the others even less, so what it designs gets worse though the loss falls. "
+                "Lower the learning rate, train for fewer epochs, or raise preference.beta; judge designs by "
+                "their likelihood under the base model, too",
+                CHOSEN_TO_REFERENCE,
+                ratio,
+            )
 
     def _summary(self, epoch: int, losses: Mapping[str, float]) -> None:
         self.logger.info("Epoch %d Summary:", epoch)

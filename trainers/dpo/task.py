@@ -17,7 +17,14 @@ from trainers.distributed.process_group import RankContext
 from trainers.dpo import settings
 from trainers.dpo.base_model import base_model
 from trainers.dpo.export import export
-from trainers.dpo.loss import CHOSEN, entropy, log_probabilities, metrics, preference_loss
+from trainers.dpo.loss import (
+    CHOSEN,
+    CHOSEN_TO_REFERENCE,
+    entropy,
+    log_probabilities,
+    metrics,
+    preference_loss,
+)
 from trainers.dpo.network.weights import Loaded
 from trainers.dpo.reference import (
     Conditions,
@@ -155,7 +162,7 @@ class DpoTask(Task):
         return {
             "loss": (each.sum(), None),
             **{name: (value.sum(), None) for name, value in found.items()},
-            "logps/chosen_to_reference": (-policy[:, CHOSEN].sum(), -batch.reference[:, CHOSEN].sum()),
+            CHOSEN_TO_REFERENCE: (-policy[:, CHOSEN].sum(), -batch.reference[:, CHOSEN].sum()),
         }
 
     def _policy(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

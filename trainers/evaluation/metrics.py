@@ -27,7 +27,7 @@ class Metrics(dict[str, float]):
     """Metrics by name, and how far the loss of single batches lies from its mean."""
 
     spread: float = 0.0
-    """Standard deviation of the batches' mean losses, weighted by their counts."""
+    """Standard deviation of the batches' mean losses, weighted by their counts; NaN of a single batch."""
     more: Mapping[str, float] = {}
     """What the task adds for the log alone; on rank 0."""
 
@@ -93,7 +93,8 @@ def evaluate(
     metrics = Metrics(checked(task, "finish", task.finish(totals)))
     if weight:
         total, count = totals["loss"]
-        metrics.spread = math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
+        one = judged.number_of_batches == 1
+        metrics.spread = math.nan if one else math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
     if something:
         with waiting():
             metrics |= _measured(task, kept, judged.seed, context)

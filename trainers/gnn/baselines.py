@@ -1,4 +1,4 @@
-"""Baselines for a network on causal sets: estimators, a threshold, a forest on some scalars."""
+"""Baselines for a network on causal sets: estimators, a threshold, forests on some numbers of each set."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ LEAF = 2
 
 
 FOREST = f"forest on {len(SCALARS)} scalars"
+FULL_FOREST = "forest on these and all features"
 ROUNDED = "Myrheim-Meyer, clipped and rounded"
 
 
@@ -33,6 +34,8 @@ class Sets(NamedTuple):
     dimension: Numbers
     """0: it has none."""
     kind: numpy.typing.NDArray[numpy.int64]
+    features: Numbers
+    """(sets, any number): mean and standard deviation of each feature of the elements."""
 
 
 class Guess(NamedTuple):
@@ -45,13 +48,17 @@ class Guess(NamedTuple):
 
 def sets_of(graphs: Iterable[Any]) -> Sets:
     """What generated graphs say of themselves."""
-    rows = [(each.graph_features, each.y, each.kind) for each in graphs]
+    rows, features = [], []
+    for each in graphs:
+        rows.append((each.graph_features, each.y, each.kind))
+        features.append(torch.cat([each.x.mean(0), each.x.std(0, correction=0)]))
     scalars, targets, kinds = (torch.cat(column).numpy() for column in zip(*rows, strict=True))
     return Sets(
         scalars.astype(numpy.float64),
         targets[:, MANIFOLD_LIKE] > 0.5,
         targets[:, DIMENSION].astype(numpy.float64),
         kinds,
+        torch.stack(features).double().numpy(),
     )
 
 
@@ -94,25 +101,37 @@ def threshold(train: Sets, test: Sets) -> Guess:
 _THRESHOLD = "threshold on the ordering fraction"
 
 
-def forest(train: Sets, test: Sets) -> Guess | None:
-    """scikit-learn's random forests on SCALARS, trained on the training sets; None: it is not installed."""
+def forest(train: Sets, test: Sets, *, full: bool = False) -> Guess | None:
+    """scikit-learn's random forests on SCALARS, trained on the training sets; None: it is not installed.
+
+    `full`: on the features, too.
+    """
     try:
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
     except ModuleNotFoundError:
         return None
     given = {"n_estimators": TREES, "min_samples_leaf": LEAF, "random_state": 0}
-    judge = RandomForestClassifier(**given).fit(train.scalars, train.manifold_like)
+    given_of_train, given_of_test = (
+        numpy.concatenate([each.scalars, each.features], axis=1) if full else each.scalars
+        for each in (train, test)
+    )
+    judge = RandomForestClassifier(**given).fit(given_of_train, train.manifold_like)
     known = train.dimension > 0
     dimension = None
     if known.any():
-        measure = RandomForestRegressor(**given).fit(train.scalars[known], train.dimension[known])
-        dimension = measure.predict(test.scalars)
-    return Guess(FOREST, judge.predict(test.scalars), dimension)
+        measure = RandomForestRegressor(**given).fit(given_of_train[known], train.dimension[known])
+        dimension = measure.predict(given_of_test)
+    return Guess(FULL_FOREST if full else FOREST, judge.predict(given_of_test), dimension)
 
 
 def guesses(train: Sets, test: Sets) -> list[Guess]:
     """All of them."""
-    found = [forest(train, test), threshold(train, test), *estimates(train, test)]
+    found = [
+        forest(train, test),
+        forest(train, test, full=True),
+        threshold(train, test),
+        *estimates(train, test),
+    ]
     return [each for each in found if each is not None]
 
 

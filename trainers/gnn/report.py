@@ -1,4 +1,4 @@
-"""A network for causal sets compared with estimators, a threshold and a forest, on held-out sets."""
+"""A network for causal sets compared with estimators, a threshold and forests, on held-out sets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch_geometric.data import Batch
 
 from trainers.gnn.baselines import (
     FOREST,
+    FULL_FOREST,
     ROUNDED,
     Guess,
     Sets,
@@ -26,6 +27,9 @@ from trainers.gnn.causets.settings import NAMES
 from trainers.gnn.criteria import DIMENSION, MANIFOLD_LIKE
 
 NETWORK = "this network"
+
+_RIVALS = (FOREST, FULL_FOREST, ROUNDED)
+"""What is strongest of those compared."""
 
 TOGETHER = 256
 """Graphs in a batch."""
@@ -88,13 +92,13 @@ def compared(network: Guess, others: Sequence[Guess], test: Sets, trained_on: in
     if measured:
         lines += ["", *_table((f"dimension, of the {known} that have one", "mean error"), errors)]
     lines += ["", *_by_kind(network, others, test)]
-    drawn = {name: error for name, error in errors if name in (FOREST, ROUNDED) and error is not None}
+    drawn = {name: error for name, error in errors if name in _RIVALS and error is not None}
     return Report("\n".join(lines), drawn if measured else {})
 
 
 def _by_kind(network: Guess, others: Sequence[Guess], test: Sets) -> list[str]:
     """The network and its strongest rivals, kind by kind."""
-    rivals = [network, *(each for each in others if each.name in (FOREST, ROUNDED))]
+    rivals = [network, *(each for each in others if each.name in _RIVALS)]
     columns: list[tuple[str, Callable[[Truths], float | None]]] = []
     for each in rivals:
         if network.manifold_like is not None and each.manifold_like is not None:

@@ -35,6 +35,12 @@ def prepared_model(task: Task, config: Config, context: RankContext) -> nn.Modul
     return _synchronised_batchnorm(model, context) if config.parallel.sync_batchnorm else model
 
 
+def has_batchnorm(model: nn.Module) -> bool:
+    """Whether a part of it needs two samples to train."""
+    kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    return any(isinstance(each, kinds) for each in model.modules())
+
+
 def _synchronised_batchnorm(model: nn.Module, context: RankContext) -> nn.Module:
     if context.device.type == "cpu":
         raise ConfigError(

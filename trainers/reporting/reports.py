@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainers.configuration.config import Config, Member
 from trainers.configuration.consistency import without_effect
@@ -39,6 +39,8 @@ class Reports:
         self._throughput = Throughput(context, config.training.log_every)
         self._progress: Progress | None = None
         self._samples = 0
+        self._folder = folder
+        self._precision = config.training.precision
         self._member = config.member
         self._notes = without_effect(config, limits_memory=limiter(context.device) is not None)
         self._norms = Norms(config.monitoring)
@@ -71,20 +73,39 @@ class Reports:
                 self._progress = None
 
     def sizes(self, splits: Splits) -> None:
-        """Tell how many samples there are."""
+        """Tell how many samples there are, and whether they are few to judge by."""
+        if self._context.is_main:
+            self._tell_sizes(splits)
+            few = len(splits.validation) if hasattr(splits.validation, "__len__") else _ENOUGH
+            if 0 < few < _ENOUGH:
+                self.logger.info(
+                    "%d validation samples are few: small differences between validations are chance", few
+                )
+
+    def _tell_sizes(self, splits: Splits) -> None:
         sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
         self.logger.info("Training set size: %s, validation: %s, test: %s", *sizes)
 
-    def begin(self, resolved: Mapping[str, float]) -> None:
-        """Tell what the configuration comes to on so many ranks."""
+    def begin(self, resolved: Mapping[str, float], model: nn.Module, steps: int | None) -> None:
+        """Tell what is trained, and what the configuration comes to; `steps`: of an epoch, if known."""
         self._resolved |= resolved
         if self._context.is_main:
             if self._member is not None:
                 self.logger.info("%s", _words(self._member))
             for note in self._notes:
                 self.logger.info("%s", note)
-            words = ", ".join(f"{name} {value:g}" for name, value in resolved.items())
-            self.logger.info("Starting distributed training: %s", words)
+            self._tell_beginning(resolved)
+            self.logger.info(
+                "Model: %s; precision %s, device %s; %s; run folder %s",
+                *(_parameters(model), self._precision, device_name(self._context.device)),
+                *(f"{steps:,} steps per epoch" if steps else "epochs of unknown length", self._folder),
+            )
+
+    def _tell_beginning(self, resolved: Mapping[str, float]) -> None:
+        several = self._context.world_size > 1
+        named = resolved if several else {_alone(name): value for name, value in resolved.items()}
+        words = ", ".join(f"{name} {value:g}" for name, value in named.items() if name)
+        self.logger.info("Starting %straining: %s", "distributed " if several else "", words)
 
     # --- As it comes ------------------------------------------------------------------------------
 
@@ -182,6 +203,24 @@ class Reports:
     def _write(self, state: TrainingState, values: Mapping[str, Any]) -> None:
         if self._sinks is not None:
             self._sinks.write(state.step, {"epoch": state.epoch, **values})
+
+
+_ENOUGH = 30
+"""Samples of a validation set from which on nothing is said of their number."""
+
+
+def _parameters(model: nn.Module) -> str:
+    """How many there are, and how many of them are trained."""
+    every = sum(each.numel() for each in model.parameters())
+    trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
+    return f"{every:,} parameters" + (f", {trained:,} of them trained" if trained < every else "")
+
+
+def _alone(name: str) -> str:
+    """A resolved number's name where one rank trains, for which nothing is scaled; empty: it says nothing."""
+    if name in ("ddp/world_size", "ddp/lr_factor"):
+        return ""
+    return name.removeprefix("ddp/").removeprefix("scaled_").removeprefix("effective_")
 
 
 def _name(config: Config) -> str:

@@ -298,8 +298,8 @@ def _installed(name: str) -> bool:
 def _kept_id(path: Path) -> str:
     """The identifier of the folder's wandb run, made the first time."""
     if path.exists():
-        kept = path.read_text(encoding="utf-8").strip()
-        if kept:
+        kept = path.read_text(encoding="utf-8", errors="replace").strip()
+        if kept.isascii() and kept.isalnum():
             return kept
     made = secrets.token_hex(4)
     draft = path.with_name(f".{path.name}")

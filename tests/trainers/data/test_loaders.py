@@ -81,7 +81,10 @@ def test_what_is_left_out_is_reported(caplog: pytest.LogCaptureFixture) -> None:
         training_loader(Numbers(9), settings, RankContext(rank, 2, CPU), list)
     (stated,) = [record.getMessage() for record in caplog.records]
     assert stated.startswith("The last 1 of 9 training samples are left out of each epoch")
-    assert "on 2 ranks they make micro-batches of fewer than two samples, on which BatchNorm cannot" in stated
+    assert (
+        "on 2 ranks they make micro-batches of fewer than two samples, on which the model's BatchNorm"
+        in stated
+    )
 
 
 def test_why_one_at_a_time_leaves_some_out(caplog: pytest.LogCaptureFixture) -> None:

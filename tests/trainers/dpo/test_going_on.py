@@ -183,4 +183,5 @@ def test_no_checkpoint_holds_the_reference(tmp_path: Path) -> None:
         for each in tensors([model, rest]):
             assert each.shape != value.shape or not torch.equal(each, value), name
     assert not tensors(rest["task"])
-    assert set(rest["task"]["digests"]) == {"train", "validation", "base_model"}
+    (of_task,) = rest["task"]
+    assert set(of_task["digests"]) == {"train", "validation", "base_model"}

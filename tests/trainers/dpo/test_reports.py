@@ -60,7 +60,7 @@ def matches(lines: list[str], expected: list[str]) -> None:
 
 EPOCH = [
     "Training: 16/16 [00:…, loss=#, avg_loss=#]",
-    "Validation: loss=… ± …",
+    "Validation: loss=…",
 ]
 
 
@@ -89,7 +89,7 @@ def alone(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.
     """Trains in this process, and gives the lines."""
     from trainers.program import training as module
 
-    monkeypatch.setattr(module, "setup_logging", lambda rank, level: None)
+    monkeypatch.setattr(module, "show_trainers", lambda rank, level: None)
     caplog.set_level("INFO")
 
     def train(fields: dict[str, Any], task: Stand, **training: Any) -> list[str]:
@@ -116,6 +116,22 @@ def test_a_process_alone_and_accumulation(alone: Logged) -> None:
             "  Val Loss:   #",
         ],
     )
+
+
+@pytest.mark.parametrize(("ratio", "warns"), [(1.1, False), (1.97, True)])
+def test_chosen_sequences_that_get_unlikely(
+    ratio: float, warns: bool, alone: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unlikely(Stand):
+        def finish(self, sums: Any) -> Any:
+            return {**super().finish(sums), "logps/chosen_to_reference": ratio}
+
+    alone(DPO, Unlikely(), batch_size=8, num_epochs=2)
+    found = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(found) == warns  # once, not after each validation
+    if warns:
+        assert "is 1.97: the policy makes the preferred sequences much less likely" in found[0]
+        assert "Lower the learning rate, train for fewer epochs, or raise preference.beta" in found[0]
 
 
 def test_without_a_validation_the_summary_has_the_training_alone(alone: Logged) -> None:

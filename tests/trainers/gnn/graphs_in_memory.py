@@ -92,7 +92,7 @@ class Featured(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1))
+        self.weight = nn.Parameter(torch.ones(1))
 
     def forward(
         self, x: Tensor, edge_index: Tensor, batch: Tensor, graph_features: Tensor, num_graphs: int

@@ -9,6 +9,7 @@ import pytest
 
 from trainers.gnn.baselines import (
     FOREST,
+    FULL_FOREST,
     ROUNDED,
     Guess,
     Sets,
@@ -34,7 +35,8 @@ def sets(dimensions: list[float], manifold_like: list[bool] | None = None, **sca
         table[:, plain.index(name)] = values
     manifold = [each > 0 for each in dimensions] if manifold_like is None else manifold_like
     kind = numpy.zeros(len(dimensions), dtype=numpy.int64)
-    return Sets(table, numpy.array(manifold), numpy.array(dimensions, dtype=float), kind)
+    features = numpy.zeros((len(dimensions), 2))
+    return Sets(table, numpy.array(manifold), numpy.array(dimensions, dtype=float), kind, features)
 
 
 def test_estimates_are_clipped_to_what_there_is_and_rounded() -> None:
@@ -99,6 +101,14 @@ def test_the_forest_learns_from_the_training_sets(monkeypatch: pytest.MonkeyPatc
     assert dimension_error(guess, test) == pytest.approx(0)
     without = forest(sets([0, 0], ordering_fraction=[0.1, 0.2]), test)
     assert without is not None and without.dimension is None
+
+
+def test_the_full_forest_sees_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.gnn.baselines.TREES", 20)
+    train, test = sets([2.0, 0.0] * 30), sets([2, 0, 2])
+    train.features[::2, 0], test.features[::2, 0] = 1, 1
+    (full,) = (each for each in guesses(train, test) if each.name == FULL_FOREST)
+    assert accuracy(full, test) == 1 and dimension_error(full, test) == pytest.approx(0)
 
 
 def test_the_forest_needs_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:

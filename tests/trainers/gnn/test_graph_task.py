@@ -310,7 +310,7 @@ def by_the_guide(path: str, world_size: int) -> None:
     config["parallel"]["world_size"] = world_size
     trainer = trainers.gnn.TrainerDDP(rank=rank, config=config)
     train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
-    assert (len(train_loader.dataset), len(val_loader.dataset), len(test_loader.dataset)) == (208, 26, 26)
+    assert (len(train_loader.dataset), len(val_loader.dataset), len(test_loader.dataset)) == (800, 100, 100)
     trainer.run_training(train_loader, val_loader)
     if rank == 0:
         trainer.run_test(test_loader)
@@ -327,14 +327,14 @@ def test_the_guides_configuration_trains(tmp_path: Path) -> None:
     text = text.replace("/path/to/output/directory", str(tmp_path / "out"))
     text = text.replace("num_epochs: 50", "num_epochs: 1")
     text = text.replace('  type: "GNNModel"\n', '  type: "GNNModel"\n' + MODEL)
-    text += f"data: {{dataset: !pyobject {Graphs.__module__}.Graphs, length: 260}}\n"
+    text += f"data: {{dataset: !pyobject {Graphs.__module__}.Graphs, length: 1000}}\n"
     (tmp_path / "train_ddp.yaml").write_text(text)
     ranks = Ranks(tmp_path / "ranks", 3)
     ranks.start(by_the_guide, str(tmp_path / "train_ddp.yaml"), 3)
     ranks.answers()
     log = ranks.log(0)
     for line in (
-        "INFO: Training set size: 208, validation: 26",
+        "INFO: Training set size: 800, validation: 100",
         "INFO: Starting distributed training",
         "Validation: loss=0.",
         " ± ",
