@@ -45,6 +45,8 @@ FEATURES = {
     "usr1": "the launcher passes USR1 on, and kills its ranks on TERM",
     "mpiexec": "the launcher's command has a name that other launchers use",
     "fills_nodes": "the launcher does not report the node of a rank, and fills one node after another",
+    "by_ssh": "the launcher reaches other hosts by ssh, or by what is put in its place",
+    "attach": "the scheduler does not know of the ranks' sessions by itself",
     "fence": "processes of an attempt may still run when the scheduler starts the next one",
     "deadline": "the job knows when it will be ended",
     "timer": "there is a deadline, and the scheduler sends no signal before it",
@@ -212,7 +214,10 @@ def _of_launcher(name: str) -> dict[str, object]:
 
 def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
     deadline = bool(plan.walltime) or scheduler.reports_end_time
+    by_ssh = not plan.driver and LAUNCHERS[plan.launcher].reaches_by_ssh  # type: ignore[index]
     return {
+        "by_ssh": by_ssh,
+        "attach": scheduler.attaches_sessions and by_ssh,
         "fence": scheduler.has_queue,
         "deadline": deadline,
         "timer": deadline and not scheduler.signals_before_walltime,

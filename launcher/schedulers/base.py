@@ -56,6 +56,8 @@ class Scheduler(ABC):
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     reports_end_time: ClassVar[bool] = False
     """Whether it reports in the job when that will be ended, also where the job asks for no walltime."""
+    attaches_sessions: ClassVar[bool] = False
+    """Whether it counts, limits and ends only those sessions on a host that were reported to it."""
     counts_cpus: ClassVar[bool] = False
     """Whether it counts hardware threads, and not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()

@@ -33,6 +33,13 @@ castoff_refuse() { # this is not how the script laid the ranks out
   kill -s KILL "$$" # on an exit code alone some launchers let the other ranks run on
 }
 castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
+#if attach
+# This launcher's ranks have sessions of their own, which PBS counts, limits and ends once it knows them. It refuses
+# one that it knows already.
+castoff_attach=${PBS_EXEC:-/opt/pbs}/bin/pbs_attach
+! command -v pbs_attach >/dev/null || castoff_attach=pbs_attach
+timeout 10 "$castoff_attach" -j "${PBS_JOBID:-}" -p "$$" >/dev/null 2>&1 || :
+#endif
 #if driver
 castoff_process=0 castoff_local=0 NODE_RANK=0
 #else
@@ -184,7 +191,8 @@ castoff_exec() {
 # One process of each node ends what runs there of this attempt once its fence says so. It has none of the launcher's
 # files, for which that would wait, and is no process of the rank.
 if [ "$castoff_local" -eq 0 ] && command -v bash >/dev/null; then
-  env -u CASTOFF_ATTEMPT_DIR -u RANK bash -ps "$CASTOFF_ATTEMPT_DIR" "$castoff_fence_every" "$$" <<'CASTOFF_GUARD' >/dev/null 2>&1 &
+  env -u CASTOFF_ATTEMPT_DIR -u RANK bash -ps "$CASTOFF_ATTEMPT_DIR" "$castoff_fence_every" "$$" \
+    <<'CASTOFF_GUARD' >/dev/null 2>&1 &
 castoff_guard() { # ATTEMPT's folder, SECONDS between looks, PROCESS of the first rank here
   trap '' HUP INT QUIT TERM USR1 USR2
   exec 2>/dev/null 3<> <(:) # which never says anything
@@ -250,6 +258,9 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
   kill -s KILL "$$" # on an exit code alone this launcher would let the others run on
 #endif
 fi
+#if by_ssh nodes
+[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$castoff_process") 2>/dev/null
+#endif
 #if torchrun
 [ "$castoff_code" -ne 0 ] || [ "$NODE_RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
 #else

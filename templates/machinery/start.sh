@@ -34,6 +34,10 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if nodes !driver
   : >"$CASTOFF_ATTEMPT_DIR/starting" || true # the first rank removes it
 #endif
+#if by_ssh nodes
+  mkdir -m 700 -- "$CASTOFF_ATTEMPT_DIR/ended"
+  castoff_all_ended='' castoff_ended_at=''
+#endif
   castoff_write_rank
 #if per_rank_logs
   castoff_first_log=rank-00000.log
@@ -89,6 +93,23 @@ castoff_end_launcher() { # what watches beside it does so, and never reads anyth
   builtin kill -s KILL "$castoff_launcher" 2>/dev/null || true
 }
 #endif
+#if by_ssh nodes
+castoff_check_ended() { # where a host's daemon dies, the launcher may wait for ever for ranks that ended well
+  local castoff_count=$castoff_ranks castoff_ended
+#if torchrun
+  castoff_count=$castoff_nodes
+#endif
+  if [[ ! -e $CASTOFF_ATTEMPT_DIR/finished || -n $castoff_all_ended ]]; then return 0; fi
+  { : >"$CASTOFF_ATTEMPT_DIR/ended/.look"; } 2>/dev/null || true # NFS may show an old folder
+  castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/*)
+  if ((${#castoff_ended[@]} < castoff_count)); then return 0; fi
+  castoff_ended_at=${castoff_ended_at:-$SECONDS}
+  if ((SECONDS < castoff_ended_at + 10)); then return 0; fi
+  castoff_all_ended=1
+  echo "castoff: all ranks have ended well, and $castoff_launcher_name waits for a host, so it is ended" >&2
+  castoff_end_launcher
+}
+#endif
 #if survives
 castoff_watch_failure() {
   ( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
@@ -124,6 +145,12 @@ castoff_show_failure() {
 #else
   echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
     "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
+#endif
+#if survives !driver
+  if [[ $castoff_code != 137 ]]; then
+    echo "castoff: signal 9 in the report of $castoff_launcher_name above is castoff's:" \
+      "it ends that rank, so that the others end, too" >&2
+  fi
 #endif
   if [[ $castoff_log != "$castoff_first_log" ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
 }

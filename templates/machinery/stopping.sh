@@ -129,7 +129,12 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
   while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
     read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
 #if fence
-    if ((SECONDS >= castoff_fence_due)); then castoff_check_fence; fi
+    if ((SECONDS >= castoff_fence_due)); then
+      castoff_check_fence
+#if by_ssh nodes
+      castoff_check_ended
+#endif
+    fi
 #endif
 #if teardown
     castoff_leave_time
@@ -145,5 +150,8 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
   done
 #if fence
   castoff_check_fence # maybe what ended it
+#endif
+#if by_ssh nodes
+  if [[ -n $castoff_all_ended ]]; then castoff_code=0; fi
 #endif
 }

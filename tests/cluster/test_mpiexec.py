@@ -118,7 +118,7 @@ def job_with(launcher: str, hosts: Hosts, tmp_path: Path, system_program: System
 def test_seven_ranks_on_three_hosts(job: Job, launcher: dict[str, Any]) -> None:
     ended = job.run("nothing", JobSpec.of({**SEVEN, "launcher": launcher}))
     assert ended.code == 0, ended.output
-    logs = "".join(path.read_text() for path in (ended.run_dir / "logs").glob("*/*"))
+    logs = "".join(path.read_text() for path in (ended.run_dir / "logs").glob("*/*.log"))
     assert "preload" not in ended.output + logs
     assert (
         job.hosts.run("n1", ["pgrep", "-af", f"{job.folder}/castoff"]).stdout == ""
@@ -159,7 +159,7 @@ def test_as_a_job_file_has_it(hosts: Hosts, tmp_path: Path, system_program: Syst
     assert [rank["detected"]["node_rank"] for rank in ranks] == [0] * 6 + [1] * 6
     assert {rank["environ"]["ZE_AFFINITY_MASK"] for rank in ranks} == {"0,2,4,6,8,10"}
     assert [rank["detected"]["device"] for rank in ranks] == [*range(6), *range(6)]
-    logs = sorted(path.name for path in (ended.run_dir / "logs" / "0.0").iterdir())
+    logs = sorted(path.name for path in (ended.run_dir / "logs" / "0.0").glob("*.log"))
     assert logs == [f"rank-{rank:05d}.log" for rank in range(12)]
 
 

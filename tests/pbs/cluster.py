@@ -39,6 +39,7 @@ _COMMANDS = [
     "qmgr",
     "pbsnodes",
     "pbs_tmrsh",
+    "pbs_attach",
 ]
 _CHECKOUT = Path(__file__).parents[2]
 

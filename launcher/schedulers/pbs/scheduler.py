@@ -50,6 +50,7 @@ class Pbs(QueuedScheduler):
     submit_command = ("qsub",)
     directive_mark = "#PBS "
     # prepare_path() in src/lib/Libcmds.
+    attaches_sessions = True
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",

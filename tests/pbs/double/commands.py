@@ -224,9 +224,19 @@ def pbs_tmrsh(arguments: Sequence[str]) -> int:
     return int(answer["status"])
 
 
+def pbs_attach(arguments: Sequence[str]) -> int:
+    """Add a process's session to a job: -j JOB -p PROCESS."""
+    options, _ = _options("pbs_attach", arguments, "j:p:")
+    session = os.getsid(int(options["-p"]))
+    ask({"request": "attach", "job": options["-j"], "node": socket.gethostname(), "session": session})
+    return 0
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     one.__name__: one
-    for one in (qsub, qstat, qselect, qdel, qsig, qhold, qrls, qrerun, qmgr, pbsnodes, pbs_tmrsh)
+    for one in (
+        *(qsub, qstat, qselect, qdel, qsig, qhold, qrls, qrerun, qmgr, pbsnodes, pbs_tmrsh, pbs_attach),
+    )
 }
 
 

@@ -102,6 +102,9 @@ class Mom:
                 self.keep(self.start(order["job"]))
             case "spawn":
                 self.keep(self.spawn(order))
+            case "attach":
+                if job := self.jobs.get(order["job"]):
+                    job.sessions.add(order["session"])
             case "signal":
                 if job := self.jobs.get(order["job"]):
                     self.signal(job, order["signal"])

@@ -347,6 +347,9 @@ class Server:
         request = said.pop("request")
         if request == "spawn":
             return await self.spawn(said)
+        if request == "attach":
+            self.order(said["node"], {"order": "attach", "job": said["job"], "session": said["session"]})
+            return {}
         handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "submit": self.submit,
             "jobs": self.show,
