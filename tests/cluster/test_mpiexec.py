@@ -17,6 +17,7 @@ from launcher import JobSpec, Site, plan, render
 from tests import patience
 from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE, STALE_SLURM
+from tests.patience import until
 
 from .hosts import Hosts, why_no_hosts
 
