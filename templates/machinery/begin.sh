@@ -48,6 +48,14 @@ castoff_begin() {
 # castoff submit names it. A script that stands alone makes castoff-<job id> where it was submitted,
 # and copies itself there; a directory that a parent job left in the environment is not believed.
 castoff_find_run_dir() {
+  local castoff_tries
+  if [[ -n ${CASTOFF_RUN_DIR:-} ]]; then # a shared file system may show it up to a minute late
+    for ((castoff_tries = 0; castoff_tries < 60; castoff_tries++)); do
+      if [[ -e $CASTOFF_RUN_DIR/job.sh ]]; then break; fi
+      ls -- "${CASTOFF_RUN_DIR%/*}" >/dev/null 2>&1 || ((1)) # has it looked at again
+      sleep 1
+    done
+  fi
   if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
     echo "castoff: $(hostname) does not see $CASTOFF_RUN_DIR: a run directory must lie where all nodes see it;" \
       "castoff submit --runs-dir names another folder; should it be another job's, unset CASTOFF_RUN_DIR first" >&2
@@ -215,8 +223,10 @@ castoff_quoted() { # WORD...: as sh reads them
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
 # What runs on a node is opened once, and run by what was looked at: nobody can put theirs in its place meanwhile.
-# A node that does not share the run directory could only say that a file is not there.
-castoff_read='[ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must'\
+# A node may see it a minute late; one that does not share the run directory could only say that it is not there.
+castoff_read='castoff_tries=0; until [ -e "$0" ] || [ "$castoff_tries" -ge 60 ]; do'\
+' castoff_tries=$((castoff_tries + 1)); ls "${0%/*}" >/dev/null 2>&1; sleep 1; done;'\
+' [ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must'\
 ' lie where all nodes see it; castoff submit --runs-dir names another folder" >&2; exit 126; };'\
 ' exec 9<"$0" && [ -O /proc/self/fd/9 ] && case $(ls -lnL /proc/self/fd/9) in'\
 ' -????-??-*) exec /bin/sh -c ". /proc/self/fd/9" "$0" "$@" ;; esac;'\

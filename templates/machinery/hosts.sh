@@ -28,7 +28,7 @@ castoff_run_on() { # SECONDS FILE PROGRAM
   {
     castoff_launcher_each "$2" $((castoff_count))
     timeout -k 2 "$1" "${castoff_each_host[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} \
-      "${castoff_run_checked[@]}" "$3" "$2" </dev/null 2>>"$CASTOFF_LOG_DIR/hosts.log" |
+      "${castoff_run_checked[@]/-ge 60/-ge 10}" "$3" "$2" </dev/null 2>>"$CASTOFF_LOG_DIR/hosts.log" |
       while IFS= read -r castoff_line; do printf '%(%s)T %s\n' -1 "$castoff_line"; done >>"$castoff_answers"
   } &
   castoff_await "$!"

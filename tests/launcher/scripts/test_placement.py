@@ -369,12 +369,28 @@ def test_a_node_that_does_not_see_the_run_directory(kind: str, bench: Benches, t
         pytest.skip("only root can give each node a file system of its own")
     here = bench(kind)
     own = {"STUB_LOCAL_STORAGE": str(here.folder)}
-    ended = here.run(nodes=2, ranks_per_node=2, command=["sleep", "60"], env=own)
+    here.stub("sleep", "#!/bin/sh\n")  # for the minute in which a node may come to see it
+    ended = here.run(nodes=2, ranks_per_node=2, command=["/bin/sleep", "60"], env=own)
     assert ended.ending[0] == "failed" and ended.code != 0
     attempt = ended.run_dir / "attempts" / "0.0"
     assert (
         f"castoff: x1 does not see {attempt}: a run directory must lie where all nodes see it" in ended.output
     )
+
+
+def test_a_node_that_sees_the_run_directory_late(bench: Benches) -> None:
+    """The ranks of that node wait for it; here all do, as rank.sh is hidden until somebody has waited."""
+    here = bench("srun")
+    folder = here.folder / "castoff-12/attempts/0.0"
+    srun = (here.bin / "srun").read_text().partition("\n")
+    hide = (
+        f"import os; os.path.exists('{folder}/rank.sh') and os.rename('{folder}/rank.sh', '{folder}/hidden')"
+    )
+    here.stub("srun", f"{srun[0]}\n{hide}\n{srun[2]}")
+    here.stub("sleep", f"#!/bin/sh\n[ ! -e '{folder}/hidden' ] || mv '{folder}/hidden' '{folder}/rank.sh'\n")
+    ended = here.run(ranks_per_node=2)
+    assert ended.ending == ("done", 0), ended.output
+    assert len(here.ranks()) == 2
 
 
 def test_a_launcher_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> None:

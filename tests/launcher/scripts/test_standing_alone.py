@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, plan
+from launcher import JobSpec, plan, render
 from tests import patience
 
 from .conftest import Benches
@@ -84,12 +84,27 @@ def test_a_parents_run_directory_is_not_believed(kind: str, bench: Benches) -> N
 @pytest.mark.parametrize("kind", ["pals", "srun"])
 def test_a_run_directory_that_this_node_does_not_see(kind: str, bench: Benches) -> None:
     here = bench(kind)
+    here.stub("sleep", "#!/bin/sh\n")  # for a minute in all
     gone = here.seen.parent / "elsewhere"
     running = here.start(ranks_per_node=1, env={"CASTOFF_RUN_DIR": str(gone)})
     output, _ = running.process.communicate(timeout=patience.SECONDS)
     assert running.process.returncode == 1
     assert f" does not see {gone}: a run directory must lie where all nodes see it; " in output
     assert here.ranks() == [] and not list(here.folder.glob("castoff-*"))
+
+
+def test_a_run_directory_that_this_node_sees_late(bench: Benches) -> None:
+    """As on shared file systems, which show a new folder seconds after it was made elsewhere."""
+    here = bench("srun")
+    run, hidden = here.seen.parent / "run", here.seen.parent / "hidden"
+    hidden.mkdir(mode=0o700)
+    decided = here.plan_of(ranks_per_node=1)
+    (hidden / "job.sh").write_text(render(decided))
+    here.stub("sleep", f"#!/bin/sh\nmv '{hidden}' '{run}'\n")
+    running = here.start_plan(decided, env={"CASTOFF_RUN_DIR": str(run)})
+    output, _ = running.process.communicate(timeout=patience.SECONDS)
+    assert running.process.returncode == 0, output
+    assert (run / "attempts/0.0/ending.json").is_file() and not list(here.folder.glob("castoff-*"))
 
 
 def test_a_lone_local_script_needs_no_run_directory_name(bench: Benches) -> None:
