@@ -87,6 +87,7 @@ def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     for name, value in threads.OF_PROGRAMS.items():
         monkeypatch.setenv(name, value)
     home = tmp_path_factory.mktemp("home")
+    _let_in(home)
     for name, folder in (
         ("HOME", home),
         ("XDG_CONFIG_HOME", home / ".config"),
@@ -99,6 +100,20 @@ def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         "PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     )
     return home
+
+
+def _let_in(path: Path) -> None:
+    """Let everybody into pytest's folders: below one that only its user enters, nobody's mode counts."""
+    for folder in (path, *path.parents):
+        if folder.name.startswith(("pytest-", "popen-")) or folder == path:
+            folder.chmod(folder.stat().st_mode | 0o055)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """pytest's own, which others may enter."""
+    _let_in(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

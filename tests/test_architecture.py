@@ -211,7 +211,7 @@ FLOORS = {
         ("runs", "launchers"),
         ("config", "ranks"),
         ("trust", "typed"),
-        ("locks", "quoting", "svg"),
+        ("locks", "mounts", "quoting", "svg"),
         ("errors",),
     ),
     "trainers": (

@@ -175,7 +175,7 @@ def _trust(
     as_json: bool,
 ) -> int:
     """Print, of all that will be read or run, who else could change it, and the fix."""
-    from launcher.submission.exposure import exposures
+    from launcher.submission.exposure import exposures, unknown_words
     from launcher.trust.decision import Untrusted, fixes
 
     program = click.get_current_context().obj
@@ -196,6 +196,7 @@ def _trust(
                     "path": str(one.path),
                     "weak": [{"path": str(bad.path), "why": bad.why} for bad in one.found],
                     "trusted": not one.refused,
+                    "lists_not_known": one.hidden,
                 }
                 for one in found
             )
@@ -205,10 +206,13 @@ def _trust(
         click.echo(f"{one.what:17}  {one.path}")
         for bad in one.found:
             click.echo(f"{'':17}    {bad.path} {bad.why}{'' if bad in one.refused else ' (trusted)'}")
+        if one.hidden:
+            click.echo(f"{'':17}    {unknown_words(one.hidden)}")
     for line in fixes(weak):
         click.echo(line)
     if not weak:
-        click.echo("only you, root and those you trust can change any of it")
+        so_far = ", as far as access lists are known" if any(one.hidden for one in found) else ""
+        click.echo(f"only you, root and those you trust can change any of it{so_far}")
     return 1 if weak else 0
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from launcher.config.quantities import size_words
 from launcher.diagnosis.finding import Finding, Findings
-from launcher.diagnosis.mounts import Mount
+from launcher.mounts import Mount
 from launcher.quoting import visible_word
 from launcher.schedulers.command import SchedulerUnreachable, run_to_end
 

@@ -13,7 +13,7 @@ from launcher.runs.index import Index
 from launcher.runs.owner import is_alive
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.registry import queued
-from launcher.submission.exposure import exposures
+from launcher.submission.exposure import exposures, unknown_words
 from launcher.trust.decision import fixes
 
 _LOOKED_AT = 200
@@ -82,6 +82,10 @@ def trust(subject: Subject) -> Findings:
         yield Finding("trust", "problem", fact, "; ".join(fixes(one.refused)))
     if not weak:
         yield Finding("trust", "ok", "only you, root and those you trust can change what will run")
+    for kind in dict.fromkeys(kind for one in found for kind in one.hidden):
+        which = [f"{one.what} {one.path}" for one in found if kind in one.hidden]
+        others = f" and {len(which) - 1} more" if len(which) > 1 else ""
+        yield Finding("trust", "unknown", f"{which[0]}{others}: {unknown_words([kind])}")
 
 
 def unusable(path: Path, error: CastoffError) -> Finding:

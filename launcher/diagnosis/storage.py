@@ -14,8 +14,8 @@ from typing import Any
 from launcher.config.quantities import size_words
 from launcher.diagnosis import quotas
 from launcher.diagnosis.finding import Finding, Findings, Status
-from launcher.diagnosis.mounts import Mount, mount_of, parse_mounts
 from launcher.diagnosis.subject import Subject
+from launcher.mounts import Mount, current_mounts, mount_of
 from launcher.quoting import visible_word
 from launcher.schedulers.registry import queued
 
@@ -42,7 +42,7 @@ def folders(subject: Subject) -> dict[str, Path]:
 def findings(subject: Subject) -> Findings:
     """What is to be said of each folder, and of the quotas of the file systems that they lie on."""
     places = folders(subject)
-    mounts = parse_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace"))
+    mounts = current_mounts()
     with ThreadPoolExecutor(len(places)) as pool:
         answers = dict(zip(places, pool.map(_ask, places.values()), strict=True))
     used: dict[Mount, Path] = {}

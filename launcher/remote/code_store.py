@@ -24,8 +24,8 @@ from launcher.errors import CastoffError, printable
 from launcher.remote.code_listing import Placed, digest_of, listed_folders, listing_of, write_listing
 from launcher.remote.code_lock import in_use
 from launcher.remote.frames import CHUNK, Code, File, Part
-from launcher.runs.directory import make_folder
 from launcher.runs.removal import empty
+from launcher.trust.folders import make_folders
 
 CODE = "code"
 """The folder of all code, in the entry's."""
@@ -51,7 +51,7 @@ class Store:
         self._project = folder / CODE / code.project
         self.note: str | None = None
         """What the user should know."""
-        make_folder(self._project)
+        make_folders(self._project, 0o755)
         held.enter_context(in_use(self._project))
         self.folder = self._choose()
         """Where the code is, or will be."""
@@ -224,7 +224,7 @@ class Store:
     def _write(self, file: File, content: Iterator[bytes]) -> bool:
         """Write a file and put it in its place; False, and nothing is left, if it is not what was listed."""
         place = self._place(file)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(place.parent)
         draft = self._project / f".{os.urandom(8).hex()}.draft"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
@@ -247,7 +247,7 @@ class Store:
 
     def _link(self, file: File, target: bytes) -> None:
         place = self._place(file)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(place.parent)
         with contextlib.suppress(FileNotFoundError):
             place.unlink()
         place.symlink_to(os.fsdecode(target))

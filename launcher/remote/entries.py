@@ -16,6 +16,7 @@ from launcher.quoting import visible_word
 from launcher.runs.records import write_file
 from launcher.schedulers.registry import OWN
 from launcher.trust.decision import check
+from launcher.trust.folders import make_folders
 from launcher.typed import editing
 from launcher.typed.document import Document
 from launcher.typed.structure import convert
@@ -153,7 +154,7 @@ def _edited(environ: Mapping[str, str], edit: Any) -> Path:
     path = entries_file(environ)
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(path.parent)
         write_file(Path(os.path.realpath(path)), edit(text), 0o600)
     except OSError as error:
         raise CastoffError(f"{path}: cannot be written: {error.strerror}") from error

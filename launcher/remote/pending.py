@@ -22,6 +22,7 @@ from launcher.locks import try_lock
 from launcher.remote.entries import Entry
 from launcher.runs.drafts import new_id
 from launcher.runs.index import Index
+from launcher.trust.folders import make_folders
 
 
 class _Kept(msgspec.Struct):
@@ -67,7 +68,7 @@ def pending(entry: Entry, submission: bytes, name: str, environ: Mapping[str, st
     key = hashlib.sha256(f"{entry.host}\0{entry.dir}\0".encode() + submission).hexdigest()[:16]
     folder = state_folder(environ) / "pending"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(folder)
         path, descriptor = _opened(folder, key)
         try:
             found = _chosen(path, descriptor, entry, name)

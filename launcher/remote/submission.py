@@ -30,6 +30,7 @@ from launcher.runs.records import write_file
 from launcher.schedulers.choice import check_profile, profile
 from launcher.submission.named_files import Module, Named, changes_folder, expands, makes_nothing, program
 from launcher.submission.syntax import check_syntax
+from launcher.trust.folders import make_folders
 from launcher.typed.suggestion import did_you_mean
 
 Say = Callable[[str], object]
@@ -94,7 +95,7 @@ def reported_site(session: Session, entry: Entry, environ: Mapping[str, str]) ->
     path = _site_file(entry, environ)
     text = msgspec.json.encode({"of": _of(entry), "site": hello.site}).decode()
     with contextlib.suppress(OSError):  # it is asked for again then
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(path.parent)
         write_file(path, text)
     return site
 

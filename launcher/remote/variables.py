@@ -15,6 +15,7 @@ import msgspec
 from launcher.remote.entries import Entry
 from launcher.remote.pending import state_folder
 from launcher.runs.records import write_file
+from launcher.trust.folders import make_folders
 
 
 def given_before(entry: Entry, environ: Mapping[str, str]) -> set[str]:
@@ -31,7 +32,7 @@ def remember(entry: Entry, names: Iterable[str], environ: Mapping[str, str]) -> 
         return
     with contextlib.suppress(OSError):
         path = _file(environ)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(path.parent)
         try:
             kept = _read(environ)
         except (OSError, msgspec.MsgspecError):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from launcher.errors import CastoffError
-from launcher.trust.decision import check
-from launcher.trust.paths import user_name
+from launcher.trust.decision import check, check_list
+from launcher.trust.people import user_name
 
 HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>draft|swept)")
 """The name of a run directory in the making, or being taken away."""
@@ -73,6 +73,7 @@ def check_trusted(path: Path) -> None:
     if not stat.S_ISDIR(about.st_mode):
         raise CastoffError(f"{path}: is not a directory, so it cannot be a run")
     _check_ours(path, about)
+    check_list(path, about)
 
 
 def _check_ours(path: Path, about: os.stat_result) -> None:
@@ -122,19 +123,6 @@ def open_own(name: str, directory: int) -> BinaryIO:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     raise CastoffError(f"{name}: is not your file, so it is not read")
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and those that it lies in, so that nobody else may write to them.
-
-    The umask of many groups lets others write to new folders, and so rename what lies in them.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    for one in (*folder.parents[::-1], folder):
-        if not one.is_dir():
-            one.mkdir(mode=0o755, exist_ok=True)
 
 
 def check_folder(folder: Path) -> None:

@@ -18,9 +18,10 @@ from typing import IO
 
 from launcher.errors import CastoffError
 from launcher.locks import locked
-from launcher.runs.directory import check_folder, draft_of, make_folder
+from launcher.runs.directory import check_folder, draft_of
 from launcher.runs.removal import empty, set_aside
 from launcher.runs.run import LOCK, RunDirectory
+from launcher.trust.folders import make_folders
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
@@ -73,7 +74,7 @@ def new_run(name: str, folder: Path, run_id: str | None = None) -> Iterator[Draf
     with contextlib.ExitStack() as stack:
         try:
             check_folder(folder)
-            make_folder(folder)
+            make_folders(folder, 0o755)
             home = folder.resolve()
             draft = None
             while draft is None:

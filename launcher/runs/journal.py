@@ -18,6 +18,7 @@ import msgspec
 
 from launcher.locks import take
 from launcher.runs.records import encode
+from launcher.trust.folders import make_folders
 
 _PATIENCE = 2.0
 """Seconds to wait for another writer."""
@@ -35,7 +36,7 @@ def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
     lines = "".join(encode(record, indent=None) + "\n" for record in records).encode()
     if not lines:
         return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folders(path.parent)
     descriptor = _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         # On a file system without locks too: a local disk appends each write as a whole.

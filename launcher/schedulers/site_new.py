@@ -24,6 +24,7 @@ from launcher.schedulers.site_draft import Draft, chosen_kind, profile_text
 from launcher.schedulers.site_probe import NodeFacts, merged
 from launcher.schedulers.site_update import Updated, updated
 from launcher.trust.decision import check
+from launcher.trust.folders import make_folders
 from launcher.typed.suggestion import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -207,7 +208,7 @@ def write_profile(path: Path, text: str) -> None:
         CastoffError: it cannot be written there, or somebody else could change it there.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent, 0o755)
         check(path.parent)
         write_file(path, text, 0o644)
     except OSError as error:

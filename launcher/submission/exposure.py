@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,13 @@ from launcher.config.site import Site, project_folder
 from launcher.runs.run import runs_folder
 from launcher.trust.decision import refused
 from launcher.trust.granted import granted_file
-from launcher.trust.paths import Weakness, weaknesses
+from launcher.trust.paths import hiding, weaknesses
+from launcher.trust.writers import Weakness
+
+
+def unknown_words(kinds: Iterable[str]) -> str:
+    """What nobody can tell, and for which file systems."""
+    return f"who may change it by an access list is not known: {', '.join(kinds)} shows none"
 
 
 class Exposed(NamedTuple):
@@ -27,6 +33,8 @@ class Exposed(NamedTuple):
     """All that somebody else can change on the way to it."""
     refused: list[Weakness]
     """Those that the user has not allowed."""
+    hidden: list[str]
+    """Kinds of file systems on the way that may have access lists and show none."""
 
 
 def exposures(
@@ -51,11 +59,14 @@ def exposures(
     named.append(("folder of runs", runs_dir or runs_folder(environ)))
     found = []
     for what, path in dict.fromkeys(named):
-        weak = weaknesses(path)
+        weak = weaknesses(path, is_installed=what in _INSTALLED)
         if weak or what not in _ONLY_IF_WEAK:
-            found.append(Exposed(what, path, weak, refused(path, weak, environ)))
+            found.append(Exposed(what, path, weak, refused(path, weak, environ), hiding(path)))
     return found
 
+
+_INSTALLED = ("python", "castoff", "castoff's file", "on PATH", "on PYTHONPATH", "program")
+"""What may be root's, whom a container does not show."""
 
 _ONLY_IF_WEAK = ("castoff's file", "on PATH", "on PYTHONPATH")
 """What there is much of."""

@@ -25,7 +25,7 @@ from launcher.errors import CastoffError, report
 from launcher.planning.planner import decide
 from launcher.planning.render import filters_for, template_folder
 from launcher.quoting import visible_word
-from launcher.runs.directory import check_folder, make_folder
+from launcher.runs.directory import check_folder
 from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.plan import Plan
 from launcher.runs.records import write_file
@@ -37,6 +37,7 @@ from launcher.submission.attached import Ended, run_attached
 from launcher.submission.in_allocation import find
 from launcher.submission.submit import working_directory
 from launcher.submission.terminal import run_on_terminal
+from launcher.trust.folders import make_folders
 
 OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "stage", "container", "teardown")
 """Fields of a job that mean nothing to an allocation; those of its ranks are `castoff launch`'s."""
@@ -177,7 +178,7 @@ def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = N
 def _folder(runs: Path, asked: Request, hidden: str) -> Path:
     """A folder that all hosts see, with what begins in the allocation."""
     try:
-        make_folder(runs)
+        make_folders(runs, 0o755)
         check_folder(runs)
         folder = Path(tempfile.mkdtemp(prefix=".alloc-", dir=runs))  # 0700
         write_file(folder / ".gitignore", "*\n")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
+from launcher.trust.access import listed
 from launcher.trust.granted import granted
-from launcher.trust.paths import Weakness, steps_to, weaknesses
+from launcher.trust.paths import steps_to, weaknesses
+from launcher.trust.writers import Step, Weakness, weakness
 
 
 class Untrusted(CastoffError):
@@ -36,6 +38,18 @@ def check(path: Path, *, otherwise: str = "", environ: Mapping[str, str] = os.en
     """
     if found := refused(path, weaknesses(path), environ):
         raise Untrusted(path, found, otherwise)
+
+
+def check_list(folder: Path, about: os.stat_result, *, environ: Mapping[str, str] = os.environ) -> None:
+    """Make sure of a folder of the user's, whose mode has others not write, that no access list has them.
+
+    Raises:
+        Untrusted: one of NFSv4 has, and the user has not trusted those in it.
+        CastoffError: the list of whom the user trusts cannot be used.
+    """
+    found = weakness(Step(folder, about, listed(folder, about), False, False, None, is_last=True))
+    if found and (left := refused(folder, [found], environ)):
+        raise Untrusted(folder, left, "")
 
 
 def check_named(path: Path, *, environ: Mapping[str, str] = os.environ) -> None:
@@ -75,13 +89,16 @@ def refused(path: Path, found: list[Weakness], environ: Mapping[str, str]) -> li
 
 def fixes(found: list[Weakness]) -> Iterator[str]:
     """What allows weaknesses, or mends them, a line each."""
-    own = [visible_word(str(one.path)) for one in found if one.ours]
+    own: dict[str, list[str]] = {}
+    for one in found:
+        if one.ours:
+            own.setdefault(one.shut_by, []).append(visible_word(str(one.path)))
     if any(one.is_link for one in found):
         yield "name what that link leads to, rather than the link"
     if words := [visible_word(str(folder)) for folder in to_trust(found)]:
         yield f"if you trust them with what castoff runs from there: castoff trust {' '.join(words)}"
-    if own:
-        yield f"or shut them out: chmod go-w {' '.join(own)}"
+    for command, paths in own.items():
+        yield f"or shut them out: {command} {' '.join(paths)}"
 
 
 def to_trust(found: list[Weakness]) -> Iterator[Path]:

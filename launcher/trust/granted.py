@@ -8,6 +8,7 @@ from pathlib import Path
 
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
+from launcher.trust.folders import make_folders
 from launcher.trust.paths import weaknesses
 
 
@@ -45,7 +46,7 @@ def grant(folder: Path, environ: Mapping[str, str]) -> Path:
     _check(path)
     if real not in granted(environ):
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(path.parent)
             with path.open("ab") as file:
                 file.write(os.fsencode(real) + b"\n")
         except OSError as error:
@@ -87,5 +88,5 @@ def _real(folder: Path) -> Path:
 def _check(path: Path) -> None:
     """Make sure that nobody else can have written the list itself."""
     for one in weaknesses(path):
-        fix = f"chmod go-w {visible_word(str(one.path))}" if one.ours else "set XDG_CONFIG_HOME to another"
+        fix = f"{one.shut_by} {visible_word(str(one.path))}" if one.ours else "set XDG_CONFIG_HOME to another"
         raise CastoffError(f"{path}: its contents may be another user's, since {one.path} {one.why}; {fix}")

@@ -80,7 +80,7 @@ castoff_check_run_dir() { # again before anything in it is run: others may have 
     echo "castoff: $CASTOFF_RUN_DIR is a link or another user's, so nothing is written there" >&2
     exit 1
   fi
-  castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR")
+  castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR") # shows a POSIX access list, as its mask; none of NFSv4
   if ((8#$castoff_mode & 8#22)); then
     echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so its contents may be theirs;" \
       "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2

@@ -232,4 +232,4 @@ def umask() -> Iterator[None]:
 @pytest.fixture
 def shared_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every group has others in it, too; that of a user who runs tests may be theirs alone."""
-    monkeypatch.setattr("launcher.trust.paths._is_only_ours", lambda gid: False)
+    monkeypatch.setattr("launcher.trust.people.is_only_ours", lambda gid: False)

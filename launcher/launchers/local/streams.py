@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from launcher.errors import CastoffError
+from launcher.trust.folders import make_folders
 
 LINE_LIMIT = 64 * 1024
 """Bytes of an unfinished line that are kept before they are shown as they are."""
@@ -199,7 +200,7 @@ def open_logs(folder: Path, ranks: int, stack: contextlib.ExitStack, first: int 
     """
     folder = folder.absolute()  # as messages will show it
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(folder)
     except OSError as error:
         raise CastoffError(
             f"cannot create the folder for logs {folder}: {error.strerror}; choose another"

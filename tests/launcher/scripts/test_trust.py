@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ..trust.make_cases import posix_list
 from .conftest import Benches
 from .harness import LAUNCHER, Bench, Ended
 
@@ -22,6 +24,11 @@ SWAP = (
     f' && chown -R {STRANGER} "$CASTOFF_RUN_DIR"'
 )
 
+
+# As by setfacl -m u:STRANGER:rwx.
+LIST = posix_list(0o770, [("u", STRANGER, 7)])
+SETS = f"import os, sys; os.setxattr(sys.argv[1], 'system.posix_acl_access', {LIST!r})"
+LISTED = f"{sys.executable} -c {shlex.quote(SETS)}"
 
 ENDS_IT = 'kill "$(cat script)"; exec sleep 600'
 
@@ -42,16 +49,22 @@ class TestTheRunDirectory:
         ended = here.run(ranks_per_node=1, setup=[SWAP])
         refused(ended, here, "is a link or another user's, so nothing is written there")
 
+    def test_one_that_an_access_list_lets_him_write_to(self, bench: Benches) -> None:
+        """Its mask shows as the group's bits."""
+        here = bench("srun")
+        ended = here.run(ranks_per_node=1, setup=[f'{LISTED} "$CASTOFF_RUN_DIR"'])
+        refused(ended, here, "others may write to it (mode 770)")
+
 
 class TestProgramsOfTheNodes:
     """The launcher runs them by their path, seconds after they were written."""
 
     @pytest.mark.parametrize("kind", ["srun", "pals"])
     @pytest.mark.parametrize("nodes", [1, 2])
-    @pytest.mark.parametrize("how", ["his", "open"])
+    @pytest.mark.parametrize("how", ["his", "open", "listed"])
     def test_another_in_its_place_is_not_run(self, kind: str, nodes: int, how: str, bench: Benches) -> None:
         here = bench(kind)
-        end = f"chown {STRANGER}" if how == "his" else "chmod g+w"
+        end = {"his": f"chown {STRANGER}", "open": "chmod g+w", "listed": LISTED}[how]
         name = {"srun": "srun", "pals": "mpiexec"}[kind]
         here.stub(
             name,

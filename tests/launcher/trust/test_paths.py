@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from launcher.trust import paths
 from launcher.trust.paths import weaknesses
 
 from ..conftest import STRANGER, give_away
@@ -130,50 +126,6 @@ class TestTheWay:
         (folder / "a").symlink_to("b")
         (folder / "b").symlink_to("a")
         assert weaknesses(folder / "a" / "file") == []
-
-
-@pytest.fixture
-def me(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A user and his group, as the machine's lists have them."""
-    user = SimpleNamespace(pw_name="alice", pw_gid=500)
-    group = SimpleNamespace(gr_name="alice", gr_mem=[])
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
-    monkeypatch.setattr(grp, "getgrgid", lambda gid: group)
-    return iter([SimpleNamespace(user=user, group=group)])
-
-
-class TestGroups:
-    """A folder that its group may write to is the user's alone where nobody else is in that group."""
-
-    def test_the_user_s_own(self, me: Iterator[SimpleNamespace]) -> None:
-        lists = next(me)
-        assert paths._is_only_ours(500)
-        lists.group.gr_mem = ["alice"]
-        assert paths._is_only_ours(500)
-
-    def test_others_in_it(self, me: Iterator[SimpleNamespace]) -> None:
-        next(me).group.gr_mem = ["alice", "bob"]
-        assert not paths._is_only_ours(500)
-
-    def test_a_group_that_others_may_have_as_their_first(self, me: Iterator[SimpleNamespace]) -> None:
-        next(me).group.gr_name = "users"
-        assert not paths._is_only_ours(500)
-
-    def test_another_than_the_user_s_first(self, me: Iterator[SimpleNamespace]) -> None:
-        next(me)
-        assert not paths._is_only_ours(501)
-
-    def test_one_that_nobody_knows(self) -> None:
-        assert not paths._is_only_ours(3_999_999)
-
-
-def test_whom_a_user_namespace_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There all users outside look alike, root too: what is theirs is not refused for that."""
-    monkeypatch.setattr(paths, "_overflow_uid", lambda: STRANGER)
-    give_away(tmp_path)
-    assert weaknesses(tmp_path) == []
-    tmp_path.chmod(0o777)
-    assert found(tmp_path) == [(tmp_path, True)]
 
 
 def test_outside_of_one_nobody_is_somebody() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 _SHARED = frozenset(
@@ -63,6 +63,15 @@ class Mount(NamedTuple):
         if self.kind in _OF_ONE_HOST:
             return "one"
         return "all" if self.kind.startswith("fuse.") and ":" in self.source else "unknown"
+
+
+def current_mounts() -> list[Mount]:
+    """The mounts that this process sees; none where the kernel has no such list."""
+    try:
+        text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # no Linux, or no /proc
+        return []
+    return parse_mounts(text)
 
 
 def parse_mounts(text: str) -> list[Mount]:

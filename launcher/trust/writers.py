@@ -1,0 +1,148 @@
+"""Who else can change a file or folder: decided here alone, for one step on the way to a path.
+
+These are the cases; their test makes each of them and looks. `me`, `bob` and `root` are users, `proj` is a
+group with other members and `mine` one without; `unknown` is a user whom a container does not have.
+
+| owner   | group | mode | list        | below                | place      | who can change it |
+|---------|-------|------|-------------|----------------------|------------|-------------------|
+| me      | mine  | 0755 | -           | -                    | last       | nobody            |
+| root    | mine  | 0755 | -           | -                    | last       | nobody            |
+| bob     | mine  | 0755 | -           | -                    | on the way | owner             |
+| bob     | mine  | 0755 | -           | me:mine 1777         | last       | owner, as anyone  |
+| me      | mine  | 0775 | -           | -                    | on the way | nobody            |
+| me      | proj  | 0775 | -           | -                    | on the way | group proj        |
+| me      | proj  | 0757 | -           | -                    | on the way | everybody         |
+| me      | proj  | 1777 | -           | -                    | on the way | nobody            |
+| bob     | proj  | 1777 | -           | -                    | on the way | owner             |
+| me      | mine  | 0775 | g:proj:rwx  | -                    | on the way | group proj        |
+| me      | mine  | 0755 | g:proj:rwx  | -                    | on the way | nobody            |
+| me      | mine  | 0775 | u:bob:rwx   | -                    | last       | bob               |
+| me      | mine  | 0775 | u:root:rwx  | -                    | last       | nobody            |
+| me      | mine  | 1775 | g:proj:rwx  | -                    | on the way | nobody            |
+| me      | proj  | 0775 | u:bob:rwx   | -                    | last       | bob and group proj |
+| me      | proj  | 0775 | -           | me:mine 0700         | on the way | nobody            |
+| me      | proj  | 0777 | -           | me:mine 0750         | on the way | nobody            |
+| me      | proj  | 0775 | g:proj:rwx  | me:mine 0700         | last       | nobody            |
+| me      | proj  | 0775 | -           | me:proj 0750         | on the way | group proj        |
+| me      | proj  | 0775 | -           | me:mine 0750 u:bob:x | on the way | group proj        |
+| bob     | proj  | 0755 | -           | me:mine 0700         | on the way | owner             |
+| unknown | proj  | 0755 | -           | -                    | on the way | nobody            |
+| unknown | proj  | 0755 | -           | -                    | last       | owner             |
+| unknown | proj  | 0755 | -           | me:mine 1777         | on the way | owner, as anyone  |
+| unknown | proj  | 0777 | -           | -                    | on the way | everybody         |
+
+A list is one of POSIX here; a list of NFSv4 counts as one. Where a folder of mine or of root's lets nobody
+else in, modes and lists below it count for nothing; owners do, as what is in a file is its owner's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.trust import people
+from launcher.trust.access import Listed
+
+
+class Weakness(NamedTuple):
+    """Something on the way to a path that somebody else can change, or put his own in place of."""
+
+    path: Path
+    why: str
+    """What follows the path in a sentence: `belongs to bob`."""
+    anyone: bool
+    """Whether everybody on the machine can, and not only an owner, a group or those in a list."""
+    group: str | None
+    """The one group that can; None: somebody else."""
+    ours: bool
+    """Whether it is the user's own, who can shut others out."""
+    is_link: bool
+    shut_by: str = "chmod go-w"
+    """The command that shuts others out."""
+
+
+class Step(NamedTuple):
+    """A file, folder or link on the way to a path."""
+
+    path: Path
+    about: os.stat_result
+    listed: Listed | None
+    """Whom it lets in; None: of a link, which has neither mode nor list."""
+    is_beside_all: bool
+    """Whether everybody may put something beside it."""
+    is_below_all: bool
+    """Whether everybody may put something into a folder above it."""
+    shut_off_by: Path | None
+    """The nearest folder above it on its file system that lets nobody else in."""
+    is_last: bool
+    """Whether it is what the path names."""
+
+
+def weakness(step: Step) -> Weakness | None:
+    """What somebody else can do to a step, and the user or root would not know of."""
+    return _by_owner(step) or _by_mode_or_list(step)
+
+
+def lets_nobody_else_in(about: os.stat_result, listed: Listed) -> bool:
+    """Whether only the user and root can reach what lies in a folder."""
+    may_open = people.is_us(about.st_uid)
+    return may_open and not any((one.enters or one.rules) and one.is_other for one in listed.accesses)
+
+
+def _by_owner(step: Step) -> Weakness | None:
+    uid, anyone = step.about.st_uid, step.is_beside_all
+    if people.is_us(uid):
+        return None
+    if people.is_unknown(uid):
+        # Root of the host looks like this, too, to whom the folders belong that all ways lead through.
+        if not step.is_last and not step.is_below_all:
+            return None
+        why, anyone = "belongs to a user whom this container does not show", step.is_below_all
+    else:
+        why = f"belongs to {people.user_name(uid)}"
+    is_link = stat.S_ISLNK(step.about.st_mode)
+    return Weakness(step.path, why, anyone, None, ours=False, is_link=is_link)
+
+
+def _by_mode_or_list(step: Step) -> Weakness | None:
+    if step.listed is None:
+        return None
+    about = step.about
+    # In a folder with a sticky bit, as /tmp, nobody can rename what is another's.
+    is_sticky = bool(stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX)
+    who = [one for one in step.listed.accesses if one.rules or (one.writes and not is_sticky)]
+    others = [one for one in who if one.is_other]
+    if not others or _is_shut_off(step):
+        return None
+    everybody = [one for one in others if one.kind == "everybody"]
+    names = list(dict.fromkeys(map(str, everybody or others)))
+    only = others[0] if len(names) == 1 and not everybody else None
+    by = "" if step.listed.by == "mode" else f", {step.listed.by} access list"
+    return Weakness(
+        step.path,
+        f"can be changed by {_joined(names)} ({people.owner_and_mode(about)}{by})",
+        anyone=bool(everybody),
+        group=str(only) if only is not None and only.kind == "group" else None,
+        ours=about.st_uid == os.geteuid(),
+        is_link=False,
+        shut_by="nfs4_editfacl" if step.listed.by == "NFSv4" else "chmod go-w",
+    )
+
+
+def _is_shut_off(step: Step) -> bool:
+    """Whether nobody else reaches a step, as all ways to it lead through a folder that lets nobody in."""
+    if step.shut_off_by is None:
+        return False
+    from launcher.mounts import current_mounts  # late: few paths are open to others
+
+    # What is mounted has other ways to it: below another folder, or on other hosts.
+    mounted = {one.point for one in current_mounts()}
+    between = [step.path, *step.path.parents]
+    return not any(str(one) in mounted for one in between[: between.index(step.shut_off_by)])
+
+
+def _joined(names: list[str]) -> str:
+    """As in `bob, ann and group proj`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
