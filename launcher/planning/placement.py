@@ -177,7 +177,12 @@ class _Placer:
         )
         numbered = bool(node and chosen and whole and not rule)
         if self.torchrun:  # the shim runs once a node, so no rank is given its own
-            given = devices.handed_out(chosen, node.device_count) if node and numbered else Devices()
+            given = Devices()
+            if node and numbered:
+                left: list[list[int]] = []
+                if len(chosen) == 1 and self.asked.whole_nodes:  # its program may use more than one
+                    left = [[number] for number in range(node.device_count) if number not in chosen[0]]
+                given = devices.handed_out([*chosen, *left], node.device_count)
             if given.per_rank:
                 self.found.notes.append("torchrun hands out no devices: each rank sees all those of its node")
             return Devices(visible=given.visible)

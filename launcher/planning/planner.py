@@ -24,6 +24,7 @@ from launcher.planning import (
     drivers,
     kinds,
     limits,
+    node_launchers,
     placement,
     preloading,
     requeueing,
@@ -99,7 +100,8 @@ class _Planner:
         self.launcher = self._launcher()
         self.site_args = site.launcher_args if self.queued and self.launcher == site.launcher else []
         self.per_rank = int(self.of_node > 0) if spec.devices_per_rank is None else spec.devices_per_rank
-        if spec.launcher.driver:
+        for_workers = self.layout.max_per_node == 1 and node_launchers.node_launcher(spec.command) is not None
+        if spec.launcher.driver or for_workers:
             self.per_rank = drivers.devices(spec, site, self.shared)
         self.node_devices = self.layout.max_per_node * self.per_rank
         if self.of_node and self.node_devices:
@@ -109,6 +111,7 @@ class _Planner:
         """Decide what is left, and check all of it."""
         for field, message in (
             *drivers.problems(self.spec, function=function),
+            *node_launchers.problems(self.spec, self.layout.max_per_node),
             *preloading.problems(self.spec, self.launcher, function=function),
         ):
             self.found.report(field, message)

@@ -170,6 +170,26 @@ class TestPolaris:
         found = planned("polaris", launcher={"torchrun": True})
         assert (found.devices.visible, found.start[-2]) == ("3,2,1,0", "list:0-31")
 
+    def test_torchrun_with_one_rank_sees_all_of_them(self) -> None:
+        found = planned("polaris", ranks_per_node=1, launcher={"torchrun": True})
+        assert found.devices.visible == "3,0,1,2"
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["torchrun", "--nproc-per-node=4", "x.py"],
+            ["/opt/conda/bin/python3.11", "-m", "torch.distributed.run", "x.py"],
+            ["accelerate", "launch", "x.py"],
+        ],
+    )
+    def test_a_command_that_starts_a_nodes_ranks(self, command: list[str]) -> None:
+        """With a rank's share each of them would find one device, however many they start ranks for."""
+        found = planned("polaris", ranks_per_node=1, command=command)
+        assert (found.devices_per_rank, found.devices.visible) == (4, None)
+        assert "once per rank, and each starts ranks itself" in refused("polaris", command=command)["command"]
+        already = refused("polaris", ranks_per_node=1, command=command, launcher={"torchrun": True})
+        assert "which launcher.torchrun starts already" in already["command"]
+
     def test_a_mask_of_the_jobs_own(self) -> None:
         """castoff's would come after it."""
         mine = {"env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
