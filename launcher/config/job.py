@@ -97,7 +97,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     """One CPU list per rank, as in `4-7:8-11`. Each CPU must exist on the node and belong to one rank only;
     hardware threads count if the site sets `cpus_per_core`. Each rank gets the device nearest to its cores.
     The job needs whole nodes (`exclusive: true`, unless the site gives whole nodes anyway). srun, PALS and
-    the mpiexecs of MPICH and Intel support it; Open MPI and torchrun do not."""
+    all mpiexecs support it; flux run and torchrun do not."""
     memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
     """As in `64G`; K, M, G and T are powers of 1024."""
     walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None

@@ -141,6 +141,10 @@ class Launcher(ABC):
     """Whether it takes a list of cores for each process."""
     bound_by_list: ClassVar[bool] = False
     """Whether castoff binds its processes by such lists, unless somebody else does."""
+    leaves_unbound: ClassVar[bool] = False
+    """Whether processes may run anywhere on their host, unless castoff binds them."""
+    bound_by_script: ClassVar[bool] = False
+    """Whether the script binds each rank, as no flag says it in all of the launcher's versions."""
     most_words: ClassVar[int | None] = None
     """How many words of a command it takes; None: any number."""
     fills_in: ClassVar[bool] = False

@@ -220,6 +220,7 @@ class Hydra(_Mpiexec):
     survives_rank_failure = True
     bind_flags = ("-bind-to", "--bind-to")
     takes_lists = True
+    leaves_unbound = True
     # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
     # the three that look for rank.sh, and that itself, are four, and a command with a lone : takes four.
     most_words = 991
@@ -247,6 +248,7 @@ class IntelMpi(_Mpiexec):
     reaches_by_ssh = True
     survives_rank_failure = True
     takes_lists = True
+    leaves_unbound = True
 
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
@@ -264,6 +266,9 @@ class OpenMpi(_Mpiexec):
     reaches_by_ssh = True
     ends_by_usr1 = True
     bind_flags = ("--bind-to", "-bind-to")
+    takes_lists = True
+    leaves_unbound = True
+    bound_by_script = True
 
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""

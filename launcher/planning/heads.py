@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3203242471, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 1299853968, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -33,6 +33,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('binds_ranks' in features):
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:
@@ -174,6 +176,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('binds_ranks' in features):
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:
@@ -314,6 +318,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('binds_ranks' in features):
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:
@@ -456,6 +462,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_device_variable=' + str(plan.device_variable) + ' castoff_visible=' + str(plan.devices.visible) + '\n')
     elif ('masks' in features):
         _add('castoff_device_variable=' + str(plan.device_variable) + '\ncastoff_masks="' + str(_filters['wrapped'](plan.devices.per_rank)) + '" # of each rank of a node\n')
+    if ('binds_ranks' in features):
+        _add('castoff_cpu_lists="' + str(_filters['wrapped'](plan.cpu_lists)) + '" # of each rank of a node\n')
     if ('devices' in features):
         _add('castoff_device_step=' + str(plan.devices.step) + '\n')
         if plan.devices.indices:

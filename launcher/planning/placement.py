@@ -135,18 +135,16 @@ class _Placer:
         return binding.width(self.node, bound)
 
     def _binds_by_list(self, lists: list[list[int]]) -> bool:
-        """Whether castoff binds, since the launcher would part ranks from the devices of their numbers."""
-        return bool(
-            self.node
-            and lists
-            and len(self.node.sockets) > 1
-            and self.node.device_count
-            and self.asked.per_rank
-            and self.asked.whole_nodes
-            and not self.bound
-            and not (self.torchrun or self.driver)
-            and self.own.deals_over_sockets(self.flags, self.asked.named)
-        )
+        """Whether castoff binds: nobody else does, or would part ranks from the devices of their numbers."""
+        node = self.node
+        if not (node and lists and self.asked.whole_nodes) or self.bound or self.torchrun or self.driver:
+            return False
+        # Where a scheduler starts ranks by itself, it confines those of an mpiexec, too.
+        (usual, *_) = self.asked.scheduler.launchers
+        if self.own.leaves_unbound and LAUNCHERS[usual].is_mpiexec:
+            return True
+        parted = len(node.sockets) > 1 and node.device_count and self.asked.per_rank
+        return bool(parted and self.own.deals_over_sockets(self.flags, self.asked.named))
 
     # Devices
 

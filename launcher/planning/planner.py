@@ -173,6 +173,7 @@ class _Planner:
             driver=driver,
             cores_per_rank=placed.cores,
             cpu_lists=placed.cpu_lists,
+            bound=placed.by_list or self._binds_itself(),
             devices_per_rank=self.per_rank,
             cores_per_node=self._cores_per_node(),
             devices_per_node=devices,
@@ -284,6 +285,11 @@ class _Planner:
         if not self.whole_nodes or self.site.node is None or bound:
             return None
         return sum(map(len, self.site.node.usable_cores())) or None
+
+    def _binds_itself(self) -> bool:
+        """Whether the launcher binds ranks, by itself or by its flags."""
+        own, flags = LAUNCHERS[self.launcher], [*self.site_args, *self.spec.launcher.args]
+        return not own.leaves_unbound or own.binding(flags) not in ("", "none", "no")
 
     def _launcher(self) -> LauncherName:
         spec, layout, allowed = self.spec, self.layout, self.scheduler.launchers

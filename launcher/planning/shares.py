@@ -36,7 +36,7 @@ def _unused(plan: Plan) -> str:
 def _of_each_rank(plan: Plan) -> Iterator[str]:
     devices, own = plan.devices_per_node, plan.devices_per_rank
     if plan.cores_per_rank:
-        yield _counted(plan.cores_per_rank, "core")
+        yield _counted(plan.cores_per_rank, "core") + ("" if plan.bound else " (not bound to them)")
     if devices and not own:
         yield "no device"
     elif devices and plan.torchrun:

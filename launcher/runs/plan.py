@@ -124,6 +124,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     cores_per_rank and devices_per_rank are those of each node."""
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the launcher decides on the host."""
+    bound: bool
+    """Whether each rank keeps to its cores, as far as castoff knows: by castoff, or by its launcher."""
     devices_per_rank: int
     cores_per_node: int | None
     """Those for its ranks, where it has whole nodes and castoff chooses; else None."""

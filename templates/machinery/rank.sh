@@ -21,6 +21,9 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
     castoff_device_variable castoff_visible castoff_masks castoff_device_step castoff_device_indices \
     castoff_near castoff_better \
 #endif
+#if binds_ranks
+    castoff_cpu_lists \
+#endif
 #if nodes
     castoff_meeting_host castoff_meeting_names \
 #endif
@@ -135,6 +138,12 @@ export CASTOFF_LAUNCHER="$castoff_launcher_name" CASTOFF_RANK="$RANK/$WORLD_SIZE
 #if stage
 castoff_count=$LOCAL_WORLD_SIZE
 #endif
+#endif
+#if binds_ranks
+# shellcheck disable=SC2086 # words
+castoff_cpus=$(echo $castoff_cpu_lists | cut -d ' ' -f "$((LOCAL_RANK + 1))")
+castoff_bound=$(taskset -pc "$castoff_cpus" "$$" 2>&1) ||
+  echo "castoff: rank $RANK is not bound to CPUs $castoff_cpus: $castoff_bound" >&2
 #endif
 #if devices
 #include device

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from launcher import JobSpec, Site, plan, render
+from launcher.config.site_fields import Node
 from tests import patience
 from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE, STALE_SLURM
@@ -130,6 +131,25 @@ def test_seven_ranks_on_three_hosts(job: Job, launcher: dict[str, Any]) -> None:
         (rank, 7, *place, job.site.launcher) for rank, place in enumerate(expected)
     ]
     assert {rank["environ"]["MASTER_ADDR"] for rank in job.ranks()} == {"n1"}
+
+
+def test_ranks_of_whole_nodes_keep_to_their_cores(job: Job) -> None:
+    """As the script says; also those that the job file names, in another order."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    node = Node(sockets=[",".join(map(str, cores))], exclusive=True, source="nproc", date="2026-11-28")
+    job = job._replace(site=msgspec.structs.replace(job.site, node=node))
+    shape = {**SEVEN, "nodes": 2, "ranks": 4}
+    for binding in (None, f"{cores[1]}:{cores[0]}"):
+        ended = job.run("nothing", JobSpec.of({**shape, "binding": binding}))
+        assert ended.code == 0, ended.output
+        assert "# each rank: 1 core\n" in (job.folder / "job.sh").read_text()
+        expected = [[core] for core in (cores if binding is None else cores[::-1])]
+        assert [rank["cpus"] for rank in job.ranks()] == expected * 2
+
+
+def test_cores_of_shared_nodes_are_not_promised(job: Job) -> None:
+    script = render(plan(JobSpec.of({**SEVEN, "cores_per_rank": 2}), job.site))
+    assert "# each rank: 2 cores (not bound to them)\n" in script
 
 
 # --- `mpiexec -n 12 -ppn 6` on two hosts -------------------------------------------------------------

@@ -76,10 +76,6 @@ def test_on_aurora_it_replaces_the_sites_choice() -> None:
         ({"binding": "4:5", "exclusive": False}, "use `exclusive: true`"),
         ({"binding": "4-7:8-11", "cores_per_rank": 2}, "gives a rank 4 cores, but cores_per_rank is 2"),
         ({"binding": "4:5", "launcher": {"torchrun": True}}, "here torchrun starts them"),
-        (
-            {"binding": "4:5", "launcher": {"name": "openmpi"}},
-            "cannot be passed to openmpi; srun, pals, hydra",
-        ),
         ({"binding": "4:5", "launcher": {"args": ["--cpu-bind=cores"]}}, "launcher.args binds ranks, too"),
     ],
 )
