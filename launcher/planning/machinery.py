@@ -215,7 +215,7 @@ def _of_launcher(name: str) -> dict[str, object]:
 
 def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
     deadline = bool(plan.walltime) or scheduler.reports_end_time
-    by_ssh = not plan.driver and LAUNCHERS[plan.launcher].reaches_by_ssh  # type: ignore[index]
+    by_ssh = not plan.driver and LAUNCHERS[plan.launcher].reaches_by_ssh
     return {
         "by_ssh": by_ssh,
         "attach": scheduler.attaches_sessions and by_ssh,

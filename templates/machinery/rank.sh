@@ -2,7 +2,7 @@
 #if !here
 castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, and records the first failure
   castoff_write rank.sh castoff_nodes castoff_ranks castoff_ranks_per_node castoff_full_nodes castoff_launcher_name \
-#if fence
+#if fence nodes
     castoff_fence_every \
 #endif
 #if groups
@@ -196,7 +196,7 @@ castoff_exec() {
 #endif
   exec "$@" # so that a program named echo is none of sh's own
 }
-#if fence
+#if fence nodes
 # One process of each node ends what runs there of this attempt once its fence says so. It has none of the launcher's
 # files, for which that would wait, and is no process of the rank.
 if [ "$castoff_local" -eq 0 ] && command -v bash >/dev/null; then

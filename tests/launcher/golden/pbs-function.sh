@@ -9,7 +9,7 @@
 #PBS -k doe
 
 # causets on pbs: 4 ranks, 4 on 1 node.
-# each rank: 8 cores
+# each rank: 8 cores (not bound to them)
 # OMP_NUM_THREADS=8: a rank's cores
 # castoff's functions first: they are below the last line that begins with "# === castoff".
 { POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT

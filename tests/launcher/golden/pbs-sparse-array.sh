@@ -10,7 +10,7 @@
 #PBS -k doe
 
 # causets on pbs: 4 ranks, 4 on 1 node.
-# each rank: 8 cores
+# each rank: 8 cores (not bound to them)
 # array: to PBS its members 1,3-5,10-20:2 are 0 to 9, for it takes one range
 # OMP_NUM_THREADS=8: a rank's cores
 # castoff's functions first: they are below the last line that begins with "# === castoff".
