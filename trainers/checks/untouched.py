@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainers.distributed.private_torch import version_of
 from trainers.distributed.randomness import undisturbed
 from trainers.task import Task
 from trainers.task.own_generators import drawing
@@ -22,7 +23,7 @@ def untouched(model: nn.Module, task: Task) -> Iterator[None]:
     What a task keeps in lists and other objects is left as the look has made it.
     """
     own = [each for each in vars(task).values() if isinstance(each, Tensor)]
-    tensors = [(each, each._version, each.detach().clone()) for each in (*model.parameters(), *own)]
+    tensors = [(each, version_of(each), each.detach().clone()) for each in (*model.parameters(), *own)]
     # Batch norms do not move the version of their buffers, and `.data` none.
     buffers = [(each, each.detach().clone()) for each in model.buffers()]
     attributes = [(vars(each), _copied(vars(each))) for each in (*model.modules(), task)]
@@ -34,7 +35,7 @@ def untouched(model: nn.Module, task: Task) -> Iterator[None]:
                 _put_back(each, before)
             with torch.no_grad():
                 for tensor, version, values in tensors:
-                    if tensor._version != version:
+                    if version_of(tensor) != version:
                         tensor.copy_(values)
                 for tensor, values in buffers:
                     tensor.copy_(values)

@@ -16,11 +16,11 @@ from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
 
 from trainers.configuration.config import Evaluation, Training
 from trainers.distributed.forking import Forking
+from trainers.distributed.private_torch import die_with_parent
 from trainers.distributed.process_group import RankContext
 from trainers.task import Task
 from trainers.task.contract import declared_generators
@@ -223,7 +223,7 @@ def _worker_init(_: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_WORKERS)
     parent = multiprocessing.parent_process()
     if _ends_with_its_rank and parent is not None:
-        _prctl_pr_set_pdeathsig(signal.SIGKILL)
+        die_with_parent(signal.SIGKILL)
         if os.getppid() != parent.pid:  # it was killed before that
             os._exit(1)
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch.utils.data import IterableDataset, get_worker_info
-from torch.utils.data._utils import worker as torch_worker
 
 from trainers.configuration.config import Training
 from trainers.configuration.fields import ConfigError
@@ -23,6 +22,7 @@ from trainers.data.batches import Collate, Group, Micro, TrainingLoader, drawn_f
 from trainers.data.same_data import agree_on_stream
 from trainers.data.sample_content import Content
 from trainers.data.stream_beginning import Beginning, Look
+from trainers.distributed.private_torch import hide_worker
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import SAMPLE, Stream, seed_all
 from trainers.task.own_generators import warn_of_own_generators
@@ -355,5 +355,5 @@ def _hidden_worker() -> int:
     what is done here, and most of it would never be seen.
     """
     given = get_worker_info()
-    torch_worker._worker_info = None
+    hide_worker()
     return 0 if given is None else given.id

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 
 from trainers.configuration.config import Config, Evaluation, Training
@@ -20,6 +19,7 @@ from trainers.data.batches import Batch, Collate, FirstBatch, Pair, draws, itera
 from trainers.data.loaders import Seeded, evaluation_order
 from trainers.data.same_data import agree_on_samples
 from trainers.data.sample_content import Content, content
+from trainers.distributed.private_torch import ExceptionWrapper
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, ORDER, Stream, derived, undisturbed
 from trainers.task import Splits

@@ -11,9 +11,8 @@ import socket
 from collections.abc import MutableMapping
 from datetime import timedelta
 
-from torch._C._distributed_c10d import Store, TCPStore  # torch.distributed does not say that it exports them
-
 from launcher.ranks import RankEnv
+from trainers.distributed.private_torch import Store, TCPStore
 
 _LOOPBACK = "127.0.0.1"
 

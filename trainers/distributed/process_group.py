@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import socket
@@ -14,8 +13,6 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import Store
-from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
 from launcher.ranks import RankEnv
 from trainers.configuration.config import Config
@@ -26,6 +23,13 @@ from trainers.distributed.errors import DistributedError, RanksLost, lost_peers,
 from trainers.distributed.explanations import brief
 from trainers.distributed.health_check import RankHealthCheck
 from trainers.distributed.one_host import meeting_store, on_one_host, stay_within
+from trainers.distributed.private_torch import (
+    Store,
+    begun_collectives,
+    default_store,
+    import_compiler,
+    set_group_timeout,
+)
 from trainers.distributed.stacks import write_stacks_on_request
 
 _BACKSTOP = 60.0
@@ -146,7 +150,7 @@ class RankContext:
 
     def collectives(self) -> int:
         """How many this rank has begun in the group of all; 0 where there is none, or it does not count."""
-        return _collectives() if self.distributed else 0
+        return begun_collectives() if self.distributed else 0
 
     def health_check(self) -> RankHealthCheck | None:
         """What names the ranks that are missing; None where there are no others."""
@@ -161,7 +165,7 @@ class RankContext:
             backend = dist.get_backend(group)
             if backend in ("gloo", "nccl"):
                 longer = 0.0 if backend == "gloo" else _BACKSTOP
-                _set_pg_timeout(timedelta(seconds=seconds + longer), group)
+                set_group_timeout(seconds + longer, group)
 
     def flag_group(self) -> dist.ProcessGroup | None:
         """A group whose tensors lie on the CPU; None above `SIDE_GROUP_LIMIT` ranks."""
@@ -217,7 +221,7 @@ def initialize_ddp(
         record_flights(os.environ)
     # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
     # where one that still lets go of a tensor aborts the process (torch 2.13).
-    importlib.import_module("torch._dynamo")
+    import_compiler()
     _join(used, me, rank, worldsize, timeout)
     if worldsize > 1:
         _health_check()  # now, so that every rank has left word of its host
@@ -297,16 +301,7 @@ def _health_check() -> RankHealthCheck:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         keeper = f"torchrun's agent on {os.environ.get('MASTER_ADDR', 'the first host')}"
     rank, size, host = dist.get_rank(), dist.get_world_size(), socket.gethostname()
-    return RankHealthCheck(_get_default_store(), rank, size, host, keeper, _collectives)
-
-
-def _collectives() -> int:
-    """How many this rank has begun; 0 where the backend does not count."""
-    world: Any = dist.group.WORLD
-    try:
-        return int(world._get_sequence_number_for_group())
-    except RuntimeError:
-        return 0
+    return RankHealthCheck(default_store(), rank, size, host, keeper, begun_collectives)
 
 
 def cleanup_ddp() -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from trainers.distributed.private_torch import in_bad_fork
+
 STEP, SAMPLE, MODEL, SPLIT, ORDER, TASK, EVALUATION = range(7)
 """What a stream is for; the first number it is derived from, so that no two are the same."""
 
@@ -109,7 +111,7 @@ def undisturbed() -> Iterator[None]:
 def _device_in_use() -> Any:
     """torch.cuda, torch.xpu …, once this process has used it; a forked worker has not."""
     module = _device_module()
-    if module is None or not getattr(module, "is_initialized", lambda: not module._is_in_bad_fork())():
+    if module is None or not getattr(module, "is_initialized", lambda: not in_bad_fork(module))():
         return None
     return module
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainers.distributed.private_torch import lerp_all
+
 
 class AveragedWeights:
     """Averages a module's weights after each step; buffers are copied.
@@ -34,7 +36,7 @@ class AveragedWeights:
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
         averaged: list[Tensor] = [each for each in self.module.parameters() if _has_fractions(each)]
         current = [each.detach() for each in model.parameters() if _has_fractions(each)]
-        torch._foreach_lerp_(averaged, current, 1 - decay)
+        lerp_all(averaged, current, 1 - decay)
         for mine, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
             mine.copy_(theirs)
         self._updates += 1

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, UserError
 from trainers.distributed.devices import computing
+from trainers.distributed.private_torch import multiply_all
 from trainers.distributed.process_group import RankContext
 from trainers.optimization import unreached
 from trainers.optimization.averaging import AveragedWeights
@@ -235,7 +236,7 @@ class Engine:
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
         double = any(each.dtype in (torch.float64, torch.complex128) for each in gradients)
         if gradients:  # else there is nothing to step with, which `Weights.check_reached` reports
-            torch._foreach_mul_(gradients, factor.to(torch.float64 if double else torch.float32))
+            multiply_all(gradients, factor.to(torch.float64 if double else torch.float32))
         fine = self._items.isfinite() & ~none  # the next step's loss is not to be divided by NaN
         self._expected = torch.where(fine, self._items, self._expected)
 

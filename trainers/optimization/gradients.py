@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from trainers.distributed.private_torch import norms
+
 
 class GradientNorm:
     """The Euclidean norm of all gradients of some parameters together, for which nothing waits.
@@ -28,7 +30,7 @@ class GradientNorm:
         if not gradients or not self._alike:
             return nn.utils.get_total_norm(gradients)
         # As get_total_norm, most of whose time goes into sorting them by device and type.
-        all_of_them = gradients[0] if len(gradients) == 1 else torch.stack(torch._foreach_norm(gradients))
+        all_of_them = gradients[0] if len(gradients) == 1 else torch.stack(list(norms(gradients)))
         norm: Tensor = torch.linalg.vector_norm(all_of_them)
         return norm
 

@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLR
 from trainers.configuration.config import Config, Schedule
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import fields
+from trainers.distributed.private_torch import mark_as_stepped
 from trainers.optimization import scaling, schedule
 from trainers.optimization.optimizer import CONFIGURED, make_scheduler
 
@@ -55,7 +56,7 @@ class LearningRate:
             _check_rates(config, self._scheduler)
             self._made_from = _described(config) | self._leave_to(self._scheduler)
             # A step that left the weights alone counts, too; torch would warn that its scheduler came first.
-            vars(optimizer)["_opt_called"] = True
+            mark_as_stepped(optimizer)
         if config.training.num_steps is not None:
             self.lasts(config.training.num_steps, None)
 

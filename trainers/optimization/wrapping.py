@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.distributed.device_choice import device_ids
+from trainers.distributed.private_torch import rebuild_buckets
 from trainers.distributed.process_group import RankContext
 from trainers.task import Task
 from trainers.task.contract import validate_model
@@ -122,7 +123,7 @@ def unreduced(wrapped: DistributedDataParallel) -> list[int]:
     DDP tells of it at the next forward pass alone, when the weights have been changed already.
     """
     try:
-        wrapped.reducer._rebuild_buckets()  # as the next forward pass does; they are rebuilt once alone
+        rebuild_buckets(wrapped)
     except RuntimeError as error:
         numbers = _UNREACHED.search(str(error))
         if numbers is None:

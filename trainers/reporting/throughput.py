@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from trainers.distributed.devices import Use, use_of
+from trainers.distributed.private_torch import after_backward
 from trainers.distributed.process_group import RankContext
 from trainers.reporting.monitoring import columns, devices_of_ranks, gathered, losses_of_ranks
 from trainers.reporting.running import Running
@@ -114,10 +115,9 @@ class Throughput:
     @contextmanager
     def _timed(self, total: Tensor) -> Iterator[None]:
         ready: list[float | torch.Event] = []
-        engine = torch.autograd.Variable._execution_engine
         # Callbacks run in the order in which they came, when the graph is done; DDP's, which waits for the
         # reduction, comes with the last gradient: after ours.
-        hook = total.register_hook(lambda _: engine.queue_callback(lambda: ready.append(self._mark())))
+        hook = total.register_hook(lambda _: after_backward(lambda: ready.append(self._mark())))
         try:
             yield
         finally:

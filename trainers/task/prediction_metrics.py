@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from trainers.configuration import config as core
 from trainers.configuration.fields import ConfigError, gathered
 from trainers.configuration.pyobject import resolved
+from trainers.distributed.private_torch import tree_map_only
 from trainers.task.contract import construct, in_words
 
 Find: TypeAlias = Callable[[Any, str, str], Any]
