@@ -23,6 +23,7 @@ from trainers.data.batches import (
     iterate,
     loader,
 )
+from trainers.data.epochs import teller
 from trainers.data.iterable import IterableLoader
 from trainers.data.length_batching import length_bucketed, lengths_of, longest_first
 from trainers.data.sampling import Order, ShardPlan, micro_batches, order_of, shard
@@ -227,6 +228,8 @@ def _length(dataset: Any, why: str) -> int:
 class Seeded(Dataset[Any]):
     """A data set whose samples draw from their own random stream, whichever worker loads them.
 
+    It is told the epoch (`set_epoch`); validation and test are of epoch 0.
+
     `batches_draw`: what makes a batch of them draws, too, and from a stream of the batch.
     """
 
@@ -243,6 +246,9 @@ class Seeded(Dataset[Any]):
     def __getitems__(self, wanted: Wanted) -> list[Any]:
         """The samples of (epoch, indices)."""
         epoch, indices = wanted
+        tell = teller(self.dataset)
+        if tell is not None:
+            tell(epoch)
         stream = Stream(SAMPLE, self.seed, epoch) if self._generators or self._batches_draw else None
         samples = self._samples(stream, indices)
         if stream is not None and self._batches_draw:
