@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from trainers.checks.common_numbers import CommonNumbers
 from trainers.checks.untouched import untouched
 from trainers.configuration.fields import ConfigError, few
 from trainers.data.batches import Pair
@@ -33,7 +34,9 @@ _DRAWS = 3
 
 _ROUNDING = 1e-2
 _NOISE = 0.1
-"""By which part numbers may differ that should be the same: without random numbers, and with some."""
+_SEEN = 2e-4
+"""By which part numbers may differ that should be the same: without random numbers, and with some; and from
+which on a difference is none of rounding in single precision."""
 
 
 class _Figure(NamedTuple):
@@ -47,6 +50,13 @@ _OVER_PAIRS = (
     "%s of the same %d samples twice is four times as much, not twice: it is a sum over all pairs of "
     "samples. So it is where outputs of shape (N, 1) meet labels of shape (N,): give both one shape, as with "
     "squeeze(1)"
+)
+
+_PER_BATCH = (
+    "Most of %s's total does not grow with the samples: a part of it is one of the whole batch, such as a KL "
+    "divergence of the weights or a penalty. The total is divided by the number of samples, so this part has "
+    "the less weight, the larger the batch and the more ranks. Multiply it by the batch's samples, and divide it by "
+    "those of the training set if it is meant once an epoch"
 )
 
 _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
@@ -124,6 +134,11 @@ class Additivity:
         drawn, means = self._looked_at(task, model, pair, kind)
         others = few(sorted(name for name in means if name != kind.main))
         where = f"{type(task).__qualname__}.{kind.method} gives a mean for"
+        single = self._state.precision == "fp32"
+        if self._context.everywhere(kind is LOSS and kind.main in means and single and _constant_part(drawn)):
+            means = [name for name in means if name != kind.main]
+            if self._context.is_main:
+                logger.warning(_PER_BATCH, f"{type(task).__qualname__}.{kind.method}")
         if self._context.everywhere(kind.main in means):
             beside = f" and for the {kind.others} {others}" if others else ""
             raise self._reported(f"{where} {kind.main}{beside}", kind, pair, drawn)
@@ -154,8 +169,11 @@ class Additivity:
         """None: it cannot be computed so."""
         seed = derived(TASK, self._state.seed, self._context.rank, number)
         try:
-            once = self._of(task, model, pair.once, pair.samples, sums, seed)
-            twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
+            common = CommonNumbers()
+            with common.once():
+                once = self._of(task, model, pair.once, pair.samples, sums, seed)
+            with common.twice():
+                twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
         except Exception as error:  # noqa: BLE001  # in eval mode, or with fewer samples, it may take none
             logger.debug("what a few samples come to cannot be looked at: %r", error)
             return None
@@ -210,9 +228,35 @@ def _is_mean(drawn: Sequence[tuple[_Figure, _Figure]]) -> bool:
 def _is_over_pairs(drawn: Sequence[_Figures | None]) -> bool:
     """Whether the loss is four times as much where samples come twice, in the only drawing or in each."""
     pairs = [each[LOSS.main] for each in drawn if each is not None and LOSS.main in each]
-    return bool(pairs) and all(
-        once.total and math.isclose(twice.total, 4 * once.total, rel_tol=_ROUNDING) for once, twice in pairs
+    return (
+        bool(pairs)
+        and all(
+            once.total and math.isclose(twice.total, 4 * once.total, rel_tol=_ROUNDING)
+            for once, twice in pairs
+        )
+        and not all(_counts_pairs(once, twice) for once, twice in pairs)
     )
+
+
+def _counts_pairs(once: _Figure, twice: _Figure) -> bool:
+    """Whether pairs are what it counts, as a ranking loss does."""
+    if once.items is None or twice.items is None:
+        return False
+    return once.items > 0 and math.isclose(twice.items, 4 * once.items, rel_tol=_ROUNDING)
+
+
+def _constant_part(drawn: Sequence[_Figures | None]) -> bool:
+    """Whether a total grows a little with the samples, in each drawing: a sum beside a much larger part that
+    is one of the whole batch."""
+    totals = [each[LOSS.main] for each in drawn if each is not None and LOSS.main in each]
+    grown = [twice.total - once.total for once, twice in totals]
+    if len(grown) < 2 or not all(_counted(*each) for each in totals):
+        return False
+    shares = [
+        abs(each / once.total) if once.total else 0.0 for each, (once, _) in zip(grown, totals, strict=True)
+    ]
+    little = all(_SEEN < share <= _NOISE for share in shares)
+    return little and max(shares) < 2 * min(shares) and len({each > 0 for each in grown}) == 1
 
 
 def _counted(once: _Figure, twice: _Figure) -> bool:
@@ -227,7 +271,10 @@ def _stays(values: Sequence[tuple[float, float]]) -> bool:
     middle = sum(ones) / len(ones)
     if not all(map(math.isfinite, [*ones, *twos])) or abs(middle) < 1e-12:
         return False
-    spread = max(abs(each / middle - 1) for each in ones)
     several = len(values) > 1  # of one alone nobody knows whether it is drawn
+    # What is drawn is the same for the samples twice, as far as torch draws it.
+    if several and all(one and abs(two / one - 1) <= _ROUNDING for one, two in values):
+        return True
+    spread = max(abs(each / middle - 1) for each in ones)
     allowed = _ROUNDING if several and spread <= _ROUNDING else _NOISE
     return spread <= _NOISE and all(abs(two / middle - 1) <= allowed for two in twos)

@@ -109,6 +109,25 @@ def decorrelated(scores: Tensor, labels: Tensor) -> Loss:
     return Loss((matrix - torch.eye(len(matrix))).square().sum() * len(labels))
 
 
+def ranked(scores: Tensor, labels: Tensor) -> Loss:
+    """Over all pairs, which it counts."""
+    apart = scores[:, :1] - scores[:, 0] - (labels[:, None] - labels)
+    return Loss(apart.square().sum() + len(labels) ** 2, len(labels) ** 2)
+
+
+def variational(scores: Tensor, labels: Tensor) -> Loss:
+    noise = (
+        torch.randn_like(scores) * torch.randn(len(scores), 1) + torch.empty(len(scores), 1).exponential_()
+    )
+    time = torch.randint(1, 9, (len(scores),)) + torch.normal(torch.zeros(len(scores)), 3.0).abs()
+    errors = ((scores + 9 * noise) ** 2).sum(1) * time
+    return Loss(errors.sum())
+
+
+def mean_variational(scores: Tensor, labels: Tensor) -> Loss:
+    return Loss(variational(scores, labels).total / len(labels))
+
+
 def in_much_noise(scores: Tensor, labels: Tensor) -> Loss:
     return Loss((torch.rand(len(labels)).log() * cross_entropy(scores, labels, reduction="none")).mean())
 
@@ -133,7 +152,7 @@ def below_zero(scores: Tensor, labels: Tensor) -> Loss:
 
 RIGHT = [
     *(total, mean_times_samples, mean_as_one_item, smoothed, weighted, contrasted, mean_contrasted),
-    *(decorrelated, in_much_noise, sum_in_much_noise, nothing, not_in_eval_mode, below_zero),
+    *(decorrelated, ranked, variational, sum_in_much_noise, nothing, not_in_eval_mode, below_zero),
 ]
 
 
@@ -169,6 +188,25 @@ def test_nothing_else_is(make: Any, tmp_path: Path, caplog: pytest.LogCaptureFix
     assert looked_at(made(tmp_path, Lossy(make), precision="fp32")) == ""
     assert looked_at(made(tmp_path, Lossy(make), precision="bf16")) == ""
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("make", [mean_variational, in_much_noise])
+def test_a_mean_is_reported_in_any_noise(make: Any, tmp_path: Path) -> None:
+    """Which is the same for the samples twice."""
+    assert "where a sum is due" in looked_at(made(tmp_path, Lossy(make), precision="fp32"))
+
+
+def test_a_part_of_the_whole_batch_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a divergence of the weights beside a sum: no mean, but divided as if it were one."""
+
+    def make(scores: Tensor, labels: Tensor) -> Loss:
+        return Loss(cross_entropy(scores, labels, reduction="sum") + 2000 + torch.rand(()))
+
+    assert looked_at(made(tmp_path, Lossy(make), precision="fp32")) == ""
+    (said,) = caplog.messages
+    assert said.startswith(
+        "Most of Lossy.loss's total does not grow with the samples: a part of it is one of"
+    )
 
 
 def test_shapes_that_do_not_fit_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
