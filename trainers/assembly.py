@@ -19,6 +19,7 @@ from trainers.data.batches import TrainingLoader
 from trainers.data.loaders import EvaluationLoader, loaders, must_be
 from trainers.data.probing import probed
 from trainers.data.same_data import agree_on_sizes
+from trainers.data.whole_streams import held
 from trainers.distributed.process_group import RankContext, context_of
 from trainers.distributed.randomness import MODEL, derived, seed_all
 from trainers.distributed.watchdog import Watchdog
@@ -128,7 +129,8 @@ class Assembly:
         the validation loader of a `whole_set_evaluator`.
         """
         seed_all(derived(MODEL, self.config.training.seed, 1))
-        self.splits = splits = validate_data(self.task, self.task.build_data())
+        given = validate_data(self.task, self.task.build_data())
+        self.splits = splits = held(given, self.config.training.seed, self.context)
         agree_on_sizes(splits, self.context)
         found = probed(splits, self.config, self.context, self.task.collate)
         self.first_step.evaluates(found.first)

@@ -55,8 +55,8 @@ _OVER_PAIRS = (
 _PER_BATCH = (
     "Most of %s's total does not grow with the samples: a part of it is one of the whole batch, such as a KL "
     "divergence of the weights or a penalty. The total is divided by the number of samples, so this part has "
-    "the less weight, the larger the batch and the more ranks. Multiply it by the batch's samples, and divide it by "
-    "those of the training set if it is meant once an epoch"
+    "the less weight, the larger the batch and the more ranks. Multiply it by the batch's samples; divide "
+    "it by those of the training set if it is meant once an epoch"
 )
 
 _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"

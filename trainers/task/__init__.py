@@ -57,9 +57,9 @@ class Splits(NamedTuple):
     train: Any
     """May be iterable."""
     validation: Any = ()
-    """Has a length; empty: no validation."""
+    """Empty: no validation. May be iterable, and is then held in memory."""
     test: Any = ()
-    """Has a length; empty: no test."""
+    """Likewise."""
 
 
 class Task(ABC):

@@ -185,11 +185,9 @@ def validate_data(task: Task, splits: Any) -> Splits:
             raise _wrong(task, "build_data", part, write, name)
         if part is None and name != "train":
             raise _wrong(task, "build_data", part, "leave it out of Splits where there is none", name)
-        if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")) and not (
-            name == "train" and hasattr(part, "__iter__")
-        ):
-            what = "a data set: with __getitem__ and __len__" + (", or __iter__" if name == "train" else "")
-            raise _wrong(task, "build_data", part, f"give {what}", name)
+        if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")) and not hasattr(part, "__iter__"):
+            write = "give a data set: with __getitem__ and __len__, or __iter__"
+            raise _wrong(task, "build_data", part, write, name)
     return splits
 
 

@@ -97,8 +97,8 @@ def test_gradients_that_are_sparse(kind: Any) -> None:
         (Splits(DATA, None, []), "gave None for validation; leave it out of Splits"),
         (Splits(None, [], []), "gave None for train; give a data set: with __getitem__ and __len__, or"),
         (
-            Splits(DATA, DATA, Stream()),
-            "gave a Stream for test; give a data set: with __getitem__",
+            Splits(DATA, DATA, 3),
+            "gave 3 for test; give a data set: with __getitem__",
         ),
     ],
 )

@@ -1,0 +1,50 @@
+"""Validation and test sets that can only be iterated: read once, and held in memory from then on.
+
+Every sample is to count once, on any number of ranks, and a batch is to be the same each time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from trainers.data.batches import drawn_from
+from trainers.distributed.process_group import RankContext
+from trainers.distributed.randomness import SAMPLE, Stream, seed_all, undisturbed
+from trainers.task import Splits
+
+logger = logging.getLogger(__name__)
+
+
+def held(splits: Splits, seed: int, context: RankContext) -> Splits:
+    """The same sets, those for validation and test with a length; each rank reads those that have none."""
+    whole = {}
+    for name in ("validation", "test"):
+        part = getattr(splits, name)
+        if not (hasattr(part, "__len__") and hasattr(part, "__getitem__")):
+            whole[name] = list(_elements(part, seed))
+            if context.is_main:
+                words = "build_data's %s is iterable: its %d samples were read, and are held in memory"
+                logger.info(words, name, len(whole[name]))
+    return splits._replace(**whole)
+
+
+def _elements(stream: Any, seed: int) -> Iterator[Any]:
+    """Each drawn from a random stream of its own, as samples of other sets are."""
+    generators = drawn_from(stream)
+    seeds = Stream(SAMPLE, seed, 0)
+    if callable(getattr(stream, "set_epoch", None)):
+        stream.set_epoch(0)
+    with undisturbed():
+        seed_all(seeds.seed(), generators)
+        elements = iter(stream)
+        number = 0
+        while True:
+            seed_all(seeds.seed(number), generators)
+            try:
+                element = next(elements)
+            except StopIteration:
+                return
+            yield element
+            number += 1
