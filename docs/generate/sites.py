@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launcher.config.site import Site
 
-_NAMES = ("aurora", "polaris", "perlmutter", "frontier", "tuolumne")
+_NAMES = ("aurora", "polaris", "crux", "perlmutter", "frontier", "tuolumne")
 """Those that describe a machine, as the page has them."""
 
 _SITES = {name: Site.load(name) for name in _NAMES}
@@ -16,9 +16,10 @@ def _summary(site: Site) -> str:
     assert node is not None, site.name
     usable, cores = sum(map(len, node.usable_cores())), len(node.cores)
     counted = f"{usable} of {cores}" if usable < cores else str(cores)
+    devices = f" and {node.device_count} devices" if node.device_count else ""
     parts = [
         f"{site.description}. Launcher `{site.launcher}`.",
-        f"Ranks use {counted} cores and {node.device_count} devices of a node.",
+        f"Ranks use {counted} cores{devices} of a node.",
     ]
     unset = [one.field for one in site.required if not getattr(site.defaults, one.field, None)]
     if unset:

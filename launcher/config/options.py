@@ -21,6 +21,8 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
         if node is not None and option.reserved_cores is not None:
             reserved = ",".join(filter(None, [node.reserved_cores, option.reserved_cores]))
             node = msgspec.structs.replace(node, reserved_cores=reserved)
+        if node is not None and option.device_names:
+            node = msgspec.structs.replace(node, device_names=option.device_names)
         site = msgspec.structs.replace(
             site,
             setup=[*site.setup, *option.setup],
@@ -47,9 +49,11 @@ def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:
 
 
 def option_problems(names: Sequence[str], site: Site) -> Iterator[tuple[str, str]]:
-    """Options that the site does not have."""
+    """Options that the site does not have, and those that exclude each other."""
     for number, name in enumerate(names):
         if name in site.options:
+            for other in (other for other in site.options[name].excludes if other in names):
+                yield f"options.{number}", f"is {name}, which excludes {other}: drop one of the two"
             continue
         there = f"there are: {', '.join(site.options)}" if site.options else "it has none: drop it"
         hint = did_you_mean(name, site.options) or f"; {there}"

@@ -28,6 +28,7 @@ from launcher.config.site_fields import (
     _BUILT_IN,
     ArrayLimit,
     HostSuffix,
+    Need,
     Node,
     Option,
     OtherNodes,
@@ -125,6 +126,8 @@ class Site(Checked, frozen=True, kw_only=True):
     """Shell lines after the ranks have ended; they do not change the job's exit code."""
     options: dict[Word, Option] = {}
     """Settings that only some jobs need, by the name under which a job requests them."""
+    needs: list[Need] = []
+    """What only works together with an option."""
     example_setup: list[ShellLine] = []
     """Shell lines that `castoff init` proposes as a job's setup, such as the modules to load."""
     defaults: JobSpec = JobSpec()
@@ -366,7 +369,15 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     if listed and listed != node.device_count:
         message = f"has {listed} CPU lists, but there are {node.device_count} devices"
         yield ("node", "device_cores"), message
-    elif listed and len(homes) == listed and [homes.count(at) for at in range(len(sockets))] != node.devices:
+    if node.device_names and len(node.device_names) != node.device_count:
+        message = f"has {len(node.device_names)} names, but there are {node.device_count} devices"
+        yield ("node", "device_names"), message
+    if (
+        listed == node.device_count
+        and listed
+        and len(homes) == listed
+        and [homes.count(at) for at in range(len(sockets))] != node.devices
+    ):
         message = "puts other numbers of devices on the sockets than node.devices"
         yield ("node", "device_cores"), message
     if node.device_count and node.device_variable is None:

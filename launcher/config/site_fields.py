@@ -8,7 +8,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from launcher.config.job_fields import Count, CountOrNone, Duration, EnvName, Memory, ShellLine, Text, Word
+from launcher.config.job_fields import (
+    Count,
+    CountOrNone,
+    DirectiveName,
+    Duration,
+    EnvName,
+    Memory,
+    ShellLine,
+    Text,
+    Word,
+)
 from launcher.config.quantities import CPULIST_PATTERN, END, cpus
 from launcher.typed.structure import takes
 
@@ -63,6 +73,9 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The number of devices of each socket."""
     device_variable: EnvName | None = None
     """The variable by which a process sees only some devices, such as CUDA_VISIBLE_DEVICES."""
+    device_names: list[Word] = []
+    """What that variable calls each device, such as 0.0 and 0.1 for the tiles of one GPU; default: its
+    number. Each rank is then shown its own devices alone."""
     device_cores: list[CpuList] = []
     """The physical cores nearest to each device, by the device's number. Without it, all cores of a socket
     count as equally near."""
@@ -146,6 +159,8 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The name under which the scheduler lists it, if users write another."""
     submit_to: Word | None = None
     """The queue to use instead, if this one accepts no jobs itself."""
+    by_request: bool = False
+    """Whether the site opens it only on request. castoff does not suggest it in place of another."""
 
 
 class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -199,3 +214,24 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Cores that no rank may use with this option."""
     ranks_per_node: Count | None = None
     """The number of ranks on a node that the option needs, and the default of jobs that use it."""
+    device_names: list[Word] = []
+    """`node.device_names` of jobs that use it."""
+    excludes: list[Word] = []
+    """Options that contradict it."""
+
+
+class Need(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What only works together with one of some options: castoff refuses a job that has it without."""
+
+    options: list[Word]
+    """These options. One whose launcher_args the job gives itself counts as used."""
+    because: Text
+    """What happens otherwise."""
+    programs: list[Word] = []
+    """Programs in a job's command, by name."""
+    launcher_args: list[Word] = []
+    """Flags in a job's `launcher.args`, without values."""
+    env: dict[EnvName, Text] = {}
+    """Variables that the job or a line of its setup sets to these values."""
+    directives: dict[DirectiveName, list[Word]] = {}
+    """Parts of directives, by the directive's name."""

@@ -211,6 +211,10 @@ class Pals(_Mpiexec):
             return _of_lists(listed.split(":"), ranks)
         return _blocks(ranks, value_of(("-d", "--depth"), words), usable) if kind == "depth" else None
 
+    def shows_devices(self, words: Sequence[str]) -> str | None:
+        """By --gpu-bind."""
+        return value_of(("--gpu-bind",), words)
+
 
 class Hydra(_Mpiexec):
     """MPICH's mpiexec; the host file holds the processes of each host."""

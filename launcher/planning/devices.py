@@ -111,13 +111,15 @@ def among(seen: Sequence[Sequence[int]], per_rank: int) -> list[int]:
     return indices
 
 
-def handed_out(chosen: Sequence[Sequence[int]], total: int) -> Devices:
+def handed_out(chosen: Sequence[Sequence[int]], node: Node) -> Devices:
     """How a node's ranks are given these of its devices: in one mask for all, or in one for each."""
+    total, names = node.device_count, node.device_names
     flat = [number for own in chosen for number in own]
     if not flat:
         return Devices()
-    if len(flat) > len(chosen) or len({*flat}) < len(flat):
-        return Devices(per_rank=[",".join(map(str, own)) for own in chosen], step=0)
+    if names or len(flat) > len(chosen) or len({*flat}) < len(flat):
+        masks = [",".join(names[number] if names else str(number) for number in own) for own in chosen]
+        return Devices(per_rank=masks, step=0)
     return Devices(visible=None if flat == list(range(total)) else ",".join(map(str, flat)), step=1)
 
 

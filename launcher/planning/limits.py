@@ -245,6 +245,7 @@ def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members:
         name
         for name, queue in queues.items()
         if queue.submit_to is None
+        and not queue.by_request
         and _takes(queue, nodes, walltime)
         and (queue.max_jobs is None or members <= queue.max_jobs)
     ]

@@ -175,12 +175,16 @@ class _Placer:
         )
         numbered = bool(node and chosen and whole and not rule)
         if self.torchrun:  # the shim runs once a node, so no rank is given its own
+            if node and node.device_names:
+                shows = f"starts ranks that each see all devices, and here these are {node.device_names[0]} …"
+                field = "launcher.torchrun" if self.spec.launcher.torchrun else "command"
+                self.found.report(field, f"{shows}: drop it, or the option that names them so")
             given = Devices()
             if node and numbered:
                 left: list[list[int]] = []
                 if len(chosen) == 1 and self.asked.whole_nodes:  # its program may use more than one
                     left = [[number] for number in range(node.device_count) if number not in chosen[0]]
-                given = devices.handed_out([*chosen, *left], node.device_count)
+                given = devices.handed_out([*chosen, *left], node)
             if given.per_rank:
                 self.found.notes.append("torchrun hands out no devices: each rank sees all those of its node")
             return Devices(visible=given.visible)
@@ -196,9 +200,9 @@ class _Placer:
         self, node: Node, chosen: list[list[int]], lists: list[list[int]], by_list: bool
     ) -> Devices:
         """By their numbers on the node, from the cores that each rank has."""
-        total, bound = node.device_count, self.bound
+        bound = self.bound
         if not devices.has_sides(node):
-            return devices.handed_out(chosen, total)
+            return devices.handed_out(chosen, node)
         if bound and bound.cpus and not bound.problem:
             try:
                 beside = devices.beside(node, [node.cores_of(own) for own in bound.cpus], self.asked.per_rank)
@@ -208,8 +212,8 @@ class _Placer:
             if beside != chosen:
                 which = " ".join(",".join(map(str, own)) for own in beside)
                 self.found.notes.append(f"devices of a node's ranks, by {bound.field}: {which}")
-            return devices.handed_out(beside, total)
-        given = devices.handed_out(chosen, total)
+            return devices.handed_out(beside, node)
+        given = devices.handed_out(chosen, node)
         if by_list or not lists or (self.own.bound_by_list and not bound):
             return given
         near = [cpulist(sorted(node.cpus_of(devices.cores_beside(node, own)))) for own in chosen]

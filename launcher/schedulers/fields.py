@@ -24,11 +24,13 @@ OF_SITES = frozenset(
         *("env", "setup", "setup_last", "teardown", "example_setup", "local_storage", "defaults"),
         *("node.source", "node.date", "node.sockets", "node.reserved_cores", "node.devices", "node.memory"),
         *("node.device_variable", "node.device_cores", "node.ranks_per_device", "node.exclusive"),
-        "node.cpus_per_core",
+        *("node.cpus_per_core", "node.device_names"),
+        *("needs.source", "needs.date", "needs.options", "needs.because", "needs.programs"),
+        *("needs.launcher_args", "needs.env", "needs.directives"),
         *("required.source", "required.date", "required.field", "required.because", "required.example"),
         *("options.source", "options.date", "options.description", "options.setup", "options.setup_last"),
         *("options.teardown", "options.env", "options.launcher_args", "options.reserved_cores"),
-        "options.ranks_per_node",
+        *("options.ranks_per_node", "options.device_names", "options.excludes"),
     }
 )
 """Fields of a profile that mean the same, whatever its scheduler is."""
@@ -39,7 +41,14 @@ OF_QUEUED_SITES = frozenset(
         *("other_nodes.device_type", "other_nodes.memory", "other_nodes.queues"),
         *("queues.source", "queues.date", "queues.ranges.min_nodes", "queues.ranges.max_nodes"),
         *("queues.ranges.min_walltime", "queues.ranges.max_walltime", "queues.max_jobs"),
-        *("queues.max_devices", "queues.listed_as", "queues.submit_to", "other_queues", "default_queue"),
+        *(
+            "queues.max_devices",
+            "queues.listed_as",
+            "queues.submit_to",
+            "queues.by_request",
+            "other_queues",
+            "default_queue",
+        ),
         *(
             "launcher_args",
             "submit_timeout",

@@ -25,7 +25,7 @@ castoff_show() { # MASK by the numbers on the node; fails where something shows 
   castoff_count_shown "$castoff_shows"
   castoff_numbers=$1,
   while [ -n "$castoff_shows" ] && [ -n "$castoff_numbers" ]; do
-    if [ -n "$castoff_mig" ] || [ "${castoff_numbers%%,*}" -ge "$castoff_shown" ]; then return 1; fi
+    if [ -n "$castoff_mig" ] || [ "${castoff_numbers%%[.,]*}" -ge "$castoff_shown" ]; then return 1; fi
     castoff_numbers=${castoff_numbers#*,}
   done
   export "$castoff_device_variable=$1"

@@ -61,7 +61,14 @@ class Slurm(QueuedScheduler):
             "qos.array_max_concurrent",
             "qos.max_devices",
         ),
-        *("qos.listed_as", "qos.submit_to", "other_qos", "default_qos", "queues.array_max_concurrent"),
+        *(
+            "qos.listed_as",
+            "qos.submit_to",
+            "qos.by_request",
+            "other_qos",
+            "default_qos",
+            "queues.array_max_concurrent",
+        ),
         *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_bind"),
     }
     instead: ClassVar[Mapping[str, str]] = {

@@ -144,7 +144,18 @@ class TestInBash:
         (tmp_path / ".castoff" / "sites").mkdir(parents=True)
         for name in ("mine", "odd name"):
             (tmp_path / ".castoff" / "sites" / f"{name}.yaml").write_text("extends: slurm\n")
-        clusters = ["aurora", "flux", "frontier", "local", "mine", "pbs", "perlmutter", "polaris", "slurm"]
+        clusters = [
+            "aurora",
+            "crux",
+            "flux",
+            "frontier",
+            "local",
+            "mine",
+            "pbs",
+            "perlmutter",
+            "polaris",
+            "slurm",
+        ]
         every = [*clusters, "tuolumne"]
         lines = {
             ("submit", "--site", ""): every,

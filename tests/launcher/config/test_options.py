@@ -127,3 +127,66 @@ class TestAuroras:
     @pytest.mark.parametrize("name", Site.load("aurora").options)
     def test_each_can_be_had_alone(self, name: str) -> None:
         assert planned(Site.load("aurora"), **GOOD, options=[name])
+
+    @pytest.mark.parametrize(
+        ("fields", "masks"),
+        [
+            ({}, "0.0 0.1 1.0 1.1 2.0 2.1 3.0 3.1 4.0 4.1 5.0 5.1"),
+            ({"ranks_per_node": 6}, "0.0 1.0 2.0 3.0 4.0 5.0"),
+            ({"devices_per_rank": 2}, "0.0,0.1 1.0,1.1 2.0,2.1 3.0,3.1 4.0,4.1 5.0,5.1"),
+        ],
+    )
+    def test_tiles_of_composite_devices(self, fields: dict[str, Any], masks: str) -> None:
+        """No mask holds a number of FLAT's, which go up to 11 where there are six devices."""
+        found = planned(Site.load("aurora"), **GOOD, options=["composite"], **fields)
+        assert (found.devices.per_rank, found.devices.step) == (masks.split(), 0)
+        assert found.env["ZE_FLAT_DEVICE_HIERARCHY"] == "COMPOSITE", "after setup, where a module sets FLAT"
+
+    @pytest.mark.parametrize(
+        ("fields", "place", "words"),
+        [
+            (
+                {"command": ["./gpu_tile_compact.sh", "python", "x.py"]},
+                "command.0",
+                "starts gpu_tile_compact.sh",
+            ),
+            ({"command": ["bash", "-c", "/soft/gpu_dev_compact.sh ./a.out"]}, "command.2", "starts gpu_dev"),
+            ({"launcher": {"args": ["--gpu-bind=list:0.0:0.1"]}}, "launcher.args.0", "is --gpu-bind: "),
+            (
+                {"env": {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}},
+                "env.ZE_FLAT_DEVICE_HIERARCHY",
+                "is COMPOSITE",
+            ),
+            ({"setup": ["export ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"]}, "setup", "sets ZE_FLAT_DEVICE_HIER"),
+        ],
+    )
+    def test_what_works_with_composite_devices_alone(
+        self, fields: dict[str, Any], place: str, words: str
+    ) -> None:
+        ((found, message),) = refused(Site.load("aurora"), **{**GOOD, **fields}).items()
+        assert found == place and words in message
+        assert "options: [composite]" in message or "options=[composite]" in message
+        given = planned(Site.load("aurora"), **{**GOOD, **fields}, options=["composite"])
+        shown = {"step": 0} if "launcher" in fields else {"per_rank": 12}
+        assert given.devices.step == 0 and len(given.devices.per_rank) == shown.get("per_rank", 0)
+
+    def test_what_composite_devices_exclude(self) -> None:
+        own = {"env": {"ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}, "options": ["composite"]}
+        (place,) = refused(Site.load("aurora"), **GOOD, **own)
+        assert place == "env.ZE_FLAT_DEVICE_HIERARCHY"
+        assert {"options.0"} == {*refused(Site.load("aurora"), **GOOD, options=["composite", "ccs"])}
+        (place,) = refused(Site.load("aurora"), **GOOD, options=["composite"], launcher={"torchrun": True})
+        assert place == "launcher.torchrun"
+
+    def test_daos_needs_its_flag_of_mpiexec(self) -> None:
+        asked = {**GOOD, "directives": {"pbs": {"filesystems": "home:daos_user_fs"}}}
+        ((place, message),) = refused(Site.load("aurora"), **asked).items()
+        assert (
+            place == "directives.pbs.filesystems" and "names daos_user_fs: DAOS requires --no-vni" in message
+        )
+        for fields in ({"options": ["no-vni"]}, {"options": ["dfuse"]}, {"launcher": {"args": ["--no-vni"]}}):
+            assert "--no-vni" in planned(Site.load("aurora"), **asked, **fields).start
+
+    def test_a_queue_on_request_is_no_alternative(self) -> None:
+        wide = {**GOOD, "nodes": 20, "queue": "capacity"}
+        assert "visualization" not in refused(Site.load("aurora"), **wide)["queue"]

@@ -20,7 +20,18 @@ from launcher.schedulers.registry import scheduler_of
 if TYPE_CHECKING:
     from tests.conftest import Castoff
 
-BUILT_IN = ["aurora", "flux", "frontier", "local", "pbs", "perlmutter", "polaris", "slurm", "tuolumne"]
+BUILT_IN = [
+    "aurora",
+    "crux",
+    "flux",
+    "frontier",
+    "local",
+    "pbs",
+    "perlmutter",
+    "polaris",
+    "slurm",
+    "tuolumne",
+]
 
 
 class Folders:
@@ -232,7 +243,7 @@ class TestExtends:
         message = folders.refusal("a", "extends: aurorra")
         assert "site aurorra: there is no such profile; did you mean aurora?" in message
         assert (
-            "there are: a, aurora, flux, frontier, local, pbs, perlmutter, polaris, slurm, tuolumne"
+            "there are: a, aurora, crux, flux, frontier, local, pbs, perlmutter, polaris, slurm, tuolumne"
             in message
         )
         assert "a.yaml:1: extends: " in message
@@ -376,7 +387,9 @@ class TestRefusals:
 
     def test_a_name_that_is_none(self, folders: Folders) -> None:
         for name in ("summit", "../aurora", "", "aurora.yaml"):
-            with pytest.raises(CastoffError, match=r"there is no such profile[^/]*there are: aurora, flux"):
+            with pytest.raises(
+                CastoffError, match=r"there is no such profile[^/]*there are: aurora, crux, flux"
+            ):
                 folders.load(name)
 
 

@@ -14,7 +14,7 @@
 # each rank: 4 cores and 1 of 12 devices
 # copper: each node reads the packages of your venv from Copper's cache, not from Lustre
 # proxy: compute nodes reach the internet through ALCF's proxy
-# no-vni: for "No VNIs available", where a job starts many programs one after the other
+# no-vni: for DAOS, and for "No VNIs available", where a job starts many programs one after the other
 # ddp-cores: the cores of ALCF's page on DDP, which leaves some to oneCCL's threads
 # 12 ranks per node: the node has 12 devices
 # OMP_NUM_THREADS=4: a rank's cores
@@ -50,7 +50,9 @@ module load frameworks
 module load copper
 launch_copper.sh
 if [[ -n ${VIRTUAL_ENV:-} ]]; then
-  PYTHONPATH=/tmp/$USER/copper$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')${PYTHONPATH:+:$PYTHONPATH}
+  # /flare is a link to /lus/flare, and a link below Copper's folder leads out of it again
+  castoff_packages=$(realpath "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')")
+  PYTHONPATH=/tmp/$USER/copper$castoff_packages${PYTHONPATH:+:$PYTHONPATH}
   export PYTHONPATH
 fi
 castoff_setup_over

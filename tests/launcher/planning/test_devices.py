@@ -27,7 +27,7 @@ def aurora() -> Node:
 
 def in_order(node: Node, ranks: int, per_rank: int) -> Devices:
     """As castoff gives them to ranks that it places itself."""
-    return devices.handed_out(devices.in_order(node, ranks, per_rank), node.device_count)
+    return devices.handed_out(devices.in_order(node, ranks, per_rank), node)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_devices_beside_cores_of_any_kind(case: tuple[Node, list[set[int]], int]
     for mine, devices_near, cores in zip(chosen, near, own, strict=True):
         unbound = all(len(each & set(cpus(socket))) for socket in node.sockets for each in own)
         assert set(mine) & set(devices_near) or not devices_near or unbound, (mine, cores)
-    found = devices.handed_out(chosen, total)
+    found = devices.handed_out(chosen, node)
     assert masks_of(found, ranks, total) == chosen
 
 

@@ -35,6 +35,13 @@ NEEDED: dict[str, dict[str, Any]] = {
         "setup": ["module load conda", "conda activate"],
         "directives": {"filesystems": "home:eagle"},
     },
+    "crux": {
+        "account": "MyProject",
+        "queue": "debug",
+        "walltime": "00:30:00",
+        "ranks_per_node": 8,
+        "directives": {"filesystems": "home:eagle"},
+    },
     "perlmutter": {
         "account": "m1234",
         "qos": "regular",
@@ -120,6 +127,7 @@ class Example(NamedTuple):
 # Queues that take an array, where the first one does not, and how many members.
 ARRAYS: dict[str, tuple[dict[str, Any], int]] = {
     "aurora": ({"queue": "capacity"}, 4),
+    "crux": ({"queue": "workq-route"}, 8),
     "polaris": ({"queue": "preemptable"}, 8),
 }
 
@@ -155,6 +163,9 @@ EXAMPLES: dict[str, Example] = {
     "aurora-6-ranks": Example("aurora", {"ranks_per_node": 6, "nodes": 2}),
     "aurora-24-ranks": Example("aurora", {"ranks_per_node": 24}),
     "aurora-48-ranks": Example("aurora", {"options": ["ccs"]}),
+    "aurora-composite": Example(
+        "aurora", {"options": ["composite"], "env": {"CCL_PROCESS_LAUNCHER": None}, "ranks_per_node": 6}
+    ),
     "aurora-options": Example(
         "aurora",
         {

@@ -226,6 +226,22 @@ def test_more_ranks_than_a_mask_shows_devices(bench: Benches) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "own", [[], ["--gpu-bind=list:5.1:5.0:4.1:4.0"]], ids=["castoff's", "the launcher's"]
+)
+def test_tiles_of_composite_devices(own: list[str], bench: Benches) -> None:
+    """Each rank is shown its own, by castoff's mask or by the launcher's, which then stays as it is."""
+    here = bench("pals")
+    shown = ["export ZE_AFFINITY_MASK=5.1"] if own else []  # as mpiexec would, for each rank
+    fields: dict[str, Any] = {"options": ["composite"], "launcher": {"args": own}, "setup": shown}
+    ended = here.run(ranks_per_node=4, devices_per_rank=1 if own else 2, **fields)
+    assert ended.code == 0, ended.output
+    masks = [seen["environ"]["ZE_AFFINITY_MASK"] for seen in here.ranks()]
+    assert masks == (["5.1"] * 4 if own else ["0.0,0.1", "1.1,2.0", "3.0,3.1", "4.1,5.0"])
+    assert {seen["environ"]["ZE_FLAT_DEVICE_HIERARCHY"] for seen in here.ranks()} == {"COMPOSITE"}
+    assert {seen["detected"]["device"] for seen in here.ranks()} == {0}
+
+
 def test_shared_tiles_have_a_mask_each(bench: Benches) -> None:
     here = bench("pals")
     assert here.run(nodes=1, ranks_per_node=24).code == 0

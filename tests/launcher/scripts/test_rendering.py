@@ -67,6 +67,7 @@ def test_a_head_is_short() -> None:
         theirs = (
             len(decided.setup)
             + len(decided.teardown)
+            + len(decided.default_env)
             + len(decided.env)
             + program.partition("\ncastoff_end")[0].count("\n")
         )

@@ -1,0 +1,53 @@
+#!/bin/bash -l
+#PBS -N causets
+#PBS -A MyProject
+#PBS -q debug
+#PBS -l select=1
+#PBS -l place=scatter
+#PBS -l walltime=00:30:00
+#PBS -l filesystems=home:flare
+#PBS -j oe
+#PBS -r n
+#PBS -k doe
+
+# causets on aurora: 6 ranks, 6 on 1 node.
+# each rank: 17 cores and 1 of 12 devices; 6 of 12 devices per node unused
+# composite: tiles are parts of devices (COMPOSITE), as gpu_tile_compact.sh and --gpu-bind want it
+# OMP_NUM_THREADS=17: a rank's cores
+# castoff's functions first: they are below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+
+castoff_nodes=1 castoff_ranks=6 castoff_ranks_per_node=6 castoff_full_nodes=1
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_device_variable=ZE_AFFINITY_MASK
+castoff_masks="0.0 1.0 2.0 3.0 4.0 5.0" # of each rank of a node
+castoff_device_step=0
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Setup
+export CCL_ATL_TRANSPORT=mpi
+export CCL_KVS_MODE=mpi
+export FI_MR_CACHE_MONITOR=userfaultfd
+export TMPDIR=/tmp
+export OMP_NUM_THREADS=17
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
+module load frameworks
+castoff_setup_over
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+export ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE
+unset -v CCL_PROCESS_LAUNCHER
+castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
+
+# --- Start
+castoff_start mpiexec -n 6 --ppn 6 --cpu-bind list:1-17:18-34:35-51:53-69:70-86:87-103 --line-buffer \
+  --pmi=pmix \
+  "$castoff_rank" \
+  python -m trainers.gnn --config causets.yaml
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for pbs and pals: nothing below is about this job ===
