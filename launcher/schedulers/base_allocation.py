@@ -27,8 +27,6 @@ class Allocation(ABC):
     """In the scheduler's order; a shell of PBS runs on the first."""
     cpus: tuple[int, ...] = ()
     """Of each host, as far as the scheduler reports and enforces them."""
-    devices: int | None = None
-    """Of each host, where the scheduler says so to the shell."""
     in_step: bool = False
     """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
 
@@ -47,6 +45,10 @@ class Allocation(ABC):
     def threads(self, environ: Mapping[str, str]) -> str | None:
         """The OMP_NUM_THREADS that somebody has set for this shell."""
         return environ.get("OMP_NUM_THREADS")
+
+    def devices(self, environ: Mapping[str, str]) -> int | None:
+        """Of the host with the fewest; None where the scheduler does not say."""
+        return None
 
     def end(self, environ: Mapping[str, str]) -> float | None:
         """When it ends, in seconds since 1970; None where it is not known."""

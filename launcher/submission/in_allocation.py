@@ -116,8 +116,7 @@ def _job_in(
         own["nodes"] = None
     if allocation.reports_end_time:
         own["walltime"] = None
-    if (ranks := _ranks(allocation, spec, site)) is not None:
-        own["ranks_per_node"] = ranks
+    own |= _devices(allocation, spec, site, environ)
     threads = allocation.threads(environ)
     if threads and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:
         own["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
@@ -137,15 +136,24 @@ def _job_in(
     )
 
 
-def _ranks(allocation: Allocation, spec: JobSpec, site: Site) -> int | None:
-    """Ranks on each host where nobody says how many, and it has fewer devices than the site's nodes."""
-    given, there = allocation.devices, site.node.device_count if site.node else 0
-    if not given or given >= there or kinds(spec.select):
-        return None
-    if any(one.ranks or one.ranks_per_node for one in (spec, site.defaults)):
-        return None
-    each = spec.devices_per_rank if spec.devices_per_rank is not None else site.defaults.devices_per_rank
-    return None if each == 0 else max(given // (each or 1), 1)
+def _devices(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> dict[str, int]:
+    """The fields of devices and ranks where the hosts were given fewer devices than the site's nodes have."""
+    there = site.node.device_count if site.node else 0
+    if not there or kinds(spec.select) or (given := allocation.devices(environ)) is None or given >= there:
+        return {}
+    each = spec.devices_per_rank
+    if spec.launcher.driver and each is None:
+        return {"devices_per_rank": given}
+    if each and each > given:
+        message = f"is {each}, but {allocation} has {given} on a host: ask for fewer, or allocate more"
+        where = (spec.source or Document({}, "the job")).where(("devices_per_rank",))
+        raise InvalidInput([Problem(where, "devices_per_rank", message)])
+    if each is None:
+        each = site.defaults.devices_per_rank
+    own = {} if given else {"devices_per_rank": 0}
+    if each == 0 or any(one.ranks or one.ranks_per_node for one in (spec, site.defaults)):
+        return own
+    return {**own, "ranks_per_node": max(given // (each or 1), 1)}
 
 
 def _nodes(allocation: Allocation, spec: JobSpec) -> int:

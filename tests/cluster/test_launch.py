@@ -125,6 +125,18 @@ def test_ranks_start_on_all_hosts(shell: Shell) -> None:
     assert [json.loads(line)["id"] for line in listed.output.splitlines()] == [run.id]
 
 
+@pytest.mark.parametrize(("asked", "ranks"), [([], 1), (["--gres=gpu:2"], 2), (["--gpus=3"], 3)])
+def test_as_many_ranks_as_the_allocation_has_devices(asked: list[str], ranks: int, shell: Shell) -> None:
+    """Of the four that each node of the site has."""
+    node = "{devices: [4], device_variable: CUDA_VISIBLE_DEVICES, source: x, date: 2026-11-28}"
+    site = shell.folder / ".castoff" / "sites" / "gpus.yaml"
+    site.parent.mkdir(parents=True)
+    site.write_text(f"extends: slurm\ndescription: x\nnode: {node}\n")
+    launch = ["castoff", "launch", "--site", "gpus", "--", "sh", "-c", "echo $WORLD_SIZE"]
+    ended = shell.run("salloc", "-N1", "-c4", *asked, *launch)
+    assert (ended.code, ended.output) == (0, f"{ranks}\n"), ended.errors
+
+
 def test_several_runs_in_one_allocation(shell: Shell) -> None:
     """Fewer hosts, too many, a rank that fails: each answer, and each code, one after the other."""
     failing = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,18 @@ class SlurmAllocation(Allocation):
     scheduler: ClassVar[str] = NAME
     title: ClassVar[str] = TITLE
     reports_end_time: ClassVar[bool] = True
+
+    def devices(self, environ: Mapping[str, str]) -> int | None:
+        """As salloc and sbatch were asked for them; else as scontrol has them, with --gres as well."""
+        asked = environ.get("SLURM_GPUS_PER_NODE", "")
+        kind, _, count = asked.rpartition(":")  # as in a100:2
+        if count.isdecimal() and "," not in kind:
+            return int(count)
+        try:
+            shown = answer_of(["scontrol", "show", "job", "--details", self.job], PATIENCE, environ)
+        except SchedulerUnreachable:
+            return None
+        return _fewest_devices(shown)
 
     def end(self, environ: Mapping[str, str]) -> float | None:
         """By its variable; from before Slurm 23.02 by squeue."""
@@ -68,11 +81,11 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAl
     cpus: tuple[int, ...] = ()
     if counts is not None and "SLURM_OVERCOMMIT" not in around:
         cpus = tuple(tasks_on_node(counts, node) for node in range(len(hosts)))
-    return SlurmAllocation(job, hosts, cpus, _devices(around), slurm_in_step(around))
+    return SlurmAllocation(job, hosts, cpus, slurm_in_step(around))
 
 
-def _devices(around: Around) -> int | None:
-    """As salloc and sbatch were asked for them; with --gres, only a job on its node knows (salloc(1))."""
-    asked = around.get("SLURM_GPUS_PER_NODE") or around.get("SLURM_GPUS_ON_NODE") or ""
-    kind, _, count = asked.rpartition(":")  # as in a100:2
-    return int(count) if count.isdecimal() and "," not in kind else None
+def _fewest_devices(shown: str) -> int | None:
+    """By `Nodes=n1 CPU_IDs=0 Mem=2000 GRES=gpu:a100:2(IDX:0-1)`, or `GRES=` alone, of a host or several."""
+    found = re.findall(r"^ *Nodes=.* GRES=(\S*)", shown, re.MULTILINE)
+    counts = [[int(count) for count in re.findall(r"\bgpu:(?:[^,:()]+:)?(\d+)", one)] for one in found]
+    return min(map(sum, counts), default=None)

@@ -11,6 +11,7 @@ import pytest
 
 from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
 from launcher.schedulers.base_allocation import Allocation
+from launcher.schedulers.command import SchedulerUnreachable
 from launcher.schedulers.pbs.allocation import PbsAllocation
 from launcher.schedulers.registry import in_allocation
 from launcher.schedulers.slurm.allocation import SlurmAllocation
@@ -191,18 +192,31 @@ class TestJob:
             ({}, {}, 4),
             ({"SLURM_GPUS_PER_NODE": "2"}, {}, 2),
             ({"SLURM_GPUS_PER_NODE": "a100:2"}, {}, 2),
-            ({"SLURM_GPUS_ON_NODE": "3"}, {}, 3),
             ({"SLURM_GPUS_PER_NODE": "2"}, {"devices_per_rank": 2}, 1),
             ({"SLURM_GPUS_PER_NODE": "2"}, {"devices_per_rank": 0}, 1),
             ({"SLURM_GPUS_PER_NODE": "2"}, {"ranks_per_node": 4}, 4),
             ({"SLURM_GPUS_PER_NODE": "8"}, {}, 4),
             ({"SLURM_GPUS_PER_NODE": "a100:1,h100:1"}, {}, 4),
+            ({"SHOWN": " Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES="}, {}, 1),
+            ({"SHOWN": " Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES="}, {"ranks_per_node": 3}, 3),
+            (
+                {"SHOWN": " Nodes=n1 Mem=0 GRES=gpu:a100:3(IDX:0-2)\n Nodes=n2 GRES=gpu:2(S:0)"},
+                {},
+                2,
+            ),
         ],
     )
     def test_fewer_devices_than_a_node_has(
-        self, environ: dict[str, str], fields: dict[str, Any], ranks: int
+        self, environ: dict[str, str], fields: dict[str, Any], ranks: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A rank for each device of the node would start some without one."""
+
+        def answer(argv: list[str], *_: object) -> str:
+            if "SHOWN" not in environ:
+                raise SchedulerUnreachable("no scontrol")
+            return f"JobId=12\n   JOB_GRES=(null)\n{environ['SHOWN']}\n   MinMemoryCPU=0\n"
+
+        monkeypatch.setattr("launcher.schedulers.slurm.allocation.answer_of", answer)
         (found,) = find({**TWO, **environ})
         node = {
             "devices": [4],
@@ -211,7 +225,10 @@ class TestJob:
             "date": "2026-11-27",
         }
         site = Site.load("slurm").changed(node=node)
-        assert decided(found, site, **fields).layout == [(ranks, 2)]
+        made = plan_in(found, JobSpec.of({"command": ["x"], **fields}), site, environ)[0]
+        assert made.layout == [(ranks, 2)]
+        if environ.get("SHOWN", "").endswith("="):
+            assert made.devices_per_rank == 0
 
     def test_cores_are_shared_out(self) -> None:
         given = replace(THREE, cpus=(12, 9, 12))
