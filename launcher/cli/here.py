@@ -55,17 +55,22 @@ def _number(text: str) -> int | None:
 
 def run(request: StartRequest) -> int:
     """Start the ranks on this host; their code, or 75 where the program has said that it can resume."""
-    if request.environment.get("CASTOFF_OUTCOME_FILE"):  # of a job around this, which reads it
+    of_job = request.environment.get("CASTOFF_OUTCOME_FILE")  # of a job around this, which reads it
+    if of_job and not request.driver:
         return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
     import tempfile  # late: it loads a dozen modules, and most ranks are a job's
 
     from launcher.errors import report
 
     with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
-        ours = Path(folder, "outcome")
-        request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": str(ours)})
+        outcome, hosts = Path(of_job or Path(folder, "outcome")), Path(folder, "hosts")
+        own = {"CASTOFF_OUTCOME_FILE": str(outcome)}
+        if request.driver:
+            hosts.write_text(f"{os.uname().nodename}\n")
+            own["CASTOFF_HOST_FILE"] = str(hosts)
+        request = request._replace(environment={**request.environment, **own})
         code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
-        if code == 0 and wants_resume(ours):
+        if code == 0 and not of_job and wants_resume(outcome):
             report("the program has stopped early and can be resumed: run the same command again")
             return RESUME
     return code

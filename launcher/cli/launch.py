@@ -166,7 +166,20 @@ def command(
     planned = "nodes" in flags or {"ranks", "ranks_per_node"} <= flags.keys()
     if job is not None or overrides or site_name is not None or planned:
         request = _with_job(request, job, overrides, flags, site_name or OWN)
+    elif not flags.keys() & {"ranks", "ranks_per_node"}:
+        _report_idle_devices(request)
     return run(request)
+
+
+def _report_idle_devices(request: StartRequest) -> None:
+    """One rank is what nobody asked for; libraries that see RANK then use one device."""
+    from launcher.launchers.local.gpus import gpus_here
+
+    if request.world_size == 1 and (count := gpus_here(request.environment)) > 1:
+        report(
+            f"this host shows {count} GPUs, and one rank uses one of them: castoff launch -n {count} starts "
+            "a rank for each; a program that uses all of them by itself needs --set launcher.driver=true"
+        )
 
 
 def _hosts_by_hand(
@@ -225,7 +238,7 @@ def _with_job(
         )
 
     preload = spec.launcher.preload
-    others = msgspec.structs.replace(spec.launcher, preload=None)
+    others = msgspec.structs.replace(spec.launcher, preload=None, driver=False)
     _report_ignored(msgspec.structs.replace(spec, launcher=others), _LEFT_OUT_HERE)
     decided = plan(spec, site_named(site_name))
     kept = {name: value for name, value in request.environment.items() if name not in decided.env}
@@ -241,6 +254,7 @@ def _with_job(
         environment=environment,
         preload=preload if request.preload is None else request.preload,
         workdir=Path(decided.workdir) if decided.workdir else None,
+        driver=decided.driver,
     )
 
 

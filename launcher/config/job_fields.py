@@ -122,9 +122,9 @@ class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
         bool,
         meaning("Run the command once, on the first host; it starts its own workers on all hosts."),
     ] = False
-    """For Ray, Dask, Parsl and libEnsemble. `cores_per_rank` and `devices_per_rank` then apply to each node;
-    default: all that it has. `ranks`, `ranks_per_node`, `binding` and the other fields of `launcher` are
-    refused."""
+    """For Ray, Dask, Parsl and libEnsemble, and for programs that start their own ranks. `cores_per_rank` and
+    `devices_per_rank` then apply to each node; default: all that it has. `ranks`, `ranks_per_node`, `binding`
+    and the other fields of `launcher` are refused."""
     args: Annotated[
         list[Word],
         meaning("Further flags for the launcher, one word each."),

@@ -62,6 +62,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if nodes !driver
   castoff_watch_start
 #endif
+#if alone
+  castoff_watch_lone_rank
+#endif
 #if hang
   castoff_watch_hang
 #endif
@@ -80,6 +83,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #endif
 #if nodes !driver
   builtin kill -s KILL "$castoff_start_watcher" 2>/dev/null || true
+#endif
+#if alone
+  builtin kill -s KILL "$castoff_lone_watcher" 2>/dev/null || true
 #endif
 #if hang
   castoff_end_hang_watch
@@ -128,6 +134,38 @@ castoff_watch_failure() {
   ) &
   castoff_watcher=$!
   disown "$castoff_watcher"
+}
+#endif
+#if alone
+castoff_watch_lone_rank() { # a library that counts devices, not ranks, waits for others in silence
+  (
+    exec 9<> <(:) # never says anything
+    castoff_before='' castoff_between=2
+    while read -r -t "$castoff_between" -u 9 _ || builtin kill -0 "$castoff_launcher" 2>/dev/null; do
+      castoff_found=$(castoff_find_meeting || true)
+      if [[ -n $castoff_found && $castoff_found == "$castoff_before" ]]; then
+        echo "castoff: the only rank waits for others in torch's rendezvous, but nobody starts any: the job has" \
+          "WORLD_SIZE=1. Start as many as the program expects (ranks_per_node in the job file). If it starts its own," \
+          "as Lightning does with devices=2, have castoff run it once, without RANK: --set launcher.driver=true" >&2
+        exit 0
+      fi
+      castoff_before=$castoff_found castoff_between=$((castoff_between * 2))
+    done
+  ) &
+  castoff_lone_watcher=$!
+  disown "$castoff_lone_watcher"
+}
+castoff_find_meeting() { # this attempt's processes that have torch's store, no process group yet and no children: CPU time
+  local castoff_process castoff_stat
+  while read -r castoff_process; do
+    grep -qsE '^pt_tcpstore' "$castoff_process"/task/*/comm || continue
+    ! grep -qsE '^pt_(gloo|nccl|xccl|mpi)' "$castoff_process"/task/*/comm || continue
+    [[ -z $(cat "$castoff_process"/task/*/children 2>/dev/null) ]] || continue
+    grep -qszxF "CASTOFF_ATTEMPT_DIR=$CASTOFF_ATTEMPT_DIR" "$castoff_process/environ" || continue
+    castoff_stat=$(cat "$castoff_process/stat" 2>/dev/null) || continue
+    read -ra castoff_stat <<<"${castoff_stat##*) }"
+    echo "$castoff_process $(((castoff_stat[11] + castoff_stat[12]) / 50))"
+  done < <(find /proc -maxdepth 1 -uid "$EUID" -name '[1-9]*' 2>/dev/null)
 }
 #endif
 castoff_show_failure() {

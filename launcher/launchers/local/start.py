@@ -75,6 +75,8 @@ class StartRequest(NamedTuple):
     script that imports it."""
     agent_for: int | None = None
     """Whose starts that process serves, one after the other, until its end; None: this start alone."""
+    driver: bool = False
+    """The program is no rank: it starts its own workers, and sees all that this host has."""
 
     @property
     def first_rank(self) -> int:
@@ -136,8 +138,10 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
             request = request._replace(command=agent.client)
         for number, environment in enumerate(environments):
             log = logs[number] if logs else None
-            lines = ErrorLines(b"[%d] " % (request.first_rank + number), terminal=output.isatty(), seen=seen)
-            supervision.add(_spawn(request, number, environment, cores[number], log, lines))
+            prefix = b"" if request.driver else b"[%d] " % (request.first_rank + number)
+            lines = ErrorLines(prefix, terminal=output.isatty(), seen=seen)
+            add = supervision.add if request.world_size > 1 or request.driver else supervision.add_lone
+            add(_spawn(request, number, environment, cores[number], log, lines))
         supervision.report(_announcement(request, host, cores, port))
         return supervision.run()
 
@@ -158,6 +162,9 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
     """The whole environment of this host's rank `local`; `cores`: how many it has."""
     rank = request.first_rank + local
     environment = {name: value for name, value in request.environment.items() if not is_stale(name)}
+    environment.setdefault("PYTHONUNBUFFERED", "1")
+    if request.driver:
+        return environment | _of_driver(request, port, cores)
     environment.update(
         RANK=str(rank),
         LOCAL_RANK=str(local),
@@ -169,11 +176,22 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
         CASTOFF_LAUNCHER="local",
         CASTOFF_RANK=f"{rank}/{request.world_size}",
     )
-    environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.setdefault("OMP_NUM_THREADS", str(cores))
     if request.devices_per_rank == 1:
         environment |= own_of(environment, local)
     return environment
+
+
+def _of_driver(request: StartRequest, port: int, cores: int) -> dict[str, str]:
+    """What a driver learns of its hosts: here of this one."""
+    return {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "CASTOFF_HOSTS": socket.gethostname(),
+        "CASTOFF_NODES": "1",
+        "CASTOFF_CORES_PER_NODE": str(cores),
+        "CASTOFF_DEVICES_PER_NODE": str(request.devices_per_rank or 0),
+    }
 
 
 def divide_cores(allowed: list[int], ranks: int, per_rank: int | None) -> list[list[int]]:
@@ -300,15 +318,22 @@ def _announcement(request: StartRequest, host: str, cores: list[list[int]], port
     if distinct < request.ranks * each:
         where += f", shared: {distinct} in all"
     parts = [
-        f"{counted(request.ranks, 'rank', 'ranks')}{_among(request)} on {host}",
+        f"{_started(request)} on {host}",
         f"{counted(each, 'core', 'cores')}{' each' if request.ranks > 1 else ''}{where}",
     ]
     given = request.environment.get("OMP_NUM_THREADS")
-    parts.append(f"OMP_NUM_THREADS={each}" if given is None else f"OMP_NUM_THREADS={given} (given)")
+    if given is not None or not request.driver:
+        parts.append(f"OMP_NUM_THREADS={each}" if given is None else f"OMP_NUM_THREADS={given} (given)")
     parts.append(
         f"port {port}" if request.hosts is None else f"meeting at {request.hosts.master_addr}:{port}"
     )
     return ", ".join(parts)
+
+
+def _started(request: StartRequest) -> str:
+    if request.driver:
+        return "the program, which starts its own workers,"
+    return f"{counted(request.ranks, 'rank', 'ranks')}{_among(request)}"
 
 
 def _among(request: StartRequest) -> str:

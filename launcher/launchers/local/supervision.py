@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import printable
+from launcher.launchers.local.lone_rank import LoneRank
 from launcher.launchers.local.out_of_memory import OUT_OF_MEMORY, oom_kills
 from launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
 from launcher.launchers.local.streams import RankLines, RankLog, Sink
@@ -124,6 +125,7 @@ class Supervision:
         self._settled: float | None = None  # when the last rank's helpers should have ended
         self._kill_time: float | None = None
         self._killed: set[int] = set()
+        self._lone: LoneRank | None = None
         stack.callback(self._close)
 
     def report(self, text: str | None) -> None:
@@ -143,6 +145,11 @@ class Supervision:
         with contextlib.suppress(OSError, AttributeError):  # a kernel before 5.3: SIGCHLD has to do
             rank.pidfd = os.pidfd_open(rank.process.pid)
             self._selector.register(rank.pidfd, selectors.EVENT_READ, partial(self._collect, rank))
+
+    def add_lone(self, rank: Rank) -> None:
+        """Watch the only rank of a job, and say so where it waits for others."""
+        self.add(rank)
+        self._lone = LoneRank(rank.process.pid, time.monotonic())
 
     def add_agent(self, pid: int) -> None:
         """Know the process of which the ranks to come are copies; whoever has started it ends it."""
@@ -374,6 +381,8 @@ class Supervision:
         """Do what is due; whether all is over."""
         now = time.monotonic()
         self._regulate(now)
+        if self._lone is not None and (due := self._lone.due) is not None and due <= now:
+            self.report(self._lone.look(now))
         if not self._alive:
             if not self._tree.reap():
                 return True
@@ -401,6 +410,8 @@ class Supervision:
         waits = [due - now for rank in self._ranks if (due := rank.lines.due()) is not None]
         if self._kill_time is not None:
             waits.append(self._kill_time - now if now < self._kill_time else _POLL)
+        if self._lone is not None and self._lone.due is not None:
+            waits.append(self._lone.due - now)
         if self._paused:
             waits.append(_POLL)
         return max(0.0, min(waits)) if waits else None

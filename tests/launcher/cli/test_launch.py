@@ -77,6 +77,26 @@ def test_a_job_file_and_what_wins_over_it(castoff: Castoff, tmp_path: Path) -> N
     assert sorted(other.stdout.splitlines()) == [f"[{rank}] {rank} of 3" for rank in range(3)]
 
 
+def test_a_driver_is_no_rank(castoff: Castoff, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may count on that: Lightning takes a process with a LOCAL_RANK for one of several."""
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    program = (
+        'echo "${RANK-}${LOCAL_RANK-}${WORLD_SIZE-} $MASTER_ADDR $CASTOFF_NODES"; cat "$CASTOFF_HOST_FILE"'
+    )
+    answer = castoff("launch", "--set", "launcher.driver=true", "--", "sh", "-c", program)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == f" 127.0.0.1 1\n{socket.gethostname()}\n"
+    assert "ignores" not in answer.stderr
+
+
+def test_devices_that_one_rank_leaves_idle(castoff: Castoff, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said where nobody asked for one rank."""
+    monkeypatch.setattr("launcher.launchers.local.gpus._nvidia", lambda root: 4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert "this host shows 3 GPUs" in castoff("launch", "--", "true").stderr
+    assert "GPUs" not in castoff("launch", "-n", "1", "--", "true").stderr
+
+
 def test_ignored_fields_are_reported(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: [true]\nsetup: [false]\narray: {count: 2}\n")
     answer = castoff("launch", "job.yaml")

@@ -1,0 +1,85 @@
+"""Whether a job's only rank waits for others, which nobody starts.
+
+Libraries that count devices do, as Lightning with `devices=2` where RANK is set: they wait in torch's
+rendezvous, in silence. torch names its threads: the store's is there as soon as ranks meet, a process group's
+once all have met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from launcher.launchers.local.processes import children
+
+FIRST_LOOK = 2.0
+"""Seconds after the start of the rank; each further look waits twice as long as the one before."""
+
+_STORE = "pt_tcpstore"
+_GROUPS = ("pt_gloo", "pt_nccl", "pt_xccl", "pt_mpi")
+_IDLE = 0.05  # the share of a core that a process takes at most while it waits
+
+HINT = (
+    "the only rank waits for others in torch's rendezvous, but nobody starts any: the job has WORLD_SIZE=1. "
+    "Start as many as the program expects (castoff launch -n 2, or ranks_per_node in the job file). If it "
+    "starts its own, as Lightning does with devices=2, have castoff run it once, without RANK: "
+    "--set launcher.driver=true"
+)
+
+
+class LoneRank:
+    """The looks at the only rank's processes, until it is known whether it waits."""
+
+    def __init__(self, rank: int, now: float):
+        self._rank = rank
+        self._wait = FIRST_LOOK
+        self._before: dict[int, float] = {}
+        self.due: float | None = now + self._wait
+        """When to look next; None: never again."""
+
+    def look(self, now: float) -> str | None:
+        """What to tell the user, once."""
+        waiting = {pid: cpu_seconds(pid) for pid in meeting(self._rank)}
+        most = _IDLE * self._wait
+        found = any(waiting[pid] - self._before[pid] <= most for pid in waiting.keys() & self._before.keys())
+        self._before, self._wait = waiting, 2 * self._wait
+        self.due = None if found else now + self._wait
+        return HINT if found else None
+
+
+def meeting(rank: int) -> list[int]:
+    """The processes of a rank that have begun a rendezvous and are in no process group yet.
+
+    One with children is not meant: torchrun keeps a store for its own.
+    """
+    return [pid for pid in _leaves(rank) if _meets(_threads(pid))]
+
+
+def _meets(threads: Collection[str]) -> bool:
+    return any(one.startswith(_STORE) for one in threads) and not any(
+        one.startswith(_GROUPS) for one in threads
+    )
+
+
+def _leaves(pid: int) -> Iterator[int]:
+    if below := children(pid):
+        for child in below:
+            yield from _leaves(child)
+    else:
+        yield pid
+
+
+def _threads(pid: int) -> list[str]:
+    with contextlib.suppress(OSError):  # it has ended
+        return [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return []
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has taken of processors; 0 where it has ended."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
