@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 1299853968, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 1522171907, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
@@ -67,13 +67,9 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
-        if plan.setup:
-            for (name, value,) in plan.env.items():
-                if isinstance(value, str):
-                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -114,6 +110,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    if plan.teardown:
+        _add('castoff_set_up=1 # teardown relies on all of this\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
@@ -209,13 +207,9 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
-        if plan.setup:
-            for (name, value,) in plan.env.items():
-                if isinstance(value, str):
-                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -256,6 +250,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    if plan.teardown:
+        _add('castoff_set_up=1 # teardown relies on all of this\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
@@ -354,13 +350,9 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
-        if plan.setup:
-            for (name, value,) in plan.env.items():
-                if isinstance(value, str):
-                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -401,6 +393,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    if plan.teardown:
+        _add('castoff_set_up=1 # teardown relies on all of this\n')
     _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
@@ -496,13 +490,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_array_indices=' + str(plan.array_indices) + '\n')
     _add('export CASTOFF_ARRAY_COUNT=' + str((plan.array_count or 1)) + '\ncastoff_begin # the run directory and its records; what asks this job to stop\n')
     if (plan.teardown or plan.site_teardown):
-        _add('\n# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code\n')
+        _add('\n# --- Teardown: on this host at the end, once setup was through; the job keeps its own code\n')
     if plan.teardown:
         _add("castoff_at_end teardown <<'CASTOFF_TEARDOWN'\n")
-        if plan.setup:
-            for (name, value,) in plan.env.items():
-                if isinstance(value, str):
-                    _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + ' # here, too: setup may have failed\n')
         for line in plan.teardown:
             _add(str(line) + '\n')
         _add('CASTOFF_TEARDOWN\n')
@@ -544,6 +534,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+    if plan.teardown:
+        _add('castoff_set_up=1 # teardown relies on all of this\n')
     if plan.driver:
         _add('castoff_rendezvous # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:

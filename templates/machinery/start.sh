@@ -3,6 +3,9 @@
 castoff_launcher_name=driver # this script starts it
 #endif
 castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
+#if teardown
+  castoff_set_up=1
+#endif
   castoff_check_run_dir
 #if fence
   castoff_check_fence # setup may have taken long

@@ -1,4 +1,5 @@
 # --- Teardown: on this host, once the ranks have ended --------------------------------------------
+castoff_set_up='' # set once setup was through, and this script is in the ranks' folder with their variables
 castoff_tearing_down='' castoff_recorder='' castoff_reason='' castoff_last_names=() castoff_last_lines=()
 castoff_at_end() { # NAME; standard input: shell lines
   castoff_last_names+=("$1") castoff_last_lines+=("$(cat)")
@@ -21,6 +22,10 @@ castoff_tear_down() { # ENDING CODE, which are on record afterwards; sooner wher
   if [[ -n $castoff_terminated ]]; then castoff_record_soon; fi
   for castoff_place in "${!castoff_lines[@]}"; do
     castoff_name=${castoff_last_names[castoff_place]}
+    if [[ -z $castoff_set_up && $castoff_name == teardown ]]; then # it might remove what its variables do not name
+      echo "castoff: teardown is not run, because setup was not through" >&2
+      continue
+    fi
     (
       trap - DEBUG ERR INT QUIT RETURN
       set +eEuT +o pipefail # each line is run, whatever became of those before

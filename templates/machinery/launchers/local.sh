@@ -1,5 +1,8 @@
 # --- Start of the ranks: by castoff itself, which tells them who they are and shows their lines ------
 castoff_start() { # LAUNCHER... -- PROGRAM...
+#if teardown
+  castoff_set_up=1
+#endif
   castoff_command=() castoff_round=()
   while [[ $1 != -- ]]; do
     castoff_command+=("$1")

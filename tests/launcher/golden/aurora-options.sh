@@ -30,7 +30,7 @@ castoff_device_step=1
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
-# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code
+# --- Teardown: on this host at the end, once setup was through; the job keeps its own code
 castoff_at_end "the site's teardown" <<'CASTOFF_TEARDOWN'
 timeout 30 stop_copper.sh
 CASTOFF_TEARDOWN

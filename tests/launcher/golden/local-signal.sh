@@ -15,13 +15,14 @@ castoff_chosen_signal=USR1 castoff_signal_before=300 # seconds before the wallti
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
-# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code
+# --- Teardown: on this host at the end, once setup was through; the job keeps its own code
 castoff_at_end teardown <<'CASTOFF_TEARDOWN'
 true
 CASTOFF_TEARDOWN
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+castoff_set_up=1 # teardown relies on all of this
 
 # --- Start
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 -- \

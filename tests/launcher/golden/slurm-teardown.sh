@@ -30,7 +30,7 @@ castoff_margin=30 # seconds before the walltime: ranks that are still running ar
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
-# --- Teardown: on this host at the end, whatever the ending; the job keeps its own code
+# --- Teardown: on this host at the end, once setup was through; the job keeps its own code
 castoff_at_end teardown <<'CASTOFF_TEARDOWN'
 cp "$CASTOFF_STAGE_DIR/best.pt" results/
 cat <<X
@@ -49,6 +49,7 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+castoff_set_up=1 # teardown relies on all of this
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Stage: on each node's own disk, before the ranks start

@@ -75,22 +75,35 @@ def test_a_line_that_fails_is_reported_and_changes_nothing(
 
 
 @pytest.mark.parametrize("kind", ["local", "srun"])
-def test_after_a_setup_that_failed(kind: str, bench: Benches) -> None:
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"setup": ["nosuch x", "export SCRATCH=there"]}, 127),
+        ({"setup": ["exit 0"]}, 1),
+        ({"workdir": "not-there"}, 1),
+    ],
+)
+def test_not_after_a_setup_that_failed(
+    kind: str, fields: dict[str, object], code: int, bench: Benches
+) -> None:
+    """It would run in the folder of the submission, and without setup's variables."""
     here = bench(kind)
-    setup = ["export STARTED=it; started() { echo $STARTED >>noted; }", "nosuch x"]
-    teardown = ["started", "nosuch y", 'echo "$OUT" >>noted', NOTE]
-    ended = here.run(setup=setup, env={"OUT": "/scratch/it's"}, teardown=teardown)
-    assert (ended.ending, ended.code) == (("failed", 127), 127), ended.output
-    assert noted(here) == ["it", "/scratch/it's", "failed 127 0"]
-    why = "setup ended the job with code 127, at this line: nosuch x"
-    assert ended.record("ending")["reason"] == f"{why}; teardown: this failed with code 127: nosuch y"
-    assert ended.output.index(why) < ended.output.index("teardown: this failed")
+    site_with(here, "echo site >>noted")
+    ended = here.run(**fields, teardown=['cd "$SCRATCH"', f"rm -rf {here.folder}/*", "echo job >>noted"])
+    assert (ended.ending, ended.code) == (("failed", code), code), ended.output
+    assert noted(here) == ["site"] and (here.folder / "job.sh").exists()
+    assert "teardown is not run, because setup was not through" in ended.output
+    if "nosuch x" in str(fields):
+        assert ended.record("ending")["reason"] == "setup ended the job with code 127, at this line: nosuch x"
 
 
-def test_setup_that_leaves_with_0_has_failed(bench: Benches) -> None:
-    here = bench("srun")
-    ended = here.run(setup=["exit 0"], teardown=[NOTE])
-    assert (ended.ending, ended.code, noted(here)) == (("failed", 1), 1, ["failed 1 0"]), ended.output
+@pytest.mark.parametrize("kind", ["local", "srun"])
+def test_with_the_variables_and_in_the_folder_of_the_ranks(kind: str, bench: Benches) -> None:
+    here = bench(kind)
+    (here.folder / "inner").mkdir()
+    given = {"env": {"OUT": "/scratch/it's"}, "setup": ["export STARTED=it"], "workdir": "inner"}
+    ended = here.run(command=["false"], teardown=['echo "$STARTED $OUT ${PWD##*/}" >>../noted'], **given)
+    assert (ended.code, noted(here)) == (1, ["it /scratch/it's inner"]), ended.output
 
 
 def test_not_for_a_job_that_never_began(bench: Benches) -> None:
@@ -139,7 +152,7 @@ def test_while_setup_is_ended(kind: str, bench: Benches) -> None:
     started.wait_for("ready", 1)
     started.process.send_signal(signal.SIGTERM)
     ended = started.end()
-    assert (ended.ending, noted(here)) == (("cancelled", 143), ["cancelled 143 0"]), ended.output
+    assert (ended.ending, (here.folder / "noted").exists()) == (("cancelled", 143), False), ended.output
 
 
 @pytest.mark.parametrize(("program", "ending"), [("true", ("done", 0)), ("exit 3", ("failed", 3))])
