@@ -4,8 +4,13 @@ castoff_pass_on() {
   [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
 }
 trap 'castoff_ended=1; castoff_pass_on TERM' TERM INT HUP
-trap castoff_on_usr1 USR1
+#if usr2
+trap castoff_on_relay USR2
+trap 'castoff_pass_on USR1' USR1
+#else
+trap castoff_on_relay USR1
 trap 'castoff_pass_on USR2' USR2
+#endif
 #if restart | hang
 castoff_count_oom_kills() { # of this rank's control group (cgroups(7)), or nothing where nobody counts
   castoff_oom_kills=

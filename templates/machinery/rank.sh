@@ -188,7 +188,9 @@ castoff_exec() {
 #else
   exec </dev/null >&3 2>&1 3>&- 4<&-
 #endif
-#if usr1
+#if usr1 usr2
+  trap '' USR2 # it gets it when the script ends the ranks, too, and must not die of that
+#elif usr1
   trap '' USR1 # it gets it when the script ends the ranks, too, and must not die of that
 #endif
 #if preload
@@ -235,11 +237,13 @@ CASTOFF_GUARD
 fi
 #endif
 #if usr1
-castoff_on_usr1() { # the script's sign to stop, if the file is there; else the program's own, and its launcher gets it
+castoff_on_relay() { # the script's sign to stop, if the file is there; else the program's own, and its launcher gets it
   [ -n "$castoff_ended" ] || [ ! -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || { castoff_ended=1 && castoff_pass_on TERM; }
 }
+#elif usr2
+castoff_on_relay() { castoff_pass_on USR2; }
 #else
-castoff_on_usr1() { castoff_pass_on USR1; }
+castoff_on_relay() { castoff_pass_on USR1; }
 #endif
 #include program
 if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
@@ -314,7 +318,11 @@ castoff_log=rank-00000.log # torchrun's
 castoff_log=node-$(printf %05d "$NODE_RANK").log # torchrun's
 #endif
 castoff_exec() { exec "$@" </dev/null; }
-castoff_on_usr1() { castoff_pass_on USR1; }
+#if usr2
+castoff_on_relay() { castoff_pass_on USR2; }
+#else
+castoff_on_relay() { castoff_pass_on USR1; }
+#endif
 #include program
 # With restarts left, torchrun starts all ranks again.
 if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ] &&

@@ -136,7 +136,7 @@ castoff_measure() {
 
 castoff_child=
 castoff_give_up() { # this job ends, or another node has failed
-  trap '' TERM INT HUP USR1
+  trap '' TERM INT HUP USR1 USR2
   [ -z "$castoff_child" ] || kill "$castoff_child" 2>/dev/null
   wait
   castoff_clean
@@ -227,7 +227,7 @@ cd "$castoff_submit_dir" || castoff_fail "cannot enter $castoff_submit_dir"
 if [ "$castoff_verb" = measure ]; then
   castoff_each_item castoff_measure
 else
-  trap castoff_give_up TERM INT HUP USR1
+  trap castoff_give_up TERM INT HUP USR1 USR2
   castoff_copy_all
 fi
 CASTOFF_STAGE

@@ -23,8 +23,12 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
     exit 143
   fi
 #if usr1
-  # On TERM this launcher would kill them. The file tells ranks what USR1 means.
+  # On TERM this launcher would kill them. The file tells ranks what the signal means.
+#if usr2
+  { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR2 "$castoff_launcher"; } 2>/dev/null || true
+#else
   { : >>"$CASTOFF_ATTEMPT_DIR/terminated" && builtin kill -s USR1 "$castoff_launcher"; } 2>/dev/null || true
+#endif
 #elif stage restart
   : >"$CASTOFF_ATTEMPT_DIR/terminated" || true # a rank then removes what was staged
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true

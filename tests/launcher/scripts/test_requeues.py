@@ -165,6 +165,7 @@ def test_slurm_itself_does_not_start_it_for_ever(left: str | None, ending: str, 
 
 HANDLES = """
 import os, signal, subprocess, sys, time
+assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL, "Lightning installs no handler then"
 def stop(number, frame):
     print("got", signal.Signals(number).name, flush=True)
     sys.exit(0)
@@ -201,7 +202,8 @@ class TestSignal:
         }
         ended = here.run(ranks_per_node=2, command=command, **given)
         logs = [(ended.run_dir / "logs" / "0.0" / f"rank-0000{rank}.log").read_text() for rank in (0, 1)]
-        assert [log.splitlines() for log in logs] == [["got SIGUSR1", "worker: None"]] * 2, ended.output
+        said = [[line for line in log.splitlines() if "so it is not sent" not in line] for log in logs]
+        assert said == [["got SIGUSR1", "worker: None"]] * 2, ended.output  # a slow start gets it later
         if kind == "local":  # alone, it has no scheduler that would start it again
             assert reason(ended) == (
                 "walltime",
