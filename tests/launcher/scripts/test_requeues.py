@@ -169,9 +169,9 @@ assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL, "Lightning installs n
 def stop(number, frame):
     print("got", signal.Signals(number).name, flush=True)
     sys.exit(0)
-signal.signal(signal.SIGUSR1, stop)
 worker = subprocess.Popen(["sleep", "1000"])
 try:
+    signal.signal(signal.SIGUSR1, stop)
     time.sleep(1000)
 finally:
     print("worker:", worker.poll(), flush=True)
