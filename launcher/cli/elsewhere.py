@@ -31,7 +31,6 @@ ONLY_HERE = {
     "completion": "is for the shell that you type in",
     "launch": "starts ranks where it is called, without a scheduler; `submit` and `alloc` start them there",
     "train": "trains where it is called; there, `submit -- castoff train …` does",
-    "trust": "is about files of this machine; call it there, in a shell of its own",
     "on": "is about the machines that --on knows, and is called here",
 }
 """Verbs that make no sense elsewhere, and why."""

@@ -58,9 +58,7 @@ def command(context: click.Context, as_json: bool) -> None:
 @command.command("add", epilog=examples("castoff on add lab me@lab.example.org --dir /scratch/me"))
 @click.argument("name")
 @click.argument("host", metavar="[USER@]HOST")
-@click.option(
-    "--dir", "folder", required=True, metavar="FOLDER", help="Folder there for runs, code and castoff."
-)
+@click.option("--dir", "folder", required=True, metavar="FOLDER", help="Folder there for runs and code.")
 @click.option("--site", help="Site profile to plan with; default: what castoff chooses there.")
 @click.option("--python", help="Python there to install castoff with, as python3.12.")
 @click.option(
@@ -124,9 +122,16 @@ def remove(name: str) -> None:
 @command.command("install")
 @click.argument("name")
 def install(name: str) -> None:
-    """Install this castoff on the machine NAME, into a virtual environment in its folder."""
+    """Install this castoff on the machine NAME, into a virtual environment below your home there."""
+    from launcher.remote.machine import Refused
+
     machine = _machine(known.entry_named(name, os.environ, "castoff on install"))
     install_there(machine, asks=False)
+    try:
+        with machine.session(["castoff", "on", "check", name]):
+            pass
+    except Refused as refused:  # the folder: castoff is there, and says how to go on
+        report(str(refused))
 
 
 @command.command("check")
@@ -272,6 +277,8 @@ def run(
     speak(far_side.rewriting(machine, named=named), terminals)
     _report_difference(caller, machine, installed)
     words = context.obj or []
+    if words[:1] != ["trust"]:  # which is how the folder is allowed
+        far_side.check_own_folder()
     end_with_caller(signal.SIGHUP if words[:1] == ["shell"] else signal.SIGINT)
     main(words)
 

@@ -54,7 +54,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     setup: list[str] = []
     """Shell lines for bash that run there before castoff."""
     castoff: str | None = None
-    """A castoff that is there already; None: the one that `castoff on install` puts into `dir`."""
+    """A castoff that is there already; None: the one that `castoff on install` puts into `home`."""
+
+    @property
+    def home(self) -> str:
+        """Where castoff is installed there: below the user's home, as others may be able to replace `dir`.
+
+        One for each entry, since machines that share a home may differ in Python and processor.
+        """
+        return f".local/share/castoff/{self.name}"
 
 
 def entries_file(environ: Mapping[str, str]) -> Path:

@@ -53,6 +53,7 @@ from launcher.runs.records import decode, write, write_file
 from launcher.runs.run import LOCK, RUNS_FOLDER, RunDirectory
 from launcher.schedulers.choice import check_profile, choose_site, not_described, profile
 from launcher.submission.submit import dry_run, submit
+from launcher.trust.decision import check
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
 
@@ -69,6 +70,11 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
 
     `site`: the profile that the caller wants to plan with; None: the one that castoff chooses here.
     """
+    try:
+        check_own_folder()
+    except CastoffError as error:
+        frames.write(sink, Failed(rewrite(str(error)).encode(errors="replace").decode(), error.exit_code))
+        return 1
     frames.write(sink, _hello(rewrite, site))
     try:
         with ExitStack() as held:
@@ -78,6 +84,15 @@ def serve(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], site:
             frames.write(sink, Failed(f"castoff there: {error}", 1, is_final=False))
         return 1
     return 0
+
+
+def check_own_folder() -> None:
+    """Make sure that nobody else can have put theirs in place of the entry's folder, which this runs in.
+
+    Raises:
+        CastoffError: somebody can whom the user has not trusted here.
+    """
+    check(Path.cwd(), otherwise="or use another folder there, with --dir of `castoff on add`")
 
 
 def _answer_all(source: BinaryIO, sink: BinaryIO, rewrite: Callable[[str], str], side: _Side) -> None:
@@ -314,10 +329,16 @@ def mark_used() -> None:
 
 def rewriting(machine: str, *, named: bool) -> Callable[[str], str]:
     """Puts castoff's commands in messages as the person on the laptop types them."""
-    if not named:
-        return lambda text: text
-    command = re.compile(r"(?<=`)castoff (?=[a-z])(?!on )")
-    return lambda text: command.sub(f"castoff --on {machine} ", text)
+    # `trust` without --on is always about the machine where it is typed.
+    command = re.compile(r"(?<=`)castoff (?=[a-z])(?!on )" if named else "(?!)")
+    trust = re.compile(r"(?<=: )castoff (?=trust )")
+    shut = re.compile(r"(?<=\bor shut them out)(?=: )")
+
+    def rewrite(text: str) -> str:
+        typed = f"castoff --on {machine} "
+        return shut.sub(f" on {machine}", trust.sub(typed, command.sub(typed, text)))
+
+    return rewrite
 
 
 def own_streams() -> tuple[BinaryIO, BinaryIO]:

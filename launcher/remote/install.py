@@ -18,7 +18,6 @@ import msgspec
 
 from launcher.config.quantities import size_words
 from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
 from launcher.remote.connection import broken
 from launcher.remote.login_shell import PYTHONS, Marks, python_script
 from launcher.remote.machine import Machine
@@ -43,7 +42,9 @@ class _Found(msgspec.Struct):
     folder_is_there: bool
     writable: bool
     """The folder; if it is not there, the one that it would be made in."""
-    others_write: bool
+    home: str
+    """Where castoff is installed."""
+    home_writable: bool
     executable: str
     version: list[int]
     implementation: str
@@ -80,6 +81,11 @@ class Installation:
                 f"{machine.entry.name}: the folder {folder} cannot be {how} by you there; name another with "
                 "--dir of `castoff on add`"
             )
+        if not self._found.home_writable:
+            raise CastoffError(
+                f"{machine.entry.name}: you cannot put castoff into {printable(self._found.home)} there; "
+                "install it elsewhere, and name it with --castoff of `castoff on add`"
+            )
         if not self._found.has_venv:
             raise CastoffError(
                 f"{machine.entry.name}: {self._found.executable} there has no module venv; name another with "
@@ -94,10 +100,11 @@ class Installation:
     def question(self) -> str:
         """What would be installed, and where."""
         python = ".".join(map(str, self._found.version))
-        new = "" if self._found.folder_is_there else "the new folder "
-        where = f"{new}{self._found.folder}/castoff on {self._machine.entry.name}"
+        where = f"{self._found.home} on {self._machine.entry.name}"
+        if not self._found.folder_is_there:
+            where += f", and make the folder {self._found.folder},"
         with_ = f"{self._found.executable} ({python})"
-        return printable(f"Install castoff {self._wheel.version} in {where}, with {with_}")
+        return printable(f"Install castoff {self._wheel.version} in {where} with {with_}")
 
     def run(self) -> None:
         """Install it.
@@ -128,12 +135,6 @@ class Installation:
         place = printable(self._decoded(answer, _Installed).folder)
         already = "is there already" if self.is_there else "is installed"
         self._say(f"{name}: castoff {self._wheel.version} {already}, in {place}")
-        if self._found.others_write:
-            folder = visible_word(self._found.folder)
-            self._say(
-                f"{name}: others can write to {folder}, so they could replace what you run from there; "
-                f"`ssh {visible_word(self._machine.entry.host)} chmod go-w {folder}` shuts them out"
-            )
 
     def _probe(self) -> _Found:
         return self._decoded(self._call("probe", [], "castoff looked for a Python there"), _Found)
@@ -152,6 +153,7 @@ class Installation:
         marks = Marks(os.urandom(8).hex())
         script = python_script(
             folder=entry.dir,
+            home=entry.home,
             setup=entry.setup,
             candidates=[entry.python] if entry.python else PYTHONS,
             program=_PROGRAM.read_text(encoding="utf-8"),

@@ -1,8 +1,9 @@
 """The program that installs castoff on a machine: sent there as text, so it uses the standard library alone.
 
-`python -c TEXT probe FOLDER` prints what there is as JSON. `python -c TEXT install FOLDER`, called in FOLDER,
-reads from standard input a line of JSON, and then the files that it lists. A virtual environment cannot be
-moved, so it is made in its place; it counts only once the file `complete` is in it.
+`python -c TEXT probe FOLDER HOME` prints what there is as JSON: in FOLDER, for code and runs, and in HOME,
+for castoff. `python -c TEXT install FOLDER HOME` reads from standard input a line of JSON, and then the files
+that it lists. A virtual environment cannot be moved, so it is made in its place; it counts only once the file
+`complete` is in it.
 """
 
 from __future__ import annotations
@@ -19,24 +20,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
-HOME = Path("castoff")
-"""In FOLDER."""
-
 VERSION = re.compile(r"[0-9][^+]*\+g[0-9a-f]+")
 """Names of installed versions: what else is in a folder of this name is not castoff's."""
 
 
-def probe(folder: Path) -> None:
+def probe(folder: Path, home: Path) -> None:
     """Print which Python and system this is, and change nothing."""
     is_there = folder.is_dir()
-    home = folder / HOME
     places = sorted(home.iterdir()) if home.is_dir() else []
-    above = next(path for path in (folder, *folder.parents) if path.exists())
     found = {
         "folder": str(folder.resolve()),
         "folder_is_there": is_there,
-        "writable": above.is_dir() and os.access(above, os.W_OK | os.X_OK),
-        "others_write": is_there and bool(folder.stat().st_mode & 0o022),
+        "writable": _is_writable(folder),
+        "home": str(home),
+        "home_writable": _is_writable(home),
         "executable": sys.executable,
         "version": list(sys.version_info[:3]),
         "implementation": sys.implementation.name,
@@ -50,28 +47,36 @@ def probe(folder: Path) -> None:
     print(json.dumps(found), flush=True)
 
 
-def install(folder: Path) -> None:
+def _is_writable(folder: Path) -> bool:
+    """Whether the user can write there; if it is not there, make it."""
+    above = next(path for path in (folder, *folder.parents) if path.exists())
+    return above.is_dir() and os.access(above, os.W_OK | os.X_OK)
+
+
+def install(folder: Path, home: Path) -> None:
     """Make the environment of the version that comes on standard input."""
     source = sys.stdin.buffer
     about = json.loads(source.readline())
-    HOME.mkdir(mode=0o700, exist_ok=True)
-    with (HOME / ".lock").open("w") as lock:
+    for one in (*home.parents[::-1], home):  # each for its user alone: the umask may let others write
+        if not one.is_dir():
+            one.mkdir(mode=0o700, exist_ok=True)
+    with (home / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        place = folder.resolve() / HOME / about["version"]
+        place = home.resolve() / about["version"]
         if not _is_complete(place):
-            _remove_incomplete()
+            _remove_incomplete(home)
             try:
                 _fill(place, source, about)
             except BaseException:  # it may have filled the disk, or the user's quota
                 shutil.rmtree(place, ignore_errors=True)
                 raise
-        _point_to(about["version"])
+        _point_to(home, about["version"])
     print(json.dumps({"folder": str(place)}), flush=True)
 
 
-def _remove_incomplete() -> None:
+def _remove_incomplete(home: Path) -> None:
     """Remove what broken installations have left: there is none now, since the lock is held."""
-    for place in HOME.iterdir():
+    for place in home.iterdir():
         if VERSION.fullmatch(place.name) and not place.is_symlink() and not _is_complete(place):
             shutil.rmtree(place, ignore_errors=True)
 
@@ -134,13 +139,13 @@ def _call(*words: str) -> None:
         sys.exit(f"castoff: {command} … failed with code {done.returncode}; nothing was installed")
 
 
-def _point_to(version: str) -> None:
+def _point_to(home: Path, version: str) -> None:
     """Let `current` lead to a version."""
-    draft = HOME / ".current"
+    draft = home / ".current"
     draft.unlink(missing_ok=True)
     draft.symlink_to(version)
-    draft.replace(HOME / "current")
+    draft.replace(home / "current")
 
 
 if __name__ == "__main__":
-    {"probe": probe, "install": install}[sys.argv[1]](Path(sys.argv[2]))
+    {"probe": probe, "install": install}[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))

@@ -46,9 +46,41 @@ class Marks(NamedTuple):
         return f"castoff-{self.nonce}-failed"
 
 
-NO_FOLDER, NO_CASTOFF, NO_PYTHON, SETUP = "folder", "castoff", "python", "setup"
-"""Why nothing was begun: no such folder, no castoff in it, no Python for one, or a line of setup that failed,
-by its number."""
+NO_FOLDER, NO_CASTOFF, NO_PYTHON, SETUP, OPEN = "folder", "castoff", "python", "setup", "open"
+"""Why nothing was begun: no such folder, no castoff there, no Python for one, a line of setup that failed, by
+its number, or a folder on the way to castoff that others can change, by its owner, mode and path."""
+
+_FIND_OPEN = r"""castoff_way=$(cd -P -- "$castoff_home" && pwd -P)
+castoff_home=$castoff_way
+set --
+while [ -n "$castoff_way" ]; do
+  set -- "$castoff_way" "$@"
+  castoff_way=${castoff_way%/*}
+done
+castoff_us=$(id -u)
+castoff_ours=none # a group with no member but the user
+if [ "$(id -gn)" = "$(id -un)" ]; then
+  case $(getent group "$(id -g)") in *: | *:"$(id -un)") castoff_ours=$(id -g) ;; esac
+fi
+castoff_open=$(LC_ALL=C ls -ldnq -- / "$@" |
+  while read -r castoff_mode castoff_x castoff_uid castoff_gid castoff_at; do
+    case $castoff_uid in
+    0 | "$castoff_us") ;;
+    *) castoff_gid=open ;;
+    esac
+    case $castoff_gid,$castoff_mode in
+    open,*) ;;
+    *,d????-??-* | *,d????????[tT]* | "$castoff_ours",d????w??-? | "$castoff_ours",d????w??-?.)
+      case $castoff_mode in d?????[-S]??[-T]*) break ;; esac # nobody else reaches what lies below
+      continue
+      ;;
+    esac
+    printf '%s %s %s\n' "$castoff_uid" "$castoff_mode" "/${castoff_at#*/}" # without size and date
+    break
+  done)"""
+"""Sets castoff_home to its path without links, and castoff_open to the first folder on that way that others
+can change, as `launcher.trust.writers` decides, as far as owners and modes show it: a `+` is a POSIX list,
+whose mask is the group's bits, and lists of NFSv4 are not seen."""
 
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
 """Those that castoff works with, the newest first."""
@@ -86,6 +118,7 @@ def folder_word(folder: str) -> str:
 def castoff_script(
     *,
     folder: str,
+    home: str,
     setup: Sequence[str],
     own: str | None,
     build: str,
@@ -96,7 +129,7 @@ def castoff_script(
 ) -> str:
     """The script that runs a castoff there with these words, in `folder`, and says how it ended.
 
-    `own`: the castoff of the entry; None: the one in the folder, of this `build` or else the last installed.
+    `own`: the castoff of the entry; None: the one in `home`, of this `build` or else the last installed.
     Without `marks` its output is a terminal's, which nobody reads but people. With `replaced` it takes the
     place of the shell, and its output has no end mark.
     """
@@ -105,19 +138,20 @@ def castoff_script(
         call = '"$castoff_program"'
         look = 'command -v "$castoff_program" >/dev/null 2>&1'
     else:
-        exact = posixpath.join("castoff", build)
         which = (
-            f'castoff_home=$PWD/{shell_word(exact)}\n[ -f "$castoff_home/complete" ] || '
-            "castoff_home=$PWD/castoff/current"
+            f"castoff_home={folder_word(posixpath.join(home, build))}\n"
+            f'[ -f "$castoff_home/complete" ] || castoff_home={folder_word(posixpath.join(home, "current"))}'
         )
         # PYTHONPATH, which modules of a cluster set, leads to packages of another Python.
         call = '"$castoff_home/bin/python" -I "$castoff_home/bin/castoff"'
         look = '[ -f "$castoff_home/complete" ]'
     lines = [
-        f"cd -- {folder_word(folder)} 2>/dev/null || {_obstacle(marks, NO_FOLDER)}",
+        # In the home, as when they are typed: others may have put theirs into the folder.
         *_setup_lines(setup, marks),
+        f"cd -- {folder_word(folder)} 2>/dev/null || {_obstacle(marks, NO_FOLDER)}",
         which,
         f"{look} || {_obstacle(marks, NO_CASTOFF)}",
+        *([] if own is not None else [_FIND_OPEN, f'[ -z "$castoff_open" ] || {_open(marks)}']),
         *(f"export {name}={shell_word(value)}" for name, value in variables),
     ]
     call = " ".join([call, *map(shell_word, words)])
@@ -133,25 +167,22 @@ def castoff_script(
 def python_script(
     *,
     folder: str,
+    home: str,
     setup: Sequence[str],
     candidates: Sequence[str],
     program: str,
     task: str,
     marks: Marks,
 ) -> str:
-    """The script that runs a program, for a task and `folder`, with the first of these Pythons that is there.
+    """The script that runs a program, for a task, `folder` and `home`, with the first of these Pythons there.
 
-    Only with the task `install` is the folder made.
+    Only with the task `install` is the folder made. The program runs in the user's home.
     """
     names, place = " ".join(map(shell_word, candidates)), folder_word(folder)
-    enters = f"cd -- {place}"
-    if task == "install":
-        enters = f"(umask 022 && mkdir -p -- {place})\n{enters} || {_obstacle(marks, NO_FOLDER)}"
-    else:
-        enters += " 2>/dev/null"
+    makes = f"(umask 022 && mkdir -p -- {place}) || {_obstacle(marks, NO_FOLDER)}"
     lines = [
-        enters,
         *_setup_lines(setup, marks),
+        *([makes] if task == "install" else []),
         "castoff_python=",
         f"for castoff_one in {names}; do",
         '  "$castoff_one" -c "import sys; sys.exit(sys.version_info < (3, 10))" >/dev/null 2>&1 || continue',
@@ -160,7 +191,7 @@ def python_script(
         "done",
         f'[ -n "$castoff_python" ] || {_obstacle(marks, NO_PYTHON)}',
         _begins(marks),
-        f'"$castoff_python" -I -c {shell_word(program)} {shell_word(task)} {place}',
+        f'"$castoff_python" -I -c {shell_word(program)} {shell_word(task)} {place} {folder_word(home)}',
         *_ends(marks),
     ]
     return _in_bash_if(setup, lines)
@@ -181,6 +212,11 @@ def _ends(marks: Marks) -> list[str]:
 def _obstacle(marks: Marks | None, what: str) -> str:
     said = f"castoff: {what} is missing" if marks is None else f"{marks.failed} {what}"
     return f"{{ printf '\\036%s\\n' {shell_word(said)}; exit 1; }}"
+
+
+def _open(marks: Marks | None) -> str:
+    said = "castoff: others can change" if marks is None else f"{marks.failed} {OPEN}"
+    return f"{{ printf '\\036%s %s\\n' {shell_word(said)} \"$castoff_open\"; exit 1; }}"
 
 
 def _setup_lines(setup: Sequence[str], marks: Marks | None) -> list[str]:

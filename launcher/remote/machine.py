@@ -18,6 +18,7 @@ from launcher.remote.login_shell import (
     NO_CASTOFF,
     NO_FOLDER,
     NO_PYTHON,
+    OPEN,
     SETUP,
     Marks,
     castoff_script,
@@ -67,6 +68,7 @@ class Machine:
         own, entry = own_version(), self.entry
         return castoff_script(
             folder=entry.dir,
+            home=entry.home,
             setup=entry.setup,
             own=entry.castoff,
             build=own,
@@ -129,11 +131,11 @@ class Machine:
                 "--python of `castoff on add`, or load a module with its --setup"
             )
         if obstacle == NO_CASTOFF and entry.castoff is None:
-            return NotInstalled(
-                f"{what}: castoff is not in {printable(entry.dir)} yet; {install} installs it"
-            )
+            return NotInstalled(f"{what}: castoff is not installed there yet; {install} installs it")
         if obstacle == NO_CASTOFF:
             return CastoffError(f"{what}: castoff: {printable(entry.castoff or '')} is not a program there")
+        if obstacle.startswith(f"{OPEN} "):
+            return _open(entry, obstacle.split(" ", 3)[1:])
         lines = {f"{SETUP} {number}": line for number, line in enumerate(entry.setup)}
         if (line := lines.get(obstacle)) is not None:
             return CastoffError(f"{what}: setup: this line failed there: {printable(line)}")
@@ -160,6 +162,18 @@ class Machine:
                 yield session
             except (Broken, OSError) as error:
                 raise session.broken(error) from error
+
+
+def _open(entry: Entry, about: Sequence[str]) -> CastoffError:
+    """The error that others could have replaced the castoff there; about the folder that they can change."""
+    owner, mode, path = [*about, "", "", ""][:3]
+    host, folder = visible_word(entry.host), visible_word(path)
+    return CastoffError(
+        f"{entry.name}: castoff there is not run, since others can change {printable(path)} on the way to it "
+        f"(mode {printable(mode)}, owner {printable(owner)})\n"
+        f"if it is yours, shut them out: ssh {host} chmod go-w {folder}\n"
+        "or install castoff where only you can write, and name it with --castoff of `castoff on add`"
+    )
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""What in the folder of an entry nothing needs any more: code of runs that are gone, and old castoffs.
+"""What nothing on a machine needs any more: code of runs that are gone, and old castoffs.
 
 Whatever leaves a doubt stays: code that a run's records name, be it in passing; in which a file was changed
 or written; the newest of its project, of which the next submission copies; a castoff that was called in the
@@ -18,7 +18,7 @@ from launcher.errors import CastoffError, printable
 from launcher.remote.code_listing import Listing, listed_folders, listing_of, listing_path
 from launcher.remote.code_lock import alone
 from launcher.remote.code_store import CODE
-from launcher.remote.installer import HOME, VERSION
+from launcher.remote.installer import VERSION
 from launcher.runs.index import Index
 from launcher.runs.removal import empty
 from launcher.runs.run import RUNS_FOLDER
@@ -58,7 +58,7 @@ def unneeded(folder: Path, environ: Mapping[str, str]) -> Looked:
                 found.append(code)
             else:
                 notes.append(f"{printable(str(code))} stays: {printable(own)} in it is not as it was sent")
-    return Looked([*found, *_castoffs(folder, environ)], notes)
+    return Looked([*found, *_castoffs(environ)], notes)
 
 
 def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[Path]:
@@ -72,7 +72,7 @@ def remove(folder: Path, meant: list[Path], environ: Mapping[str, str]) -> list[
         for project in _folders(folder / CODE):
             if wanted := [path for path in meant if path.parent == project]:
                 removed += _remove_code(project, wanted, lambda: _Named(folder, environ))
-        for path in _castoffs(folder, environ):
+        for path in _castoffs(environ):
             if path in meant:
                 (path / "complete").unlink()  # half of one is none
                 empty(path)
@@ -189,10 +189,13 @@ def _remove_code(project: Path, wanted: list[Path], records: Callable[[], _Named
 # castoffs
 
 
-def _castoffs(folder: Path, environ: Mapping[str, str]) -> list[Path]:
-    """The installed castoffs that nobody calls any more."""
-    home = folder / HOME
-    kept = {(home / "current").resolve(), Path(sys.prefix).resolve()}
+def _castoffs(environ: Mapping[str, str]) -> list[Path]:
+    """The castoffs beside this one that nobody calls any more; none if it was not installed by another."""
+    own = Path(sys.prefix).resolve()
+    if not VERSION.fullmatch(own.name):
+        return []
+    home = own.parent
+    kept = {(home / "current").resolve(), own}
     old = []
     for place in _folders(home):
         if place.is_symlink() or place.resolve() in kept or not VERSION.fullmatch(place.name):

@@ -115,7 +115,9 @@ def machine(
         pytest.skip(why)
     for program, package in PACKAGES.items():
         system_program(program, package)
-    with remote_machine(tmp_path_factory.mktemp("a machine")) as found:
+    folder = tmp_path_factory.mktemp("a machine")
+    folder.chmod(0o755)  # as where homes lie
+    with remote_machine(folder) as found:
         yield found
 
 

@@ -26,10 +26,20 @@ def test_it_installs_itself_whole_or_not_at_all(laptop: Laptop) -> None:
     assert "has castoff" not in answer.stderr  # no other version
     again = laptop("on", "install", "far")
     assert again.returncode == 0 and "is there already" in again.stderr
-    (laptop.far / "a new folder").chmod(0o775)
+    home = laptop.machine.homes["sh"] / ".local/share/castoff/far"
+    (laptop.far / "a new folder").chmod(0o777)
     open_to_others = laptop("on", "install", "far")
-    assert "others can write to" in open_to_others.stderr and "chmod go-w" in open_to_others.stderr
-    program = laptop.far / "a new folder/castoff/current/bin/castoff"
+    assert open_to_others.returncode == 0
+    assert f"castoff: far: {laptop.far}/a new folder: is not used, since it can be" in open_to_others.stderr
+    (laptop.far / "a new folder").chmod(0o755)
+    share = home.parents[1]
+    share.parent.chmod(0o755)
+    share.chmod(0o777)
+    refused = laptop("--on", "far", "list")
+    assert refused.returncode == 1, refused.stdout
+    assert f"since others can change {share} on the way to it (mode drwxrwxrwx, owner 0)\n" in refused.stderr
+    share.chmod(0o700)
+    program = home / "current/bin/castoff"
     called = ["on", "run", "--caller=0.1.0+gother", "--machine=far", "--named"]
     for protocol, code, words in (
         (PROTOCOL, 0, "`castoff on install far` installs the same there"),

@@ -67,13 +67,14 @@ def test_it_asks_before_it_installs_and_before_it_removes(laptop: Laptop) -> Non
     new = laptop.far / "typo"
     laptop.add("wrong", "sh", castoff="", dir=str(new))
     declined = typed(laptop, "--on", "wrong", "list", then=((r"\[Y/n\]", "n\n"),))
-    assert f"in the new folder {new}/castoff on wrong" in declined.output.replace("\r\n", "")
+    home = laptop.machine.homes["sh"] / ".local/share/castoff"
+    assert f"in {home}/wrong on wrong, and make the folder {new}, with" in declined.output.replace("\r\n", "")
     assert not new.exists()
     laptop.add("bare", "sh", castoff="")
     declined = typed(laptop, "--on", "bare", "list", then=((r"\[Y/n\]", "n\n"),))
-    assert declined.code == 1 and "castoff: bare: castoff is not in " in declined.output
+    assert declined.code == 1 and "castoff: bare: castoff is not installed there yet" in declined.output
     assert "Install castoff " in declined.output and "python3" in declined.output
-    assert not (laptop.far / "castoff").exists()
+    assert not home.exists()
     laptop.add("far")
     laptop.a_job()
     run = str(laptop.submitted("far", "submit", "job.yaml")["id"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import string
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,9 @@ from hypothesis import strategies as st
 from launcher.errors import CastoffError
 from launcher.remote.login_shell import Marks, castoff_script, folder_word, login_command
 from launcher.remote.output import Output
+
+from ..conftest import STRANGER
+from ..trust.make_cases import set_list
 
 MARKS = Marks("abc")
 PRINTS = "import sys; sys.stdout.buffer.write(repr(sys.argv[1:]).encode(errors='surrogateescape'))"
@@ -30,6 +35,7 @@ def call(shell: str, home: Path, words: list[str]) -> bytes:
         program.chmod(0o755)
     script = castoff_script(
         folder=str(home),
+        home="unused",
         setup=[],
         own=str(program),
         build="1",
@@ -58,16 +64,64 @@ def test_words_reach_the_castoff_there_unchanged(shell: str, tmp_path: Path) -> 
 
 
 def test_python_variables_of_the_machine_do_not_reach_the_castoff_there(tmp_path: Path) -> None:
-    (home := tmp_path / "castoff/current").mkdir(parents=True)
-    (home / "bin").mkdir()
+    installed(tmp_path / "castoff/current")
+    (tmp_path / "json.py").write_text("raise SystemExit('of another Python')\n")
+    assert f"['list'] {tmp_path}" in run_installed("sh", tmp_path)
+
+
+def installed(home: Path) -> None:
+    """A castoff that prints its words."""
+    (home / "bin").mkdir(parents=True)
     (home / "bin/python").symlink_to(sys.executable)
     (home / "bin/castoff").write_text("import os, sys, json; print(sys.argv[1:], os.environ['PYTHONPATH'])\n")
     (home / "complete").touch()
-    (tmp_path / "json.py").write_text("raise SystemExit('of another Python')\n")
-    script = castoff_script(folder=str(tmp_path), setup=[], own=None, build="1", words=["list"], marks=MARKS)
-    environ = {"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]}
-    done = subprocess.run(["sh", "-c", login_command(script)], capture_output=True, check=False, env=environ)
-    assert f"['list'] {tmp_path}" in done.stdout.decode(), done.stderr
+
+
+def run_installed(shell: str, home: Path) -> str:
+    """What the castoff below a home prints, or why it is not run."""
+    script = castoff_script(
+        folder=str(home), home="castoff", setup=[], own=None, build="1", words=["list"], marks=MARKS
+    )
+    environ = {"PYTHONPATH": str(home), "PATH": os.environ["PATH"], "HOME": str(home)}
+    words = [shell, "-c", login_command(script)]
+    done = subprocess.run(words, capture_output=True, check=False, env=environ)
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+def open_to_group(folder: Path) -> None:
+    """As a project's folder."""
+    os.chown(folder, 0, STRANGER)
+    folder.chmod(0o2775)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize(
+    ("change", "runs"),
+    [
+        (lambda folder: None, True),
+        (lambda folder: folder.chmod(0o1777), True),
+        (lambda folder: folder.chmod(0o777), False),
+        (lambda folder: open_to_group(folder), False),
+        (lambda folder: folder.chmod(0o775), True),  # of root's own group
+        (lambda folder: set_list(folder, 0o775, "u:bob:rwx", {"bob": STRANGER}), False),
+        (lambda folder: set_list(folder, 0o755, "u:bob:rwx", {"bob": STRANGER}), True),
+        (lambda folder: os.chown(folder, STRANGER, STRANGER), False),
+        (lambda folder: (folder.chmod(0o777), folder.parent.chmod(0o700)), True),
+    ],
+    ids=["ours", "sticky", "open", "group", "own group", "list", "masked list", "his", "closed above"],
+)
+def test_a_castoff_that_others_could_have_replaced_is_not_run(
+    tmp_path: Path, change: Callable[[Path], object], runs: bool
+) -> None:
+    home = tmp_path / "a home"
+    installed(home / "castoff/current")
+    change(home / "castoff")
+    said = run_installed("sh", home)
+    if runs:
+        assert said.startswith(f"\x1e{MARKS.begin}\n['list'] "), said
+    else:
+        assert re.fullmatch(rf"\x1e{MARKS.failed} open \d+ d[rwxts+-]+ {home}/castoff\n", said), said
 
 
 def test_what_the_login_shell_reads_holds_nothing_special() -> None:

@@ -132,14 +132,19 @@ def test_code_stays_while_a_submission_is_under_way(far: Path, environ: dict[str
     assert unneeded.remove(far, [old], environ) == [] and old.is_dir()  # by now a run is there
 
 
-def test_castoffs_that_nobody_calls_go(far: Path, environ: dict[str, str]) -> None:
+def test_castoffs_that_nobody_calls_go(
+    far: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those beside the one that is called, which lies below the home, and not in the entry's folder."""
+    home = far.with_name("home") / ".local/share/castoff/lab"
+    monkeypatch.setattr("sys.prefix", str(home / "0.1.0+gccc"))
     for name, age in (("0.1.0+gaaa", 40), ("0.1.0+gbbb", 40), ("0.1.0+gccc", 2), ("my-checkout", 40)):
-        (far / "castoff" / name / "bin").mkdir(parents=True)
-        (complete := far / "castoff" / name / "complete").touch()
+        (home / name / "bin").mkdir(parents=True)
+        (complete := home / name / "complete").touch()
         now = complete.stat().st_mtime
         os.utime(complete, (now, now - age * 24 * 3600))
-    (far / "castoff/current").symlink_to("0.1.0+gbbb")
+    (home / "current").symlink_to("0.1.0+gbbb")
     assert looked(far, environ) == ["0.1.0+gaaa"]
-    meant = [*(far / "castoff").iterdir()]
-    assert unneeded.remove(far, meant, environ) == [far / "castoff/0.1.0+gaaa"]
-    assert len([*(far / "castoff").iterdir()]) == 4
+    meant = [*home.iterdir()]
+    assert unneeded.remove(far, meant, environ) == [home / "0.1.0+gaaa"]
+    assert len([*home.iterdir()]) == 4
