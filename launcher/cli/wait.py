@@ -10,7 +10,7 @@ import msgspec
 from launcher.cli.help import examples
 from launcher.cli.output import is_terminal, json_option, print_json, report
 from launcher.cli.run_options import run_meant, run_options, runs_meant
-from launcher.runs.states import RunStatus
+from launcher.runs.states import NOT_RESUMED, RunStatus
 from launcher.status.watch import check_over, poll
 
 
@@ -55,4 +55,6 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
 def _words(now: RunStatus) -> str | None:
     if now.never_begins:
         return f"never begins: {now.reason}; `castoff cancel {now.id}` takes it out of the queue"
+    if now.over and now.ending in NOT_RESUMED and now.reason:
+        return f"{now.ending}: {now.reason}"
     return now.ending if now.over else now.state

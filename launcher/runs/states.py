@@ -26,7 +26,9 @@ ENDINGS = (
 
 FAILED = ("failed", "out-of-memory", "node-failure")
 
-EXPLAINED = (*FAILED, "walltime", "preempted")
+NOT_RESUMED = ("walltime", "preempted")
+
+EXPLAINED = (*FAILED, *NOT_RESUMED)
 """Those of which a list says why, or why the run was not started again."""
 
 

@@ -260,6 +260,17 @@ class TestGoingOn:
         jobs = {json.loads(path.read_text())["job"] for path in run.path.glob("attempts/*/start.json")}
         assert len(jobs) == 3
 
+    @pytest.mark.long
+    @pytest.mark.parametrize("how", ["copy", "chain"])
+    def test_a_program_that_only_writes_checkpoints(self, desk: PbsDesk, how: str) -> None:
+        """It is killed at the walltime again and again, until two attempts in a row wrote none."""
+        going = ("--walltime", "12s", "--set", "grace=10s", "--set", f"requeue={{max: 9, how: {how}}}")
+        run = desk.submit(*going, sh="[ $CASTOFF_ATTEMPT -gt 0 ] || touch model.ckpt; exec sleep 1000")
+        answer = desk.castoff("wait", run.id)
+        assert answer.code in (75, 137, 143), answer.errors
+        assert desk.endings(run) == ["resume", "resume", "walltime"]
+        assert "not requeued: no progress in two attempts in a row" in desk.castoff("status", run.id).output
+
     def test_a_server_that_hangs_just_then(self, desk: PbsDesk, pbs: PbsCluster) -> None:
         """The copy waits since the job began."""
         program = "[ $CASTOFF_ATTEMPT = 0 ] || exit 0; touch runs; until [ -e go ]; do sleep 0.1; done; "

@@ -340,6 +340,17 @@ class TestRequeue:
         info = jobs.wait(jobs.submit("--set", "requeue.max=3", sh=f"{self.AGAIN}; exit 5"))
         assert (info["ending"], info["code"], ending(info)) == ("failed", 5, ["failed"])
 
+    def test_killed_at_the_walltime_and_why_not_requeued(self, jobs: LocalJobs) -> None:
+        """A program that knows none of castoff's files."""
+        words = ["--walltime", "2s", "--set", "grace=1s", "--set", "requeue={max: 1, progress: none}"]
+        run = jobs.submit(*words, sh="exec sleep 1000")
+        info = jobs.wait(run)
+        assert ending(info) == ["resume", "walltime"]
+        why = "killed at the walltime; not requeued: requeue.max (1) is used up"
+        assert info["reason"] == why
+        assert jobs.castoff("wait", run.path).stdout == f"{run.path.name}: walltime: {why}\n"
+        assert why[:60] in jobs.castoff("list").stdout
+
     def test_stopping_early_before_the_walltime(self, jobs: LocalJobs) -> None:
         program = (
             '[ $CASTOFF_ATTEMPT = 1 ] && exit; while [ ! -e "$CASTOFF_STOP_FILE" ]; do sleep 0.05; done; '
