@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from launcher.mounts import Mount
 from tests.command_line import Castoff
 
 from ..conftest import STRANGER, give_away
@@ -58,6 +59,20 @@ def test_nothing(castoff: Castoff, project: Path) -> None:
     answer = castoff("doctor", "--trust")
     assert answer.returncode == 0
     assert answer.stdout.endswith("only you, root and those you trust can change any of it\n")
+
+
+def test_a_file_system_that_shows_no_access_lists(
+    castoff: Castoff, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As castoff cannot tell, it neither refuses nor says that all is well."""
+    monkeypatch.setattr("launcher.mounts.current_mounts", lambda: [Mount("/", "gpfs", "project")])
+    answer = castoff("doctor", "--trust", "job.yaml", "--site", "local")
+    assert answer.returncode == 0
+    said = "who may change it by an access list is not known: gpfs shows none"
+    assert f"job file           job.yaml\n{'':21}{said}\n" in answer.stdout
+    assert answer.stdout.endswith("can change any of it, as far as access lists are known\n")
+    answer = castoff("doctor", "job.yaml", "--site", "local")
+    assert f"unknown  trust      your home {Path.home()} and " in answer.stdout and said in answer.stdout
 
 
 @pytest.mark.parametrize(
