@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cluster import HEAD, healing
 from tests.cluster.jobs import Submitted
 from tests.patience import until
@@ -11,10 +13,12 @@ from tests.patience import until
 from .cluster import PbsCluster
 
 
-def test_a_first_host_whose_mom_is_gone_runs_no_two_attempts(pbs: PbsCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["mom", pytest.param("link", marks=pytest.mark.long)])
+def test_a_first_host_that_is_lost_runs_no_two_attempts(pbs: PbsCluster, tmp_path: Path, lost: str) -> None:
     """PBS starts the job again, while the ranks of its first attempt are well."""
     try:
-        healing.no_two_attempts_run_at_once(pbs, tmp_path / "fence", pbs.kill_mom)
+        lose = pbs.kill_mom if lost == "mom" else pbs.down
+        healing.no_two_attempts_run_at_once(pbs, tmp_path / lost, lose)
     finally:
         pbs.resume()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import healing
+from tests.patience import until
 
 from .cluster import PbsCluster
 
@@ -31,6 +32,24 @@ def test_too_few_hosts_end_the_job(pbs: PbsCluster, tmp_path: Path) -> None:
 def test_a_host_whose_daemon_is_gone_is_replaced(pbs: PbsCluster, tmp_path: Path) -> None:
     try:
         healing.a_host_whose_daemon_is_gone_is_replaced(pbs, tmp_path / "gone", "n2", pbs.kill_mom)
+    finally:
+        pbs.resume()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lost", ["mom", "link"])
+def test_a_host_that_pbs_has_given_up_is_replaced(pbs: PbsCluster, tmp_path: Path, lost: str) -> None:
+    """PBS sees it first, and the job later, by a rank that fails."""
+
+    def lose(host: str) -> None:
+        if lost == "mom":
+            pbs.kill_mom(host)
+        else:
+            pbs.down(host)
+        until(lambda: "down" in pbs.state(host), f"{host} down")
+
+    try:
+        healing.a_host_whose_daemon_is_gone_is_replaced(pbs, tmp_path / lost, "n2", lose)
     finally:
         pbs.resume()
 
