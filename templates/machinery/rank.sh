@@ -39,9 +39,9 @@ castoff_started='' castoff_beside_it='' castoff_node='' # what not every launche
 #if attach
 # This launcher's ranks have sessions of their own, which PBS counts, limits and ends once it knows them. It refuses
 # one that it knows already.
-castoff_attach=${PBS_EXEC:-/opt/pbs}/bin/pbs_attach
-! command -v pbs_attach >/dev/null || castoff_attach=pbs_attach
-timeout 10 "$castoff_attach" -j "${PBS_JOBID:-}" -p "$$" >/dev/null 2>&1 || :
+castoff_attach=$(command -v pbs_attach) ||
+  castoff_attach=$(. /etc/pbs.conf 2>/dev/null && echo "$PBS_EXEC/bin/pbs_attach") || :
+[ -z "$castoff_attach" ] || timeout 10 "$castoff_attach" -j "${PBS_JOBID:-}" -p "$$" >/dev/null 2>&1 || :
 #endif
 #if driver
 castoff_process=0 castoff_local=0 NODE_RANK=0

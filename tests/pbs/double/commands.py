@@ -228,6 +228,9 @@ def pbs_attach(arguments: Sequence[str]) -> int:
     """Add a process's session to a job: -j JOB -p PROCESS."""
     options, _ = _options("pbs_attach", arguments, "j:p:")
     session = os.getsid(int(options["-p"]))
+    if session == 0:  # it began outside these hosts, as did all that holds them
+        print("pbs_attach: no such session", file=sys.stderr)
+        return 1
     ask({"request": "attach", "job": options["-j"], "node": socket.gethostname(), "session": session})
     return 0
 
