@@ -216,7 +216,7 @@ castoff_old() { # the processes of earlier attempts: their ranks, and what stand
     grep -lsF -- "$castoff_attempts" /proc/[0-9]*/cmdline | xargs -r grep -lsF -- rank.sh
     grep -lsF -- "CASTOFF_ATTEMPT_DIR=$castoff_attempts" /proc/[0-9]*/environ |
 #if torchrun
-      xargs -r grep -lsF -- TORCHELASTIC_RUN_ID=
+      xargs -r grep -lsF -- TORCHELASTIC_RUN_ID
 #else
       xargs -r grep -lsF -- CASTOFF_RANK=
 #endif

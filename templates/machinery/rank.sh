@@ -227,7 +227,7 @@ castoff_programs() {
 #if driver
   grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ
 #elif torchrun
-  grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ | xargs -r grep -lsF TORCHELASTIC_RUN_ID=
+  grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ | xargs -r grep -lsF TORCHELASTIC_RUN_ID
 #else
   grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ | xargs -r grep -lsF CASTOFF_RANK=
 #endif
@@ -308,7 +308,8 @@ CASTOFF_RANK
 #if torchrun
 castoff_write_torchrun_rank() { # torchrun_rank.sh, round each of torchrun's ranks: its own code says nothing of them
 #if signal
-  castoff_write torchrun_rank.sh castoff_chosen_signal castoff_chosen_number castoff_signal_before <<'CASTOFF_TORCHRUN_RANK'
+  castoff_write torchrun_rank.sh castoff_chosen_signal castoff_chosen_number castoff_signal_before \
+    <<'CASTOFF_TORCHRUN_RANK'
 #else
   castoff_write torchrun_rank.sh <<'CASTOFF_TORCHRUN_RANK'
 #endif

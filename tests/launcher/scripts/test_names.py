@@ -41,7 +41,7 @@ def assigned(script: str) -> set[str]:
     text = re.sub(
         r"""awk (?:-v (?:"[^"]*"|\S+) |\\\n *)*'[^']*'(?: \w+=[0-9])?(?: - \w+=[0-9])?""", "", script
     )
-    text = re.sub(r"""-W "[^"]*"|echo (?:"[^"]*"(?: |\\\n)*)+""", "", text)
+    text = re.sub(r"""-W "[^"]*"|scontrol update "[^"]*" \w+=[0-9]|echo (?:"[^"]*"(?: |\\\n)*)+""", "", text)
     text = re.sub(r"(?:^|(?<=\s))#.*", "", text, flags=re.MULTILINE)
     text = re.sub(r"unset -f (?:.*\\\n)*.*", "", text)  # which assigns none
     found: set[str] = set()
