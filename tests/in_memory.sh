@@ -25,7 +25,7 @@ fi
 
 shift
 disk=$PYTEST_DEBUG_TEMPROOT.kept
-mount -t tmpfs -o mode=700 castoff-tests "$PYTEST_DEBUG_TEMPROOT" || exit
+mount -t tmpfs -o mode=755 castoff-tests "$PYTEST_DEBUG_TEMPROOT" || exit
 trap : INT TERM
 "$@"
 code=$?
