@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import msgspec
 import pytest
@@ -83,9 +84,7 @@ def test_a_line_that_fails_is_reported_and_changes_nothing(
         ({"workdir": "not-there"}, 1),
     ],
 )
-def test_not_after_a_setup_that_failed(
-    kind: str, fields: dict[str, object], code: int, bench: Benches
-) -> None:
+def test_not_after_a_setup_that_failed(kind: str, fields: dict[str, Any], code: int, bench: Benches) -> None:
     """It would run in the folder of the submission, and without setup's variables."""
     here = bench(kind)
     site_with(here, "echo site >>noted")
@@ -101,7 +100,11 @@ def test_not_after_a_setup_that_failed(
 def test_with_the_variables_and_in_the_folder_of_the_ranks(kind: str, bench: Benches) -> None:
     here = bench(kind)
     (here.folder / "inner").mkdir()
-    given = {"env": {"OUT": "/scratch/it's"}, "setup": ["export STARTED=it"], "workdir": "inner"}
+    given: dict[str, Any] = {
+        "env": {"OUT": "/scratch/it's"},
+        "setup": ["export STARTED=it"],
+        "workdir": "inner",
+    }
     ended = here.run(command=["false"], teardown=['echo "$STARTED $OUT ${PWD##*/}" >>../noted'], **given)
     assert (ended.code, noted(here)) == (1, ["it /scratch/it's inner"]), ended.output
 
