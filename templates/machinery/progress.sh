@@ -78,7 +78,8 @@ castoff_check_rerun() { # the scheduler itself has started this job again, as af
   if ((CASTOFF_ATTEMPT == 0)); then return 0; fi
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
-  if [[ ! $castoff_last =~ ^(cancelled|)$ ]] || ! grep -qsF "\"job\": \"$castoff_job\"" "$castoff_before/start.json"; then
+  if [[ ! $castoff_last =~ ^(cancelled|)$ ]] ||
+    ! grep -qsF "\"job\": \"$castoff_job\"" "$castoff_before/start.json"; then
     return 0
   fi
   if ! castoff_lacks_progress $((CASTOFF_ATTEMPT - 1)); then return 0; fi

@@ -23,8 +23,10 @@ castoff_signal_ranks() { # those that castoff's own launcher has started
     grep -qsz '^RANK=' "/proc/$castoff_pid/environ" || continue
     if grep -qszE '/preload/(agent|begin)\.py$' "/proc/$castoff_pid/cmdline"; then continue; fi
     castoff_name=$(cat "/proc/$castoff_pid/comm" 2>/dev/null || true)
-    if [[ $castoff_name =~ ^castoff:([0-9]+)$ ]]; then castoff_pid=${BASH_REMATCH[1]}; fi # preload: its copy is the program
-    if [[ $castoff_told != *" $castoff_pid "* ]] && castoff_deliver "$castoff_pid"; then castoff_told+="$castoff_pid "; fi
+    if [[ $castoff_name =~ ^castoff:([0-9]+)$ ]]; then castoff_pid=${BASH_REMATCH[1]}; fi # its copy
+    if [[ $castoff_told != *" $castoff_pid "* ]] && castoff_deliver "$castoff_pid"; then
+      castoff_told+="$castoff_pid "
+    fi
   done
   if [[ $castoff_told == ' ' ]]; then
     castoff_told='  ' # what begins to handle it later still gets it

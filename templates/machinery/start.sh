@@ -158,7 +158,7 @@ castoff_watch_lone_rank() { # a library that counts devices, not ranks, waits fo
   castoff_lone_watcher=$!
   disown "$castoff_lone_watcher"
 }
-castoff_find_meeting() { # this attempt's processes that have torch's store, no process group yet and no children: CPU time
+castoff_find_meeting() { # its processes with torch's store, without a process group or children: CPU time
   local castoff_process castoff_stat
   while read -r castoff_process; do
     grep -qsE '^pt_tcpstore' "$castoff_process"/task/*/comm || continue

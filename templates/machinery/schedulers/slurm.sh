@@ -63,7 +63,7 @@ castoff_scheduler_requeue() { # Slurm then ends this job, and scontrol with it, 
   local castoff_code castoff_said castoff_last=$((SECONDS + ${castoff_grace:-120}))
   castoff_terminated=
 #if !rerun
-  scontrol update "JobId=$castoff_member" Requeue=1 >/dev/null 2>&1 || true # with --no-requeue it refuses this request, too
+  scontrol update "JobId=$castoff_member" Requeue=1 >/dev/null 2>&1 || true # or it refuses this, too
 #endif
   while :; do
     castoff_code=0
