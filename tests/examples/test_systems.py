@@ -91,7 +91,7 @@ def test_it_uses_nodes_whole_and_resumes(job: str, profile: str, project: Path) 
     site = profile.removesuffix("-project")
     assert (found.nodes, found.ranks, found.devices_per_rank) == (2, 2 * RANKS[site], 1)
     assert (found.walltime, found.grace, found.requeue_max) == (HOURS[job] * 3600, 300, 3)
-    assert ("SCRATCH" in found.env) == (site not in ("perlmutter", "slurm"))  # which set it themselves
+    assert ("SCRATCH" in found.variables) == (site not in ("perlmutter", "slurm"))  # which set it themselves
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -118,7 +118,7 @@ def test_what_the_network_is_told(profile: str, project: Path) -> None:
     text = (EXAMPLES / "sites" / f"{profile}.yaml").read_text()
     own = {*re.findall(r"^  ([A-Z_]+): ", text, re.MULTILINE)}
     assert not own & Site.load(site).env.keys()
-    told = planned("gnn", profile, project).env
+    told = planned("gnn", profile, project).variables
     interfaces = {"frontier": "hsn0,hsn1,hsn2,hsn3", "perlmutter": "hsn", "slurm": "^docker0,lo"}
     assert told.get("NCCL_SOCKET_IFNAME") == interfaces.get(site)
     assert ("CUDA_DEVICE_ORDER" in told) == (site in ("perlmutter", "polaris", "slurm"))
@@ -154,7 +154,7 @@ def test_any_number_of_devices(job: str, fields: list[str], ranks: int, project:
     """Nothing else has to change."""
     found = planned(job, "slurm-project", project, *fields)
     whole = planned(job, "slurm-project", project)
-    assert (found.ranks, found.command, found.env["NCCL_DEBUG"]) == (ranks, whole.command, "INFO")
+    assert (found.ranks, found.command, found.variables["NCCL_DEBUG"]) == (ranks, whole.command, "INFO")
 
 
 SMALL = {
