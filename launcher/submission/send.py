@@ -7,6 +7,7 @@ only the queue knows (`launcher.schedulers.base_queue`), and nothing is sent aga
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -18,10 +19,11 @@ from typing import IO, NamedTuple
 
 from launcher.errors import CastoffError, report
 from launcher.launchers.local.processes import GUARDED
+from launcher.runs.env_from import SECRETS
 from launcher.runs.records import Send, Submission
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import command_environment
+from launcher.schedulers.command import Answering, command_environment
 from launcher.schedulers.local import control as local
 from launcher.schedulers.submit_request import SubmitCommand
 from launcher.status.settle import settle
@@ -31,6 +33,9 @@ _PATIENCE = 5.0
 
 _SLOW = 10.0
 """Seconds without an answer after which that is reported."""
+
+_LONGEST_ANSWER = 1 << 20
+"""Bytes of a submit command's answer that are kept: the id of a job is among the first."""
 
 _UNCLEAR_PATIENCE = 20.0
 """Seconds in which the queue is asked after an unclear answer."""
@@ -128,6 +133,8 @@ def send(
         else:
             _send_all(run, record, scheduler, submit_commands, lock, environ, limit)
     except NotSent as refusal:
+        with contextlib.suppress(OSError):
+            (run.path / SECRETS).unlink(missing_ok=True)  # nothing will read them
         record.sends, record.job, record.error = [], None, refusal.message
         run.write_submission(record)
         raise
@@ -270,46 +277,47 @@ def _answer(
             stderr=subprocess.PIPE,
             start_new_session=True,
             pass_fds=inherited,
-            encoding="utf-8",
-            errors="replace",
         )
     except OSError as error:
         gone = folder is not None and not Path(folder).is_dir()
         why = f"{folder} is gone, from which it is submitted" if gone else str(error)
         raise NotSent(run, command, 126, why) from error
     interrupted, given_up = False, None
+    answering = Answering(process, _LONGEST_ANSWER)
     try:
-        output, words = _ended(process, command[0], limit)
+        _await(answering, command[0], limit)
     except KeyboardInterrupt:
         interrupted = True
-        output, words = _cut_short(process, _PATIENCE)
+        _cut_short(process, answering, _PATIENCE)
     except subprocess.TimeoutExpired:
         given_up = limit
-        output, words = _cut_short(process, 0.0)
+        _cut_short(process, answering, 0.0)
+    output, words = (text.decode(errors="replace") for text in (answering.output, answering.errors))
     return _Answer(process.returncode, output, words, interrupted, given_up)
 
 
-def _ended(process: subprocess.Popen[str], name: str, limit: float | None) -> tuple[str, str]:
-    """What a command has printed when it ends; one that takes long is reported.
+def _await(answering: Answering, name: str, limit: float | None) -> None:
+    """Until a command has ended; one that takes long is reported.
 
     Raises:
         subprocess.TimeoutExpired: it takes more than `limit` seconds.
     """
     first = _SLOW if limit is None else min(_SLOW, limit)
     try:
-        return process.communicate(timeout=first)
+        answering.wait(first)
+        return
     except subprocess.TimeoutExpired:
         if limit == first:
             raise
     ends = f"; castoff gives up after {limit:g} s" if limit else ""
     report(f"still waiting for {name}, which has not answered for {first:g} s{ends}")
-    return process.communicate(timeout=None if limit is None else limit - first)
+    answering.wait(None if limit is None else limit - first)
 
 
-def _cut_short(process: subprocess.Popen[str], patience: float) -> tuple[str, str]:
+def _cut_short(process: subprocess.Popen[bytes], answering: Answering, patience: float) -> None:
     """The same of a command that is ended after `patience` seconds, with all that it has started."""
     try:
-        return process.communicate(timeout=patience)
+        answering.wait(patience)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate()
+        answering.wait(None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from launcher.schedulers.job_info import JobInfo, whole
 
@@ -18,6 +18,9 @@ MAX_QUERIED = 10_000
 
 _QUEUE_FIELDS = ("%F", "%K", "%T", "%r", "%V", "%S", "%e", "%o")
 _HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "SubmitLine")
+_OF_RUNS = "/job.sh"
+"""What the scripts of all runs are called."""
+
 _MOST_INDICES = 4_000_001
 """More than Slurm can have in an array."""
 
@@ -190,10 +193,15 @@ def queue_command(user: str) -> list[str]:
     ]
 
 
-def parse_queue(text: str) -> list[JobInfo]:
-    """The jobs in squeue's answer; incomplete lines are skipped."""
+def parse_queue(text: str, jobs: Container[str] | None = None) -> list[JobInfo]:
+    """The jobs in squeue's answer; incomplete lines are skipped.
+
+    `jobs`: those alone, and whatever may be of a run; what else a user has may be a million jobs.
+    """
     found = []
     for job, index, word, reason, *times, script in _lines(text, _QUEUE_FIELDS):
+        if jobs is not None and job not in jobs and _OF_RUNS not in script:
+            continue
         if job.isdecimal() and word:
             info = _job(job, word, times, script)
             found += [_waiting(info._replace(task=one), reason) for one in _indices(index)]
@@ -247,8 +255,10 @@ def parse_history(text: str) -> list[JobInfo]:
 
 def _lines(text: str, fields: Sequence[str]) -> Iterator[list[str]]:
     """The fields of each complete line: one that ends with a newline and has all fields."""
-    for line in text.split("\n")[:-1]:
-        words = line.split("|", len(fields) - 1)
+    begin = 0
+    while (end := text.find("\n", begin)) >= 0:  # line by line: there may be a million
+        words = text[begin:end].split("|", len(fields) - 1)
+        begin = end + 1
         if len(words) == len(fields):
             yield words
 

@@ -55,8 +55,8 @@ class SlurmQueue(Queue):
         return Configuration(name[1] if name else None, min(limits, default=None))
 
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
-        """What squeue tells, which is of all jobs of this user."""
-        return parse_queue(self.answer(queue_command(self.user))), {}
+        """What squeue tells of these, and of all that may be jobs of this user's runs."""
+        return parse_queue(self.answer(queue_command(self.user)), {*jobs}), {}
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""

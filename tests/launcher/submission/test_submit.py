@@ -15,6 +15,7 @@ from launcher.errors import CastoffError, InvalidInput
 from launcher.runs.index import Index
 from launcher.runs.records import Submission
 from launcher.runs.run import RunDirectory
+from launcher.schedulers.command import Answering
 from launcher.schedulers.local import control as local
 from launcher.status.watch import wait
 from launcher.submission import send as sending
@@ -115,16 +116,16 @@ def test_a_disk_that_is_full_once_the_job_is_sent(tmp_path: Path, monkeypatch: p
 
 
 def _interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Press Ctrl-C while the scheduler's answer is waited for."""
-    real = subprocess.Popen.communicate
-    interrupts = iter([KeyboardInterrupt])
+    """Press Ctrl-C while the submit command runs."""
+    real, times = Answering.wait, []
 
-    def communicate(process: subprocess.Popen[str], *given: Any, **words: Any) -> tuple[str, str]:
-        for interrupt in interrupts if not given else ():  # bash is given the script
-            raise interrupt
-        return real(process, *given, **words)
+    def wait_for(answering: Answering, *given: Any, **words: Any) -> None:
+        times.append(1)
+        if len(times) == 1:
+            raise KeyboardInterrupt
+        real(answering, *given, **words)
 
-    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+    monkeypatch.setattr(Answering, "wait", wait_for)
 
 
 @pytest.mark.parametrize("starts", [True, False])
@@ -157,3 +158,12 @@ def test_an_answer_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         submit(job(), Site.load("local"), runs_dir=tmp_path)
     (record,) = tmp_path.glob("*/submission.json")
     assert json.loads(record.read_text())["error"] == "what?"
+
+
+def test_a_refusal_leaves_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "xyzzy-1")
+    monkeypatch.setattr(local, "submit_command", lambda _: ["false"])
+    with pytest.raises(CastoffError, match="nothing was started"):
+        submit(job(env_from=["TOKEN"]), Site.load("local"), runs_dir=tmp_path)
+    (run,) = tmp_path.glob("*/job.sh")
+    assert not (run.parent / "secrets.sh").exists()
