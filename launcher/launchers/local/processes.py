@@ -144,14 +144,14 @@ class ProcessTree:
             for process in [found[pid], *descendants(found[pid])]:
                 found.pop(process.pid, None)
         if self.agent and (agent := process_of(self.agent)):
-            self.copies.update(filter(None, map(_program_of, self.ranks & found.keys())))
+            self.copies.update(filter(None, map(program_of, self.ranks & found.keys())))
             found |= {process.pid: process for process in descendants(agent)}
             copies = children(agent.pid) if self.ranks & found.keys() else set()
             found = {pid: process for pid, process in found.items() if pid not in {agent.pid, *copies}}
         return [process for process in found.values() if _lives(process)]
 
 
-def _program_of(client: int) -> int | None:
+def program_of(client: int) -> int | None:
     """The process that runs a client's program, which the client has named itself after."""
     with contextlib.suppress(OSError, ValueError):
         return int(Path(f"/proc/{client}/comm").read_text().partition("castoff:")[2])

@@ -140,8 +140,9 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
             log = logs[number] if logs else None
             prefix = b"" if request.driver else b"[%d] " % (request.first_rank + number)
             lines = ErrorLines(prefix, terminal=output.isatty(), seen=seen)
-            add = supervision.add if request.world_size > 1 or request.driver else supervision.add_lone
-            add(_spawn(request, number, environment, cores[number], log, lines))
+            supervision.add(_spawn(request, number, environment, cores[number], log, lines))
+        if not request.driver:
+            supervision.watch_ranks(request.world_size)
         supervision.report(_announcement(request, host, cores, port))
         return supervision.run()
 

@@ -21,6 +21,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import printable
 from launcher.launchers.local.lone_rank import LoneRank
+from launcher.launchers.local.mpi_worlds import MpiWorlds
 from launcher.launchers.local.out_of_memory import OUT_OF_MEMORY, oom_kills
 from launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
 from launcher.launchers.local.streams import RankLines, RankLog, Sink
@@ -125,7 +126,8 @@ class Supervision:
         self._settled: float | None = None  # when the last rank's helpers should have ended
         self._kill_time: float | None = None
         self._killed: set[int] = set()
-        self._lone: LoneRank | None = None
+        self._looks: LoneRank | MpiWorlds | None = None
+        self._worlds: MpiWorlds | None = None
         stack.callback(self._close)
 
     def report(self, text: str | None) -> None:
@@ -146,10 +148,13 @@ class Supervision:
             rank.pidfd = os.pidfd_open(rank.process.pid)
             self._selector.register(rank.pidfd, selectors.EVENT_READ, partial(self._collect, rank))
 
-    def add_lone(self, rank: Rank) -> None:
-        """Watch the only rank of a job, and say so where it waits for others."""
-        self.add(rank)
-        self._lone = LoneRank(rank.process.pid, time.monotonic())
+    def watch_ranks(self, world_size: int) -> None:
+        """Say so where the ranks wait for others that nobody starts, or are alone in MPI's worlds."""
+        ranks, now = {rank.number: rank.process.pid for rank in self._alive.values()}, time.monotonic()
+        if world_size > 1:
+            self._looks = self._worlds = MpiWorlds(world_size, ranks, now)
+        else:
+            self._looks = LoneRank(ranks[0], now)
 
     def add_agent(self, pid: int) -> None:
         """Know the process of which the ranks to come are copies; whoever has started it ends it."""
@@ -217,7 +222,10 @@ class Supervision:
             return False
         if data:
             trouble = rank.log.write(data) if rank.log is not None else None
-            self._show(rank, rank.lines.feed(data, time.monotonic()))
+            now = time.monotonic()
+            self._show(rank, rank.lines.feed(data, now))
+            if self._worlds is not None and rank.number in self._alive:
+                self.report(self._worlds.hear(rank.number, now))
             self._report_incomplete(trouble)
         else:
             self._close_pipe(rank)
@@ -297,6 +305,9 @@ class Supervision:
         del self._alive[rank.number]
         self._close_pidfd(rank)
         self._drain(rank)
+        if self._worlds is not None:
+            self.report(self._worlds.look(time.monotonic()))
+            self._worlds = None
         self._judge(rank, returncode)
 
     def _judge(self, rank: Rank, returncode: int) -> None:
@@ -381,8 +392,8 @@ class Supervision:
         """Do what is due; whether all is over."""
         now = time.monotonic()
         self._regulate(now)
-        if self._lone is not None and (due := self._lone.due) is not None and due <= now:
-            self.report(self._lone.look(now))
+        if self._looks is not None and (due := self._looks.due) is not None and due <= now:
+            self.report(self._looks.look(now))
         if not self._alive:
             if not self._tree.reap():
                 return True
@@ -410,8 +421,8 @@ class Supervision:
         waits = [due - now for rank in self._ranks if (due := rank.lines.due()) is not None]
         if self._kill_time is not None:
             waits.append(self._kill_time - now if now < self._kill_time else _POLL)
-        if self._lone is not None and self._lone.due is not None:
-            waits.append(self._lone.due - now)
+        if self._looks is not None and self._looks.due is not None:
+            waits.append(self._looks.due - now)
         if self._paused:
             waits.append(_POLL)
         return max(0.0, min(waits)) if waits else None

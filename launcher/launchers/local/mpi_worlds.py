@@ -1,0 +1,90 @@
+"""Whether ranks use MPI, which castoff's own launcher does not start: each is then a world of size 1.
+
+Such a program computes the same in every rank, and ends well. The kernel shows which libraries a process has
+loaded, and an mpiexec marks those that it starts by variables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from launcher.launchers.local.processes import children, program_of
+
+FIRST_LOOK = 0.5
+"""Seconds after the start of the ranks; each further look waits twice as long as the one before."""
+
+_LIBRARY = re.compile(r"/(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*)$", re.MULTILINE)
+_TORCH = "/libtorch"
+_MPI4PY = "/mpi4py/"
+_OF_MPIEXEC = (b"PMI_RANK=", b"PMIX_RANK=", b"OMPI_COMM_WORLD_RANK=")
+_SPARSER = 1.5  # so that a flood of output costs but a few looks
+
+
+class MpiWorlds:
+    """The looks at several ranks' processes, until one is known to use MPI.
+
+    Besides those that are due, whatever a rank writes and the first exit are occasions, so that short
+    programs are seen, too.
+    """
+
+    def __init__(self, world_size: int, ranks: Mapping[int, int], now: float):
+        """`ranks`: this host's, and the process of each."""
+        self._world_size = world_size
+        self._ranks = ranks
+        self._began = now
+        self._heard = now
+        self._wait = FIRST_LOOK
+        self.due: float | None = now + self._wait
+        """When to look next; None: never again."""
+
+    def look(self, now: float) -> str | None:
+        """What to tell the user, once."""
+        if self.due is not None and self.due <= now:
+            self._wait *= 2
+            self.due = now + self._wait
+        return next(filter(None, map(self._look_at, self._ranks)), None)
+
+    def hear(self, rank: int, now: float) -> str | None:
+        """The same, when this rank has written something: with many lines, at fewer and fewer of them."""
+        if now - self._began < _SPARSER * (self._heard - self._began):
+            return None
+        self._heard = now
+        return self._look_at(rank)
+
+    def _look_at(self, rank: int) -> str | None:
+        if self.due is None or (library := mpi_of(self._ranks[rank])) is None:
+            return None
+        self.due = None
+        return (
+            f"rank {rank} has loaded MPI ({library}), but castoff's own launcher does not start MPI: each "
+            f"of the {self._world_size} ranks is alone, in an MPI world of size 1. To connect them, have "
+            "castoff start an mpiexec once: castoff launch --set launcher.driver=true -- mpiexec "
+            f"-n {self._world_size} PROGRAM; or submit to a cluster whose site starts ranks with srun or an "
+            "mpiexec. If the program uses only RANK and WORLD_SIZE, ignore this"
+        )
+
+
+def mpi_of(rank: int) -> str | None:
+    """The MPI library that a process of this rank has loaded without an mpiexec."""
+    return next(filter(None, map(_loaded, _below(program_of(rank) or rank))), None)
+
+
+def _loaded(pid: int) -> str | None:
+    with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        found = _LIBRARY.search(maps)
+        # torch and what it loads may be linked to MPI without anybody using it.
+        if found is None or (_TORCH in maps and _MPI4PY not in maps):
+            return None
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return None if any(one.startswith(_OF_MPIEXEC) for one in variables) else found[1]
+    return None
+
+
+def _below(pid: int) -> Iterator[int]:
+    yield pid
+    for child in children(pid):
+        yield from _below(child)
