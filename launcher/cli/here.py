@@ -11,11 +11,12 @@ from launcher.runs.run import RESUME, inherited_lock, wants_resume
 
 TYPE_CHECKING = False  # `typing` is not needed otherwise
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 WORDS = ["launch", "--here"]
+_GIVEN = "CASTOFF_GIVEN_"
 _NUMBERS = ("--ranks-per-node", "--cores-per-rank", "--devices-per-rank", "--agent-for")
-_TEXTS = ("--log-dir", "--failure-file", "--job-id", "--preload")
+_TEXTS = ("--log-dir", "--failure-file", "--job-id", "--preload", "--given")
 
 
 def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | None:
@@ -33,7 +34,7 @@ def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | 
         ranks=numbers.get("--ranks-per-node") or 1,
         cores_per_rank=numbers.get("--cores-per-rank"),
         devices_per_rank=numbers.get("--devices-per-rank"),
-        environment=os.environ,
+        environment=with_given(os.environ, texts.get("--given")),
         log_dir=None if log_dir is None else Path(log_dir),
         failure_file=None if failure_file is None else Path(failure_file),
         job_id=texts.get("--job-id") or os.urandom(8).hex(),
@@ -46,6 +47,15 @@ def read(words: Sequence[str], program: Sequence[str] | None) -> StartRequest | 
 def modules(text: str | None) -> list[str] | None:
     """What --preload names: modules, or `none` for no preload; None: it is not given."""
     return text if text is None else [] if text == "none" else text.split(",")
+
+
+def with_given(environment: Mapping[str, str], names: str | None) -> Mapping[str, str]:
+    """The ranks' environment, with these variables, joined by commas, that a job's script has for them alone.
+
+    They would have changed this process, too, had they had their own names.
+    """
+    wanted = {f"{_GIVEN}{name}": name for name in (names or "").split(",")}
+    return {wanted.get(name, name): value for name, value in environment.items()} if names else environment
 
 
 def _number(text: str) -> int | None:

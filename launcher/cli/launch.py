@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from launcher.cli.help import examples
-from launcher.cli.here import modules, run
+from launcher.cli.here import modules, run, with_given
 from launcher.cli.offers import set_option, site_option
 from launcher.cli.output import report
 from launcher.cli.program import TakesProgram
@@ -88,6 +88,7 @@ _NOT_HERE = ("container", "stage")
     "default torch, if several ranks run a script that imports it.",
 )
 @click.option("--agent-for", type=click.IntRange(min=1), hidden=True)  # of a job's script, which starts again
+@click.option("--given", "given_names", hidden=True)  # of a job's script: see `with_given`
 @click.option("--job-id", help="On this host: what the rendezvous port is derived from.")
 def command(
     job: str | None,
@@ -100,6 +101,7 @@ def command(
     job_id: str | None,
     preload: str | None,
     agent_for: int | None,
+    given_names: str | None,
     node_rank: int | None,
     master_addr: str | None,
     master_port: int | None,
@@ -152,7 +154,7 @@ def command(
         ranks=flags.get("ranks_per_node") or flags.get("ranks") or 1,
         cores_per_rank=flags.get("cores_per_rank"),
         devices_per_rank=flags.get("devices_per_rank"),
-        environment=os.environ,
+        environment=with_given(os.environ, given_names),
         log_dir=log_dir,
         failure_file=failure_file,
         job_id=job_id or os.urandom(8).hex(),

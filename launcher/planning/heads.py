@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 1522171907, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 2815499211, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
 
 
-def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -100,7 +100,9 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        if isinstance(value, str):
+        if (name in program_alone):
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        elif isinstance(value, str):
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
@@ -151,7 +153,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     return "".join(_parts)
 
 
-def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -240,7 +242,9 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        if isinstance(value, str):
+        if (name in program_alone):
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        elif isinstance(value, str):
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
@@ -291,7 +295,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     return "".join(_parts)
 
 
-def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -383,7 +387,9 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        if isinstance(value, str):
+        if (name in program_alone):
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        elif isinstance(value, str):
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')
@@ -434,7 +440,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     return "".join(_parts)
 
 
-def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, **_: Any) -> str:
+def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
     _parts: list[str] = []
     _add = _parts.append
     _add('#!' + str(_filters['interpreter'](plan.shell)) + '\n')
@@ -524,7 +530,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
     for (name, value,) in plan.env.items():
-        if isinstance(value, str):
+        if (name in program_alone):
+            _add('castoff_for_program ' + str(name) + ' ' + str(_filters['sh'](value)) + '\n')
+        elif isinstance(value, str):
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
         else:
             _add('unset -v ' + str(name) + '\n')

@@ -28,7 +28,8 @@ PARTS = {
     "fence": "`castoff_await_fences` waits until ranks of earlier attempts have ended; `castoff_check_fence` "
     "ends this attempt if another has begun",
     "environment": "`castoff_clear_stale_env` unsets what a launcher set for a parent's ranks; "
-    "`castoff_unset_user_functions`; `castoff_inherit`; `castoff_need`, for `env_from`",
+    "`castoff_unset_user_functions`; `castoff_inherit`; `castoff_need`, for `env_from`; "
+    "`castoff_for_program`, for LD_PRELOAD and its like",
     "container": "`castoff_container` decides which folders are inside; `container.sh` and `inside.sh`",
     _in("runtimes", RUNTIMES): "how a container runtime is called",
     "stage": "`castoff_stage` has each node copy files, checks that all did, and cleans up; `stage.sh`",

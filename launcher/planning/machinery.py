@@ -18,6 +18,7 @@ from launcher.launchers.base import Layout
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning.conditions import Conditions, chosen, functions_of
 from launcher.planning.containers import RUNTIMES
+from launcher.planning.loading import for_program_alone
 from launcher.runs.plan import Plan
 from launcher.runs.script import MARK
 from launcher.schedulers.base import Scheduler
@@ -67,6 +68,7 @@ FEATURES = {
     "teardown": "teardown lines of the job or the site",
     "snapshot": "the ranks run in a copy of the code",
     "secrets": "variables from `env_from`",
+    "loader": "`env` has variables of the dynamic loader or the C library, for the ranks' programs alone",
     "requeue": "the scheduler starts the same job again",
     "copy": "the job submits a copy of itself",
     "chain": "jobs that were submitted beforehand follow",
@@ -247,6 +249,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "teardown": plan.teardown or plan.site_teardown,
         "snapshot": plan.snapshot,
         "secrets": plan.env_from,
+        "loader": for_program_alone(plan.env),
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
         "driver": plan.driver,
         "alone": plan.ranks == 1 and not of_castoff and not plan.driver,

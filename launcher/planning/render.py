@@ -23,6 +23,7 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import heads
+from launcher.planning.loading import for_program_alone
 from launcher.planning.machinery import Machinery, machinery
 from launcher.planning.shares import share_words
 from launcher.quoting import comment, interpreter, shell_word, yaml_word
@@ -158,6 +159,7 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
         "plan": plan,
         "features": below.features,
         "program": _program(plan),
+        "program_alone": for_program_alone(plan.env),
         "fullest": max(ranks for ranks, _ in plan.layout),
         "full_nodes": plan.layout[0][1],
         "groups": [f"{nodes}x{ranks}" for ranks, nodes in plan.layout],
@@ -167,7 +169,8 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
     # Variables of the job, whatever an image says, beside those that place the ranks.
     names = [plan.device_variable, "OMP_NUM_THREADS", *plan.variables, *plan.env_from]
-    kept = [name for name in dict.fromkeys(names) if name and name not in container.env]
+    apart = {*container.env, *for_program_alone(plan.env)}
+    kept = [name for name in dict.fromkeys(names) if name and name not in apart]
     return {**facts, "image": folder + shell_word(container.image), "kept": kept}
 
 

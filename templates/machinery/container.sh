@@ -74,7 +74,12 @@ CASTOFF_CONTAINER
 }
 #endif
 castoff_write_inside() { # inside.sh, the first to run in the container
+#if loader !torchrun
+  castoff_write inside.sh castoff_kept castoff_given castoff_python_folder castoff_staged_path castoff_loading \
+    <<'CASTOFF_INSIDE'
+#else
   castoff_write inside.sh castoff_kept castoff_given castoff_python_folder castoff_staged_path <<'CASTOFF_INSIDE'
+#endif
 # Runs first in the container: what the job says counts more than what the image says.
 if [ -z "${CASTOFF_WORKDIR:-}" ]; then
   echo "castoff: the environment did not reach the container: leave out flags that drop it, as --cleanenv does" >&2
@@ -98,6 +103,9 @@ if ! cd "$CASTOFF_WORKDIR"; then
   printf 'castoff: %s is not in the container; name it in container.binds\n' "$CASTOFF_WORKDIR" >&2
   exit 1
 fi
+#if loader !torchrun
+eval "$castoff_loading"
+#endif
 exec "$@"
 CASTOFF_INSIDE
 }

@@ -28,6 +28,22 @@ castoff_unset_user_functions() { # functions of setup's or of the environment ar
     return rm rmdir scontrol sed set sh sha256sum shift sleep sort squeue stat tail tar timeout tr trap true umask \
     unzip wait wc : . # programs of the nodes call some of them, where sh is bash
 }
+#if loader
+#if here !torchrun !container
+castoff_loading= # names, joined by commas
+#else
+castoff_loading= # lines of sh
+#endif
+castoff_for_program() { # NAME VALUE of a variable that would change the launcher and all else that starts with it
+  export "CASTOFF_GIVEN_$1=$2" # which what runs last before the program turns into the variable itself
+#if here !torchrun !container
+  castoff_loading+=${castoff_loading:+,}$1
+#else
+  castoff_loading+="[ -z \"\${CASTOFF_GIVEN_$1+set}\" ] || export $1=\"\$CASTOFF_GIVEN_$1\"; "
+  castoff_loading+="unset -v CASTOFF_GIVEN_$1; "
+#endif
+}
+#endif
 #if inherit
 castoff_inherit() { # NAME...: the environment but for these variables is dropped
   local castoff_name castoff_kept_names=" $* "

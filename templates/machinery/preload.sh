@@ -35,6 +35,11 @@ import castoff_plugin; print(castoff_plugin.__file__)' </dev/null 2>/dev/null ||
 #ifdef castoff_launcher_export
   castoff_launcher_export
 #endif
+#if loader
+  # What a rank's program begins with, the process that it is a copy of must have begun with.
+  # shellcheck disable=SC2016
+  castoff_python=(sh -c "$castoff_loading"'exec "$@"' sh "${castoff_python[@]}")
+#endif
   "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_python[@]}" \
     -I -S "${castoff_client%/*}/begin.py" "$castoff_agent" parent asked "$1" -- "${@:2}" \
     </dev/null >"$CASTOFF_ATTEMPT_DIR/preload.log" 2>&1 &

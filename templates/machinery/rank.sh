@@ -30,6 +30,9 @@ castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, an
 #if preload
     castoff_client castoff_agent castoff_gone \
 #endif
+#if loader !torchrun !container
+    castoff_loading \
+#endif
     <<'CASTOFF_RANK'
 castoff_refuse() { # this is not how the script laid the ranks out
   echo "castoff: $*" >&2
@@ -193,6 +196,9 @@ castoff_exec() {
 #elif usr1
   trap '' USR1 # it gets it when the script ends the ranks, too, and must not die of that
 #endif
+#if loader !torchrun !container
+  eval "$castoff_loading"
+#endif
 #if preload
   [ ! -r "$castoff_client" ] || exec "$1" -I -S "$castoff_client" "$castoff_agent" "$castoff_gone" "$@"
 #endif
@@ -307,9 +313,14 @@ CASTOFF_RANK
 #endif
 #if torchrun
 castoff_write_torchrun_rank() { # torchrun_rank.sh, round each of torchrun's ranks: its own code says nothing of them
-#if signal
+#if signal loader
+  castoff_write torchrun_rank.sh castoff_loading castoff_chosen_signal castoff_chosen_number castoff_signal_before \
+    <<'CASTOFF_TORCHRUN_RANK'
+#elif signal
   castoff_write torchrun_rank.sh castoff_chosen_signal castoff_chosen_number castoff_signal_before \
     <<'CASTOFF_TORCHRUN_RANK'
+#elif loader
+  castoff_write torchrun_rank.sh castoff_loading <<'CASTOFF_TORCHRUN_RANK'
 #else
   castoff_write torchrun_rank.sh <<'CASTOFF_TORCHRUN_RANK'
 #endif
@@ -318,7 +329,14 @@ castoff_log=rank-00000.log # torchrun's
 #else
 castoff_log=node-$(printf %05d "$NODE_RANK").log # torchrun's
 #endif
+#if loader
+castoff_exec() {
+  eval "$castoff_loading"
+  exec "$@" </dev/null
+}
+#else
 castoff_exec() { exec "$@" </dev/null; }
+#endif
 #if usr2
 castoff_on_relay() { castoff_pass_on USR2; }
 #else

@@ -9,6 +9,9 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
     shift
   done
   shift
+#if loader !torchrun !container
+  castoff_command+=(--given "$castoff_loading") # names; their values stand in no command line
+#endif
 #if restart
   castoff_command+=(--agent-for "$$") # preload: what imports outlives this attempt
 #endif

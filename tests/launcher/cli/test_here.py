@@ -16,6 +16,7 @@ WRITTEN = [*here.WORDS, "--ranks-per-node", "3", "--job-id", "local-1.0.0"]
         [],
         ["--cores-per-rank", "2", "--devices-per-rank", "1"],
         ["--log-dir", "/a b/logs/", "--failure-file", "../failure.json"],
+        ["--given", "HELD,KEPT"],
     ],
     ids=len,
 )
@@ -27,9 +28,11 @@ def test_it_is_read_as_click_reads_it(more: list[str], monkeypatch: pytest.Monke
         return 5
 
     monkeypatch.setattr(launch, "run", run)
+    monkeypatch.setenv("CASTOFF_GIVEN_HELD", "a b")
     program = ["sh", "-c", "--here", "é"]
     assert group.call([*WRITTEN, *more], program) == 5
     assert requests == [here.read([*WRITTEN, *more], program)]
+    assert ("--given" in more) == (requests[0].environment.get("HELD") == "a b")
 
 
 @pytest.mark.parametrize(

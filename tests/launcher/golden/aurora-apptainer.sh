@@ -40,6 +40,8 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+castoff_for_program LD_PRELOAD /opt/lib.so
+castoff_for_program MALLOC_ARENA_MAX 2
 castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 
 # --- Container round each rank

@@ -25,6 +25,7 @@ PATH=/opt/python/bin:$PATH
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 export GREETING='it'"'"'s five'
+castoff_for_program LD_PRELOAD '/opt/it'"'"'s/lib.so'
 castoff_need WANDB_API_KEY
 
 # --- Start

@@ -36,6 +36,7 @@ castoff_setup_over
 
 # --- Environment of the ranks
 castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+castoff_for_program LD_PRELOAD /opt/lib.so
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Stage: on each node's own disk, before the ranks start

@@ -340,7 +340,7 @@ EXAMPLES: dict[str, Example] = {
         "local",
         {
             "setup": ["module load python"],
-            "env": {"GREETING": "it's five"},
+            "env": {"GREETING": "it's five", "LD_PRELOAD": "/opt/it's/lib.so"},
             "env_from": ["WANDB_API_KEY"],
             "inherit": ["LD_LIBRARY_PATH"],
             "python": "/opt/python/bin/python",
@@ -349,12 +349,17 @@ EXAMPLES: dict[str, Example] = {
             "devices_per_rank": 1,
         },
     ),
+    "slurm-torchrun-loader": Example(
+        "slurm",
+        {"launcher": {"torchrun": True}, "signal": "USR1@300", "env": {"LD_AUDIT": "/opt/lib.so"}},
+    ),
     "local-torchrun": Example("local", {"launcher": {"torchrun": True}}),
     "aurora-apptainer": Example(
         "aurora",
         {
             "nodes": 2,
             "setup": ["module load apptainer"],
+            "env": {"LD_PRELOAD": "/opt/lib.so", "MALLOC_ARENA_MAX": "2"},
             "container": {
                 "runtime": "apptainer",
                 "image": "/lus/flare/me/torch.sif",
@@ -400,7 +405,12 @@ EXAMPLES: dict[str, Example] = {
     ),
     "slurm-preload": Example(
         "slurm",
-        {"nodes": 2, "launcher": {"preload": ["torch"]}, "stage": [{"from": "env.tar", "activate": True}]},
+        {
+            "nodes": 2,
+            "env": {"LD_PRELOAD": "/opt/lib.so"},
+            "launcher": {"preload": ["torch"]},
+            "stage": [{"from": "env.tar", "activate": True}],
+        },
     ),
     "pbs-preload": Example(
         "pbs", {"nodes": 2, "launcher": {"preload": ["torch"]}}, changes={"launcher": "openmpi"}

@@ -117,6 +117,46 @@ def test_what_a_program_sees_inside(runtime: str, kind: str, containers: Contain
     assert "secret" not in here.calls_file.read_text()
 
 
+@pytest.mark.parametrize(
+    ("runtime", "kind", "torchrun"),
+    [
+        ("apptainer", "hydra", False),
+        ("pyxis", "srun", False),
+        pytest.param("podman-hpc", "srun", False, marks=pytest.mark.long),
+        pytest.param("apptainer", "local", False, marks=pytest.mark.long),
+        pytest.param("apptainer", "hydra", True, marks=pytest.mark.long),
+        pytest.param("apptainer", "local", True, marks=pytest.mark.long),
+    ],
+)
+def test_the_loader_changes_the_programs_alone(
+    runtime: str, kind: str, torchrun: bool, containers: Containers, tmp_path: Path
+) -> None:
+    here = containers(runtime, kind)
+    reports = here.seen / "reports"
+    reports.mkdir()
+    says = f'unset -v LD_DEBUG; : >"{here.seen}/program.$$"; env | grep "^CASTOFF_GIVEN_\\|_PAD_="; exec true'
+    inside, binds = {}, []
+    if torchrun:
+        binds = [str(Path(pytest.importorskip("torch").__file__).parents[1])]
+        inside = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    decided = here.plan_of(
+        command=["sh", "-c", says],
+        ranks_per_node=2,
+        launcher={"torchrun": torchrun},
+        setup=["export MALLOC_TOP_PAD_=1"],
+        env={"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{reports}/of", "MALLOC_TOP_PAD_": "2"},
+        container=container(here, runtime, env=inside, binds=binds),
+    )
+    ended = here.start_plan(decided).end()
+    assert ended.code == 0, ended.output
+    programs = {path.suffix for path in here.seen.glob("program.*")}
+    assert len(programs) == 2
+    assert {path.suffix for path in reports.iterdir()} == programs
+    logs = [path.read_text() for path in (ended.run_dir / "logs" / "0.0").glob("*.log")]
+    assert "".join(logs).count("MALLOC_TOP_PAD_=2\n") == 2, logs
+    assert "GIVEN" not in "".join(logs)
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_it_is_inside_and_the_host_is_not(runtime: str, containers: Containers, tmp_path: Path) -> None:
     here = containers(runtime)

@@ -1,0 +1,48 @@
+#!/bin/bash -l
+#SBATCH --job-name=causets
+#SBATCH --account=my-project
+#SBATCH --partition=gpu
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=32
+#SBATCH --gpus-per-node=4
+#SBATCH --time=00:30:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR2@120
+#SBATCH --no-requeue
+#SBATCH --export=NIL
+
+# causets on slurm: 4 ranks, 4 on 1 node, started by torchrun.
+# each rank: 8 cores and all devices of its node in sight
+# OMP_NUM_THREADS=8: a rank's cores
+# castoff's functions first: they are below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+
+castoff_nodes=1 castoff_ranks=4 castoff_ranks_per_node=4 castoff_full_nodes=1
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_chosen_signal=USR1 castoff_signal_before=300 # seconds before the walltime
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Setup
+export OMP_NUM_THREADS=8
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
+module load python
+castoff_setup_over
+
+# --- Environment of the ranks
+castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
+castoff_for_program LD_AUDIT /opt/lib.so
+castoff_rendezvous # MASTER_ADDR and MASTER_PORT
+
+# --- Start
+castoff_start srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 --wait=0 \
+  --export=ALL \
+  "$castoff_rank" \
+  python -m trainers.gnn --config causets.yaml
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for slurm and srun: nothing below is about this job ===
