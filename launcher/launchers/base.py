@@ -143,6 +143,8 @@ class Launcher(ABC):
     """Whether castoff binds its processes by such lists, unless somebody else does."""
     leaves_unbound: ClassVar[bool] = False
     """Whether processes may run anywhere on their host, unless castoff binds them."""
+    mpi_modules: ClassVar[str] = ""
+    """The modules, by a pattern of their names, of the MPI whose ranks it connects; empty: of any MPI."""
     bound_by_script: ClassVar[bool] = False
     """Whether the script binds each rank, as no flag says it in all of the launcher's versions."""
     most_words: ClassVar[int | None] = None

@@ -188,6 +188,7 @@ class Pals(_Mpiexec):
     survives_rank_failure = True
     bind_flags = ("--cpu-bind",)
     says = r"(?i)\bpals\b"
+    mpi_modules = r"cray-mpich|mpich"
     takes_lists = True
     bound_by_list = True
     fills_nodes = True
@@ -220,6 +221,7 @@ class Hydra(_Mpiexec):
     """MPICH's mpiexec; the host file holds the processes of each host."""
 
     says = r"HYDRA|MPICH"
+    mpi_modules = r"mpich|mvapich2?"
     reaches_by_ssh = True
     survives_rank_failure = True
     bind_flags = ("-bind-to", "--bind-to")
@@ -249,6 +251,7 @@ class IntelMpi(_Mpiexec):
     """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
 
     says = r"Intel\(R\) MPI"
+    mpi_modules = r"impi|intel-?mpi|intel-oneapi-mpi"
     reaches_by_ssh = True
     survives_rank_failure = True
     takes_lists = True
@@ -267,6 +270,7 @@ class OpenMpi(_Mpiexec):
     """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
 
     says = r"OpenRTE|Open MPI|PRRTE"
+    mpi_modules = r"openmpi|ompi|hpcx"
     reaches_by_ssh = True
     ends_by_usr1 = True
     bind_flags = ("--bind-to", "-bind-to")

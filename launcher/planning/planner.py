@@ -24,6 +24,7 @@ from launcher.planning import (
     drivers,
     kinds,
     limits,
+    mpi_modules,
     needs,
     node_launchers,
     placement,
@@ -309,6 +310,9 @@ class _Planner:
                 self.found.report("launcher.name", message)
             else:
                 self.found.report_site("launcher", message)
+        elif not spec.launcher.name and not spec.launcher.driver:
+            setup = [*self.site.setup, *spec.setup, *self.site.setup_last]
+            self.found.notes += filter(None, [mpi_modules.contradiction(setup, launcher, allowed)])
         own = LAUNCHERS[launcher]
         most = own.most_words
         if most is not None and len(spec.command) > most:
