@@ -67,6 +67,7 @@ def test_a_job_from_a_laptop_to_slurm(ssh: Path, castoff_command: Castoff, tmp_p
     assert castoff("on", "add", "lab", "head", "--dir", far, "--castoff", COMMAND, *options).returncode == 0
     words = (
         "submit",
+        "--yes",
         "--follow",
         "--nodes",
         "2",

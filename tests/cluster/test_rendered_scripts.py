@@ -50,7 +50,7 @@ def test_a_failing_rank_ends_the_job(jobs: dict[str, Submitted], name: str) -> N
 def test_members_of_an_array(jobs: dict[str, Submitted]) -> None:
     job = jobs["array"]
     assert {job.ending(f"{member}.0") for member in range(3)} == {("done", 0)}, job.output()
-    logs = {str(path.relative_to(job.run_dir / "logs")) for path in job.run_dir.glob("logs/*/*")}
+    logs = {str(path.relative_to(job.run_dir / "logs")) for path in job.run_dir.glob("logs/*/*.log")}
     assert logs == {f"{member}.0/rank-00000.log" for member in range(3)}
 
 
@@ -88,6 +88,6 @@ def test_ranks_that_are_copies_of_one_process(jobs: dict[str, Submitted]) -> Non
         job = jobs[name]
         job.ending()
         assert [rank["environ"]["LOCAL_RANK"] for rank in job.ranks()] == ["0", "1", "0", "1"]
-        logs = "".join(path.read_text() for path in (job.run_dir / "logs").glob("*/*"))
+        logs = "".join(path.read_text() for path in (job.run_dir / "logs").glob("*/*.log"))
         assert "castoff: preload" not in logs + job.output()
         assert (job.run_dir / "attempts" / "0.0" / "preload.log").exists()
