@@ -44,5 +44,5 @@ def command(run: str | None, output: str | None, by: str | None, largest: bool |
     if output in (None, "-"):
         click.echo(text.encode(), nl=False)
     else:
-        write_output(str(output), text, 0o644)
+        write_output(str(output), text, 0o600)
         report(f"wrote {Path(str(output)).absolute()}")

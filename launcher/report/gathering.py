@@ -19,6 +19,7 @@ from launcher.history.starts import starts_of
 from launcher.logs.failures import excerpt_of, failed_rank, setup_output
 from launcher.report.curves import Plot, curve, plots, points_of_each
 from launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
+from launcher.report.masking import masked_job, masked_parameters, masked_script
 from launcher.report.plain import log_text
 from launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
 from launcher.report.results import Result, columns, result_of
@@ -71,8 +72,8 @@ def gather(run: RunDirectory, wish: Wish, poller: Poller | None = None) -> RunFa
         at=at,
         planned=planned,
         plan=read(run.path / "plan.json", Plan),
-        job_text=_text(run.path / "job.yaml"),
-        script_head=head_of(_text(run.script)),
+        job_text=masked_job(_text(run.path / "job.yaml")),
+        script_head=masked_script(head_of(_text(run.script))),
         code=provenance.read(run),
         members=_members(run, now, results, busy),
         hours=total(shares(now, planned, at=at)),
@@ -90,6 +91,7 @@ def _results(run: RunDirectory, now: RunStatus, at: float) -> tuple[Metrics, lis
     first, results, busy = Metrics(), list[Result](), _Busy()
     for member in now.members:
         metrics = metrics_of(run, member.member)
+        metrics.parameters = masked_parameters(metrics.parameters)
         results.append(result_of(run, now, member, metrics, at))
         for start in starts_of(member):
             if start.began and (found := device_use(metrics, start.began, start.last.ended)) is not None:

@@ -14,6 +14,7 @@ from launcher.report.comparison import further, members
 from launcher.report.consumption import misses_ranks, resources
 from launcher.report.curves import Curve, Plot
 from launcher.report.facts import AttemptFacts, RunFacts
+from launcher.report.masking import masked_words
 from launcher.report.moments import Moments
 from launcher.report.plain import cut
 from launcher.report.ranking import (
@@ -159,7 +160,7 @@ def _request(facts: RunFacts) -> Iterator[tuple[str, str]]:
     planned, plan = facts.planned, facts.plan
     yield "Site", f"{facts.now.site or 'not known'}, scheduler {planned.scheduler or 'not known'}"
     if plan is not None:
-        yield "Command", "a Python function" if plan.function else shlex.join(plan.command)
+        yield "Command", "a Python function" if plan.function else shlex.join(masked_words(plan.command))
         yield "Nodes", str(plan.nodes)
     if planned.ranks is not None:
         layout = ", ".join(f"{ranks} on {_nodes(nodes)}" for ranks, nodes in planned.layout)

@@ -1,4 +1,4 @@
-"""Which files of a project look as if they held secrets, by their names alone."""
+"""Which files of a project, and which variables, look as if they held secrets, by their names alone."""
 
 from __future__ import annotations
 
@@ -32,3 +32,17 @@ def secret_part(name: str) -> str | None:
         if _OF_PROGRAMS.fullmatch(part) or word.search(_HARMLESS.sub("", part)):
             return "/".join(parts[:number])
     return None
+
+
+_IN_VARIABLES = re.compile(
+    rf"{_WORD.pattern}|passphrase|[_.-]pwd|(?<![a-z])token(?![a-z])|(?<![a-z])auth(?![a-z])", re.IGNORECASE
+)
+"""As `_WORD`, with what only variables are called: a file of tokens is mostly one of texts."""
+
+_OF_TEXTS = re.compile("(pad|bos|eos|unk|mask|cls|sep|special|image)[_-]token", re.IGNORECASE)
+"""Tokens of language models."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable looks like a secret: `HF_TOKEN`, `wandb.api_key`."""
+    return _IN_VARIABLES.search(_OF_TEXTS.sub("", _HARMLESS.sub("", name))) is not None

@@ -65,7 +65,34 @@ def sweep(jobs: LocalJobs) -> RunDirectory:
     return run
 
 
+SECRET_JOB = r"""
+name: secretive
+ranks_per_node: 1
+env: {HF_TOKEN: leak-1, DB_PASSWORD: "leak-2\nleak-3", MAX_TOKENS: 512, wandb_api_key: "it's leak-4"}
+setup: ["export MY_SECRET='leak-5 leak-6'", "export https_proxy=http://me:leak-7@proxy:80"]
+command: [python, -c, "import json, os; print(json.dumps({'parameters': {'api_key': 'leak-' + '8',
+  'key_dim': 64}}), file=open(os.environ['CASTOFF_METRICS_FILE'], 'a'))", --auth-token, leak-9,
+  --api-key=leak-10]
+# DB_PASSWORD: leak-11
+"""
+
+
 class TestReport:
+    def test_shows_no_values_whose_names_look_like_secrets(
+        self, jobs: LocalJobs, castoff: Castoff, tmp_path: Path
+    ) -> None:
+        job, page = tmp_path / "job.yaml", tmp_path / "page.html"
+        job.write_text(SECRET_JOB)
+        run = jobs.submit(job)
+        jobs.wait(run)
+        page.touch(mode=0o644)
+        assert castoff("report", run.path, "-o", page).returncode == 0
+        assert page.stat().st_mode & 0o777 == 0o600
+        text = page.read_text()
+        assert re.findall("leak-[0-9]+", text) == []
+        for shown in ("HF_TOKEN", "MAX_TOKENS=512", "key_dim", "http://me:***@proxy:80"):
+            assert shown in text
+
     def test_of_a_rank_that_failed(self, jobs: LocalJobs) -> None:
         run = jobs.submit("-n", "2", "--", "python", "-c", FAILS)
         jobs.wait(run)
