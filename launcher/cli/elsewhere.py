@@ -23,6 +23,7 @@ from launcher.quoting import visible_word
 from launcher.remote import passing
 from launcher.remote.entries import HERE, entry_named
 from launcher.remote.machine import Machine, NotInstalled
+from launcher.remote.output import Bounded
 
 ONLY_HERE = {
     "init": "writes a job file here; then `castoff --on NAME submit` takes it along",
@@ -40,6 +41,9 @@ _WITH_THE_JOB = ("submit", "render")
 
 _ON_TERMINALS = ("shell", "alloc", "top", "clean")
 """Verbs that need a terminal there, if they have one here."""
+
+_LARGEST_PAGE = 1 << 26
+"""Bytes of a run's page: that of 20 curves has a fiftieth of this."""
 
 _READING = ("shell", "alloc")
 """Verbs whose program reads our standard input."""
@@ -137,9 +141,10 @@ def _report(machine: Machine, words: list[str]) -> int:
     if output in (None, "-"):
         return passing.run(own, os.environ)
     parts: list[bytes] = []
-    code = passing.run(own, os.environ, write=parts.append)
+    whole = Bounded(f"{machine.entry.name}: the page", _LARGEST_PAGE)
+    code = passing.run(own, os.environ, write=lambda data: parts.append(whole.take(data)))
     if code == 0:
-        write_output(output, b"".join(parts).decode(errors="surrogateescape"), 0o644)
+        write_output(output, b"".join(parts).decode(errors="surrogateescape"), 0o600)
         report(f"wrote {Path(output).absolute()}")
     return code
 

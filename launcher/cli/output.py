@@ -74,7 +74,7 @@ def print_facts(**facts: object) -> None:
     """Print what is known of one thing for people, a line each; what is None is left out."""
     for name, fact in facts.items():
         if fact is not None:
-            click.echo(f"{name.replace('_', '-'):11} {fact}")
+            click.echo(f"{name.replace('_', '-'):11} {printable(str(fact))}")
 
 
 def print_script(script: str) -> None:

@@ -25,6 +25,7 @@ from launcher.remote.login_shell import (
     login_command,
 )
 from launcher.remote.output import Output
+from launcher.remote.silence import telling_of_silence
 from launcher.remote.wheel import own_version
 
 
@@ -37,7 +38,7 @@ class Refused(CastoffError):
 
     def __init__(self, machine: str, failed: Failed):
         super().__init__(f"{machine}: {failed.message}")
-        self.exit_code = failed.exit_code
+        self.exit_code = failed.exit_code if 0 < failed.exit_code < 256 else 1  # of 256 the shell sees 0
         self.is_final = failed.is_final
 
 
@@ -101,7 +102,9 @@ class Machine:
         assert process.stdout is not None
         try:
             output = Output(process.stdout, marks)
-            if not output.begins():
+            with telling_of_silence(self.entry.name):
+                begins = output.begins()
+            if not begins:
                 raise self._not_begun(output, process)
             yield process, output
         except KeyboardInterrupt:  # which a terminal gives to ssh as well; others do not
@@ -225,7 +228,8 @@ class Session:
 
     def answer(self) -> Message:
         """The next message; raises as `ask`."""
-        message = frames.read(self._from, frames.LONGEST_ANSWER)
+        with telling_of_silence(self._machine.entry.name):
+            message = frames.read(self._from, frames.LONGEST_ANSWER)
         if message is None:
             raise Broken("")
         if isinstance(message, Failed):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import IO
 
+from launcher.config.quantities import size_words
+from launcher.errors import CastoffError
 from launcher.remote.login_shell import MARK, Marks
 
 _READ = 1 << 16
@@ -59,8 +61,29 @@ class Output:
 
     def _take_code(self, rest: bytes) -> None:
         digits, newline, _ = rest.partition(b"\n")
-        if newline and digits.isdigit() and len(digits) < _CODE:
+        if newline and digits.isdigit() and len(digits) < _CODE and int(digits) < 256:
             self.code = int(digits)
+
+
+class Bounded:
+    """Takes parts of an answer, as long as they are not too much for one."""
+
+    def __init__(self, what: str, most: int):
+        """`what`: for the message, with the machine's name."""
+        self._what, self._left, self._most = what, most, most
+
+    def take(self, data: bytes) -> bytes:
+        """A part, which is counted.
+
+        Raises:
+            CastoffError: it is too much.
+        """
+        self._left -= len(data)
+        if self._left < 0:
+            raise CastoffError(
+                f"{self._what} is larger than {size_words(self._most)}, so castoff reads no more"
+            )
+        return data
 
 
 def _overlap(text: bytes, mark: bytes) -> int:

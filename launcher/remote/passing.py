@@ -15,12 +15,21 @@ from launcher.errors import report
 from launcher.remote.connection import FAILED, ConnectionBroken, broken
 from launcher.remote.login_shell import Marks, login_command
 from launcher.remote.machine import Machine
+from launcher.remote.output import Bounded
+from launcher.remote.silence import telling_of_silence
 
 _SHOWN_BY = ("TERM", "NO_COLOR", "COLORTERM", "TZ", "LINES", "COLUMNS")
 """Variables that say how output is shown here."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """Seconds between attempts to connect again."""
+
+
+_LARGEST_KEPT = 1 << 22
+"""Bytes of lines that are kept, so that each is written once."""
+
+_MAY_BE_SILENT = ("wait", "logs", "shell", "alloc", "top")
+"""Verbs that have nothing to say for long."""
 
 
 class Passed:
@@ -96,7 +105,12 @@ def run(
     stdin = subprocess.PIPE if variables else None if reads else subprocess.DEVNULL
     with passed.machine.begun(script, marks, stdin) as (process, output):
         _give(process, variables)
-        output.copy(write or _show)
+        show = write or _show
+        if passed.verb in _MAY_BE_SILENT:
+            output.copy(show)
+        else:
+            with telling_of_silence(passed.machine.entry.name) as heard:
+                output.copy(lambda data: (heard(), show(data)))
         if output.code is None:
             raise passed.broken()
         return output.code
@@ -117,7 +131,7 @@ def wait_through(
     Raises:
         CastoffError: the first connection cannot be made, or nothing can be begun there.
     """
-    begun, seconds, shown = time.monotonic(), _FIRST_PAUSE, _Once()
+    begun, seconds, shown = time.monotonic(), _FIRST_PAUSE, _Once(passed.machine.entry.name)
     was_there = False
     while True:
         started = time.monotonic()
@@ -138,15 +152,18 @@ def wait_through(
 class _Once:
     """Writes each line once, though it is printed again after every new connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._answer = Bounded(f"{name}: what `castoff wait` prints there", _LARGEST_KEPT)
         self._seen: set[bytes] = set()
         self._rest = b""
 
     def __call__(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LARGEST_KEPT:
+            self._answer.take(self._rest)
         for line in lines:
             if line not in self._seen:
-                self._seen.add(line)
+                self._seen.add(self._answer.take(line + b"\n")[:-1])
                 _show(line + b"\n")
 
 

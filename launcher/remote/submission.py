@@ -104,18 +104,43 @@ _ABOUT_HERE = ("env_from", "snapshot", "templates")
 """Fields of a job that say what of this machine is read: only people of this machine may set them."""
 
 
+_MAX_VALUES = 3_000
+"""Of a profile from there; the longest that castoff brings along has 950."""
+
+_LONGEST_SHOWN = 2_000
+"""Characters of what is wrong with it."""
+
+
+def _values(value: object) -> int:
+    """How many values and names there are in plain data; it may be nested as deep as a message can."""
+    count, left = 0, [value]
+    while left:
+        found = left.pop()
+        count += 1
+        if isinstance(found, dict):
+            left += [*found, *found.values()]
+        elif isinstance(found, list):
+            left += found
+    return count
+
+
 def _site_of(fields: dict[str, Any], entry: Entry) -> Site:
     """A profile from there.
 
     Raises:
         CastoffError: it cannot be used here.
     """
+    if _values(fields) > _MAX_VALUES:
+        raise CastoffError(
+            f"{entry.name}: the profile that castoff there reports holds more than {_MAX_VALUES:,} values, "
+            "so it is not used; name one of your own with --site of `castoff on add`"
+        )
     try:
         site = Site(**fields)
     except (InvalidInput, TypeError) as error:
         raise CastoffError(
             f"{entry.name}: castoff here cannot use the profile that the one there reports: "
-            f"{printable(str(error))}\nif the two castoffs differ, {remedy(entry)}"
+            f"{printable(str(error)[:_LONGEST_SHOWN])}\nif the two castoffs differ, {remedy(entry)}"
         ) from error
     for field in _ABOUT_HERE:
         if getattr(site.defaults, field) != getattr(JobSpec(), field):

@@ -185,7 +185,7 @@ def test_a_banner_without_an_end_hides_no_mark(before: int) -> None:
     assert (b"".join(got), found.code) == (b"out", 0)
 
 
-@pytest.mark.parametrize("code", ["9" * 5000, "-1", "", "1 2"])
+@pytest.mark.parametrize("code", ["9" * 5000, "-1", "", "1 2", "256", "1000000"])
 def test_what_is_not_an_exit_code_is_none(code: str) -> None:
     found = Output(io.BytesIO(f"\x1e{MARKS.begin}\n\x1e{MARKS.end} {code}\n".encode()), MARKS)
     assert found.begins()

@@ -1,0 +1,97 @@
+"""A machine whose castoff is hostile or broken: what it says is bounded, and moves no cursor here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from launcher.cli import elsewhere
+from launcher.cli.output import print_facts
+from launcher.errors import CastoffError
+from launcher.remote import passing, silence
+from launcher.remote.entries import Entry
+from launcher.remote.machine import Machine, Refused
+from launcher.remote.submission import reported_site
+
+SSH = """#!/bin/sh
+for word; do [ "$word" != -G ] || exit 0; done
+exec /bin/sh -c "$word"
+"""
+
+REFUSES = f"""#!{sys.executable}
+import os, sys, time
+from launcher.remote import frames
+while not os.path.exists("heard"):
+    time.sleep(0.01)
+frames.write(sys.stdout.buffer, frames.Failed("no", 10**18))
+"""
+
+NO_END = "#!/bin/sh\nexec yes | tr -d '\\n'\n"
+"""One line that never ends."""
+
+
+class Far:
+    """A machine whose castoff is a program of this test's."""
+
+    def __init__(self, folder: Path):
+        ssh = folder / "bin" / "ssh"
+        ssh.parent.mkdir()
+        ssh.write_text(SSH)
+        ssh.chmod(0o755)
+        self.folder = folder
+        self.environ: Mapping[str, str] = {**os.environ, "PATH": f"{ssh.parent}:{os.environ['PATH']}"}
+
+    def running(self, program: str) -> Machine:
+        path = self.folder / "castoff"
+        path.write_text(program)
+        path.chmod(0o755)
+        entry = Entry(name="far", host="far", dir=str(self.folder), castoff=str(path))
+        return Machine(entry, self.environ, as_named=True)
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Far:
+    return Far(tmp_path)
+
+
+def test_silence_is_reported_and_an_error_has_a_code(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        (far.folder / "heard").touch()  # upon which the machine answers
+
+    monkeypatch.setattr(silence, "_FIRST", 0.5)
+    monkeypatch.setattr(silence, "report", hear)
+    with pytest.raises(Refused, match="far: no") as refused, far.running(REFUSES).session([]):
+        pass
+    assert refused.value.exit_code == 1  # the shell would have seen 0
+    assert said and said[0].startswith("far: no answer yet after ")
+
+
+def test_an_answer_without_end_is_given_up(far: Far, tmp_path: Path) -> None:
+    machine = far.running(NO_END)
+    with pytest.raises(CastoffError, match="far: what `castoff wait` prints there is larger than 4"):
+        passing.wait_through(passing.Passed(machine, "wait", [], None), far.environ)
+    page = tmp_path / "page.html"
+    with pytest.raises(CastoffError, match="far: the page is larger than 6"):
+        elsewhere._report(machine, ["--output", str(page)])
+    assert not page.exists()
+
+
+def test_a_profile_of_too_many_values_is_refused_unread(far: Far) -> None:
+    site = {"name": "far", "env": {f"NAME_{number}": "" for number in range(300_000)}}
+    session = SimpleNamespace(hello=SimpleNamespace(site=site))
+
+    with pytest.raises(CastoffError, match="far: the profile that castoff there reports holds more than"):
+        reported_site(session, far.running("").entry, far.environ)  # type: ignore[arg-type]
+
+
+def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    print_facts(folder="/far\x1b[2J\nrun         forged")
+    assert capsys.readouterr().out == "folder      /far\\x1b[2J\\nrun         forged\n"
