@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 
@@ -17,5 +19,9 @@ def make_folders(folder: Path, mode: int = 0o700) -> None:
     if folder.is_dir():
         return
     for one in (*folder.parents[::-1], folder):
-        if not one.is_dir():
+        if one.is_dir():
+            continue
+        try:
             one.mkdir(mode=mode, exist_ok=True)
+        except FileExistsError as error:  # mkdir(2) says this of a file, too
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(one)) from error

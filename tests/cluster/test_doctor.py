@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import until
+
 from .desk import Desk
 from .slurm import SlurmCluster
 
@@ -70,7 +72,7 @@ def test_nodes(doctor: Doctor, desk: Desk) -> None:
     assert found["preflight"][0]["fact"] == "n1, n2: devices, memory, disks, clock and network"
     assert found["all-reduce"][0]["fact"].startswith("exact on 2 ranks; ")
     assert [one["values"]["host"] for one in found["speed"]] == ["n1", "n2"]
-    assert desk.run("squeue", "--noheader").output == ""
+    until(lambda: not desk.run("squeue", "--noheader").output, "its job in the queue")
 
 
 @pytest.mark.long
@@ -122,7 +124,7 @@ def test_more_nodes_than_there_are(doctor: Doctor, desk: Desk) -> None:
     found = doctor("--nodes", "9", *PYTHON, code=1)
     (one,) = found["nodes"]
     assert one["status"] == "problem" and "`sbatch --test-only` says: " in one["fact"]
-    assert desk.run("squeue", "--noheader").output == ""
+    until(lambda: not desk.run("squeue", "--noheader").output, "its job in the queue")
 
 
 @pytest.mark.parametrize("number", [2, 15])
@@ -136,4 +138,4 @@ def test_ctrl_c_or_term_cancels_it(desk: Desk, number: int) -> None:
     desk.cluster.hosts.inside(process).send_signal(number)
     ended = desk.end(process)
     assert ended.code == 128 + number and "was cancelled" in ended.errors, ended.errors
-    assert desk.run("squeue", "--noheader").output == ""
+    until(lambda: not desk.run("squeue", "--noheader").output, "its job in the queue")

@@ -163,7 +163,9 @@ class TestPrint:
 
         def words(*options: str) -> list[str]:
             return [
-                line for line in logs(run, *options).lines if not re.search("castoff: (1 rank|stop)", line)
+                line
+                for line in logs(run, *options).lines
+                if not re.search("castoff: (1 rank|stop|not requeued)", line)
             ]
 
         assert words() == ["castoff: attempt 2 begins", "setup", "[0] attempt 2"]

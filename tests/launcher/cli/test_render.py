@@ -315,7 +315,10 @@ class TestNoSiteNamed:
             load_site(None, spec)
         reported = str(caught.value)
         assert reported.startswith(f"job.yaml: {words}") and "--site local" in reported
-        assert "with --site, one of aurora, flux, frontier, " in reported and "one of local" not in reported
+        assert (
+            "with --site, one of aurora, crux, flux, frontier, " in reported
+            and "one of local" not in reported
+        )
         assert load_site("local", spec).name == "local"
         monkeypatch.setenv("CASTOFF_SITE", "local")
         assert load_site(None, spec).name == "local"

@@ -405,7 +405,7 @@ def test_how_often_a_resumable_function_is_resumed(
     (tmp_path / "job.yaml").write_text(json.dumps({"command": ["ignored"], **fields}))
     for job in (fields, JobSpec.load(tmp_path / "job.yaml")):
         script = launcher.executor(job, site, tmp_path).render(Count())
-        assert re.findall(r"^castoff_requeue_max=(\d+)$", script, re.MULTILINE) == [str(most)] * bool(most)
+        assert re.findall(r"^castoff_requeue_max=(\d+) # ", script, re.MULTILINE) == [str(most)] * bool(most)
 
 
 # submitit's plugins
@@ -909,7 +909,7 @@ def test_a_checkpointed_function_is_resumed(executors: Executors) -> None:
     settle(job)
     assert job.state == "COMPLETED" and job.paths.attempt == 1
     assert vars(job.submission().function)["step"] == 5
-    assert "castoff_requeue_max=3\n" in executor.render(Count())
+    assert "castoff_requeue_max=3 #" in executor.render(Count())
 
 
 def test_of_a_hang_the_stack_is_shown(executors: Executors) -> None:

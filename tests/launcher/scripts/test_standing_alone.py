@@ -48,6 +48,7 @@ def test_run_directory(kind: str, bench: Benches) -> None:
     assert sorted(path.name for path in (run_dir / "logs" / "0.0").iterdir()) == [
         "rank-00000.log",
         "rank-00001.log",
+        "stacks",
     ]
 
 
