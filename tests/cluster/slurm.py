@@ -8,6 +8,10 @@ process that started it (tests/cluster/hosts.py).
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +24,9 @@ __all__ = ["HEAD", "MAX_ARRAY_SIZE", "NODES", "PACKAGES", "SlurmCluster"]
 
 MAX_ARRAY_SIZE = 8
 """An array's index must be smaller."""
+
+OTHER_DEBIAN = os.environ.get("CASTOFF_TESTS_DEBIAN")
+"""The root folder of another Debian, whose programs, Slurm among them, the hosts run in place of ours."""
 
 _MEGABYTES = 2000
 """For each CPU."""
@@ -34,6 +41,16 @@ PACKAGES = {
     "ip": "iproute2",
 }
 """The programs that it needs, and the Debian package of each."""
+
+
+def _programs_of(root: str) -> dict[str, Path]:
+    """The programs of the Debian in `root`, for the hosts: its /usr, and what its loader and links need."""
+    if Path(sys.base_prefix).is_relative_to("/usr"):
+        raise RuntimeError(f"this Python is in /usr ({sys.base_prefix}), which another Debian's hides")
+    return {
+        place: Path(root).resolve() / place[1:] for place in ("/usr", "/etc/alternatives", "/etc/ld.so.cache")
+    }
+
 
 _SETTINGS = {
     "slurm.conf": f"""\
@@ -116,6 +133,7 @@ module() { conda() { . "$2/bin/activate"; }; }
 
 _START_ACCOUNTING = """
 mkdir -m 755 /run/munge /run/mysqld /run/slurm /run/slurm/state
+ln -s mysqld /run/mariadbd # where newer clients of MariaDB look
 for gpu in {0..3}; do mknod /run/slurm/gpu$gpu c 1 3; done # Slurm wants devices; these are nothing
 head -c 128 /dev/urandom >/run/munge/munge.key
 chmod 600 /run/munge/munge.key
@@ -164,6 +182,12 @@ class SlurmCluster(Cluster):
             (settings / name).write_text(text)
             (settings / name).chmod(0o600)  # slurmdbd insists, for its own
         places = {"/etc/slurm": settings, "/etc/profile.d": profile, **no_start_up_files(folder)}
+        self._libraries = folder / "lib"
+        if OTHER_DEBIAN:
+            places |= _programs_of(OTHER_DEBIAN)
+            # MariaDB's client library of 2026 refuses the answers to slurmdbd's first query.
+            self._libraries.mkdir()
+            shutil.copy(f"/usr/lib/{platform.machine()}-linux-gnu/libmariadb.so.3", self._libraries)
         self.hosts = Hosts([HEAD, *NODES], places, held_by)
         try:
             self._start()
@@ -265,7 +289,7 @@ class SlurmCluster(Cluster):
         self._must(host, ["bash", "-c", f'kill -{name} "$(cat /run/slurm/{daemon}.pid)"'])
 
     def _start_slurmdbd(self) -> None:
-        self._must(HEAD, ["slurmdbd"])
+        self._must(HEAD, ["env", f"LD_LIBRARY_PATH={self._libraries}", "slurmdbd"])
 
     def _start_slurmd(self, node: str) -> None:
         self._must(node, ["bash", "-c", f"mkdir -p /run/slurm/{node} && exec slurmd -N {node}"])
