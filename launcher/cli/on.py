@@ -130,7 +130,7 @@ def install(name: str) -> None:
     try:
         with machine.session(["castoff", "on", "check", name]):
             pass
-    except Refused as refused:  # the folder: castoff is there, and says how to go on
+    except Refused as refused:  # the folder: castoff is there, and says what to do
         report(str(refused))
 
 

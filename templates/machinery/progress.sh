@@ -84,7 +84,7 @@ castoff_check_rerun() { # the scheduler itself has started this job again, as af
   fi
   if ! castoff_lacks_progress $((CASTOFF_ATTEMPT - 1)); then return 0; fi
   castoff_ending=node-failure
-  if [[ -n $castoff_last ]]; then castoff_ending=preempted; fi # its script was told to end
+  if [[ -n $castoff_last ]]; then castoff_ending=preempted; fi # its script was asked to end
   castoff_reason="not started again: $castoff_why"
   echo "castoff: $castoff_reason" >&2
   exit 1

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from torch.utils.data import Subset
 
 _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""The epoch that each set was told last in this process: training and validation may share one."""
+"""The epoch that each set was set to last in this process: training and validation may share one."""
 
 
 def teller(dataset: Any) -> Callable[[int], None] | None:

@@ -228,7 +228,7 @@ def _length(dataset: Any, why: str) -> int:
 class Seeded(Dataset[Any]):
     """A data set whose samples draw from their own random stream, whichever worker loads them.
 
-    It is told the epoch (`set_epoch`); validation and test are of epoch 0.
+    Its `set_epoch` is called; validation and test are of epoch 0.
 
     `batches_draw`: what makes a batch of them draws, too, and from a stream of the batch.
     """
