@@ -18,6 +18,7 @@ from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError, printable
 from launcher.history.hosts import hosts
 from launcher.logs.failures import setup_output
+from launcher.logs.silence import LONG, last_sign
 from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import RunDirectory
@@ -85,11 +86,13 @@ def _print_whole(one: RunStatus, now: float) -> None:
 
 
 def _facts(one: RunStatus) -> dict[str, Any]:
-    """All that is known; of each attempt that its setup has ended, what that printed last."""
+    """All that is known; of each attempt that its setup has ended, what that printed last; of one that runs,
+    when its ranks last wrote something."""
     found: dict[str, Any] = msgspec.to_builtins(one)
     for member, facts in zip(one.members, found["members"], strict=True):
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
             its["setup_output"] = setup_output(RunDirectory(Path(one.directory)), member.member, attempt)
+            its["last_output"] = last_sign(attempt) if attempt.state == "running" else None
     return found
 
 
@@ -151,8 +154,13 @@ def _words(attempt: AttemptStatus, place: str, walltime: int | None, now: float)
         return f"{what} after {max(attempt.ended - attempt.started, 0):.0f} s, {began}"
     if attempt.state == "running":
         left = f", {brief(attempt.started + walltime - now)} left" if walltime else ""
-        return f"{what} for {brief(now - attempt.started)}{left}, {began}"
+        return f"{what} for {brief(now - attempt.started)}{left}{_silence(attempt, now)}, {began}"
     return f"{what}, {began}"
+
+
+def _silence(attempt: AttemptStatus, now: float) -> str:
+    sign = last_sign(attempt)
+    return f", no output for {brief(now - sign)}" if sign is not None and now - sign >= LONG else ""
 
 
 def _print_members(one: RunStatus, now: float) -> None:

@@ -392,6 +392,24 @@ class TestStatusInWords:
         output = castoff("status", run.path).stdout
         assert re.search(r"\nattempt    0  running for \d+s, (1h00m|59m) left, began 20", output)
 
+    def test_silence_is_shown(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit(
+            sh='echo x; touch here; until [ -e more ]; do sleep 0.1; done; echo 1 >"$CASTOFF_METRICS_FILE"; '
+            "touch there; sleep 600"
+        )
+        until((jobs.folder / "here").exists)
+        assert "no output" not in castoff("status", run.path).stdout
+        (log,) = run.path.glob("logs/0.0/rank-*.log")
+        until(log.read_text)
+        ago = time.time() - 125
+        os.utime(log, (ago, ago))
+        assert re.search(r"running for \d+s, no output for 2m, began 20", castoff("status", run.path).stdout)
+        (attempt,) = json.loads(castoff("status", run.path, "--json").stdout)["members"][0]["attempts"]
+        assert attempt["last_output"] == pytest.approx(ago)
+        (jobs.folder / "more").touch()
+        until((jobs.folder / "there").exists)
+        assert "no output" not in castoff("status", run.path).stdout, "metrics are a sign as well"
+
     def test_a_clock_that_was_set_back(self, castoff: Castoff, tmp_path: Path) -> None:
         made = Made(tmp_path, time=4_000_000_000)
         (made.run.path / "job.sh").touch()
