@@ -76,6 +76,8 @@ OF_A_SCHEDULER = {
     "castoff_scheduler_listen": "optional: traps further signals",
     "castoff_scheduler_enforce_walltime": "optional, while the ranks run: ends them at the walltime; leaves "
     "its process in `castoff_enforcer`",
+    "castoff_scheduler_guard": "optional, with `spares`, before the ranks start: has other hosts end or "
+    "requeue a job whose script is lost",
     "castoff_scheduler_finish": "optional, as the script ends: called before the ending is recorded",
 }
 """The functions that a scheduler's file defines, when, and what each does."""

@@ -53,7 +53,7 @@ castoff_end_hang() { # who hangs, by the stacks of all, and ends the launcher
   fi
 #endif
   castoff_words="hang: no output and no progress for $castoff_hang s; ${castoff_words:-no rank was found}"
-  if [[ ! -s $CASTOFF_PROGRESS_FILE && ! -s $CASTOFF_METRICS_FILE &&
+  if [[ ! -s $CASTOFF_PROGRESS_FILE && ! -s $CASTOFF_METRICS_FILE && ! -s $CASTOFF_ATTEMPT_DIR/ended-well &&
     -z $(find "$CASTOFF_LOG_DIR" -maxdepth 1 -type f -size +0 -print -quit) ]]; then
     castoff_words+="; no rank has written anything: restart.hang has to be longer than the start of the program"
   fi
@@ -88,6 +88,7 @@ castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE
 #endif
 }
 castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a rank where none does
+  find "$CASTOFF_ATTEMPT_DIR/ended" -name '[0-9]*' -printf '%f\n' >"$CASTOFF_ATTEMPT_DIR/ended-well" || true
   awk -v "ranks=$castoff_ranks" -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" '
     BEGIN {
       FS = "\t"
@@ -95,19 +96,23 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
       means["D"] = "waiting in the kernel"
       means["Z"] = "dead"
     }
+    FILENAME ~ /ended-well$/ { over[$1]; next }
     FILENAME ~ /hosts$/ { hosts[FNR - 1] = $0; next }
     NF >= 4 { seen[$1]; host[$1] = $2; state[$1] = $3; place[$1] = $4; count[$4]++ }
     END {
-      for (rank = 0; rank < ranks; rank++) if (!(rank in seen)) missing[++lost] = rank
-      if (lost && lost < ranks) {
+      for (rank = 0; rank < ranks; rank++)
+        if (!(rank in seen)) { if (rank in over) ended++; else missing[++lost] = rank }
+      left = ranks - ended
+      besides = ended ? "; " ended " of " ranks (ended > 1 ? " have" : " has") " ended" : ""
+      if (lost && lost < left) {
         rank = missing[1]
         node = rank < most * full ? int(rank / most) : full + int((rank - most * full) / (most - 1))
-        print rank "|" hosts[node] "|gave no sign of itself, and " ranks - lost " others did"
+        print rank "|" hosts[node] "|gave no sign of itself, and " left - lost " others did" besides
         exit
       }
       for (rank = 0; rank < ranks; rank++)
         if (state[rank] in means) {
-          print rank "|" host[rank] "|is in state " state[rank] " (" means[state[rank]] "): " place[rank]
+          print rank "|" host[rank] "|is in state " state[rank] " (" means[state[rank]] "): " place[rank] besides
           exit
         }
       for (rank = 0; rank < ranks; rank++)
@@ -119,13 +124,15 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
           odd = rank
         }
       if (least <= ranks)
-        print odd "|" host[odd] "|is at " place[odd] ", and " many " of " ranks (many > 1 ? " are" : " is") " at " usual
-      else if (many) print "||" (ranks > 1 ? "all ranks are at " : "it is at ") usual
+        print odd "|" host[odd] "|is at " place[odd] ", and " many " of " left (many > 1 ? " are" : " is") " at " \
+          usual besides
+      else if (left == 1 && ended) for (rank in seen) print rank "|" host[rank] "|is at " usual besides
+      else if (many) print "||" (ranks > 1 ? "all ranks are at " : "it is at ") usual besides
     }
 #if here
-  ' "$CASTOFF_ATTEMPT_DIR/stacks"
+  ' "$CASTOFF_ATTEMPT_DIR/ended-well" "$CASTOFF_ATTEMPT_DIR/stacks"
 #else
-  ' "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks"
+  ' "$CASTOFF_ATTEMPT_DIR/ended-well" "$CASTOFF_ATTEMPT_DIR/hosts" "$CASTOFF_ATTEMPT_DIR/stacks"
 #endif
 }
 castoff_write_stacks() { # stacks.sh, which runs on each host

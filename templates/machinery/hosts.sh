@@ -34,7 +34,8 @@ castoff_run_on() { # SECONDS FILE PROGRAM
   castoff_await "$!"
 }
 castoff_missing() { # FILE: its hosts that have not answered
-  awk 'NR == FNR { if (sub(/^[0-9]* answered /, "")) answered[$0]; next } !($0 in answered)' "$castoff_answers" "$1"
+  awk 'FILENAME == ARGV[1] { if (sub(/^[0-9]* answered /, "")) answered[$0]; next } !($0 in answered)' \
+    "$castoff_answers" "$1"
 }
 castoff_await() { # PROCESS..., whatever signals come: traps run meanwhile
   local castoff_one

@@ -277,8 +277,10 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
   kill -s KILL "$$" # on an exit code alone this launcher would let the others run on
 #endif
 fi
-#if by_ssh nodes
-[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$castoff_process") 2>/dev/null
+#if torchrun by_ssh nodes
+[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/node-$NODE_RANK") 2>/dev/null
+#elif !torchrun by_ssh nodes | !torchrun hang
+[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #endif
 #if torchrun
 [ "$castoff_code" -ne 0 ] || [ "$NODE_RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
@@ -348,6 +350,9 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ] &&
   [ "${TORCHELASTIC_RESTART_COUNT:-0}" -ge "${TORCHELASTIC_MAX_RESTARTS:-0}" ]; then
   castoff_record_failure "$RANK"
 fi
+#if hang
+[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null # should the others hang
+#endif
 exit "$castoff_code"
 CASTOFF_TORCHRUN_RANK
 }

@@ -27,6 +27,10 @@ castoff_restart() { # after an attempt: whether the next begins in this job
   castoff_suspect_host
 #endif
   castoff_find_hosts
+#if spares
+  # Where no rank has failed, the launcher has lost one of these.
+  if [[ ! -s $CASTOFF_FAILURE_FILE ]]; then castoff_what+=$(castoff_set_aside_words); fi
+#endif
   if ! castoff_enough_hosts; then
     castoff_requeue_due=1
     echo "castoff: not started again: $castoff_reason" >&2
@@ -120,7 +124,7 @@ castoff_forbids_restart() { # why there is none, behind what castoff_reason says
 #if spares
 castoff_suspect_host() { # one that was twice the first to fail by a signal, if another can replace it
   local castoff_host castoff_file castoff_count=0 castoff_hosts
-  castoff_host=$(castoff_field host)
+  castoff_host=$(castoff_field host 2>/dev/null || true) # no rank has failed where the launcher has
   if [[ -z $castoff_host || $(castoff_field signal) != SIG* ]]; then return 0; fi
   for castoff_file in "${CASTOFF_ATTEMPT_DIR%.*}".*/failure.json; do
     if grep -qsF "\"host\": \"$castoff_host\"" "$castoff_file" && grep -qs '"signal": "SIG' "$castoff_file"; then

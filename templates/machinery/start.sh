@@ -34,11 +34,16 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #ifdef castoff_runtime_flags
   castoff_runtime_flags
 #endif
+#ifdef castoff_scheduler_guard
+  castoff_scheduler_guard
+#endif
 #if nodes !driver
   : >"$CASTOFF_ATTEMPT_DIR/starting" || true # the first rank removes it
 #endif
+#if by_ssh nodes | hang
+  mkdir -m 700 -- "$CASTOFF_ATTEMPT_DIR/ended" # a file of each rank that has ended well
+#endif
 #if by_ssh nodes
-  mkdir -m 700 -- "$CASTOFF_ATTEMPT_DIR/ended"
   castoff_all_ended='' castoff_ended_at=''
 #endif
   castoff_write_rank
@@ -59,7 +64,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if timer
   castoff_start_timer
 #endif
-#if survives
+#if survives | restart nodes !driver
   castoff_watch_failure
 #endif
 #if nodes !driver
@@ -81,7 +86,7 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #ifdef castoff_scheduler_enforce_walltime
   builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true
 #endif
-#if survives
+#if survives | restart nodes !driver
   builtin kill -s KILL "$castoff_watcher" 2>/dev/null || true
 #endif
 #if nodes !driver
@@ -110,7 +115,11 @@ castoff_check_ended() { # where a host's daemon dies, the launcher may wait for 
 #endif
   if [[ ! -e $CASTOFF_ATTEMPT_DIR/finished || -n $castoff_all_ended ]]; then return 0; fi
   { : >"$CASTOFF_ATTEMPT_DIR/ended/.look"; } 2>/dev/null || true # NFS may show an old folder
+#if torchrun
+  castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/node-*)
+#else
   castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/*)
+#endif
   if ((${#castoff_ended[@]} < castoff_count)); then return 0; fi
   castoff_ended_at=${castoff_ended_at:-$SECONDS}
   if ((SECONDS < castoff_ended_at + 10)); then return 0; fi
@@ -119,20 +128,33 @@ castoff_check_ended() { # where a host's daemon dies, the launcher may wait for 
   castoff_end_launcher
 }
 #endif
-#if survives
+#if survives | restart nodes !driver
 castoff_watch_failure() {
+#if survives
   ( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
+#else
+  ( # The launcher ends the ranks when one has failed, but then it waits for those of a lost host as well, until the
+    # scheduler gives that host up: 300 s with Slurm's default SlurmdTimeout. What runs elsewhere, host.sh ends.
+#endif
     exec 9<> <(:) # never says anything
     until [[ -s $CASTOFF_FAILURE_FILE ]]; do
       builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
       read -r -t 2 -u 9 _ || true
     done
+#if survives
     read -r -t 4 -u 9 _ || true
+#else
+    read -r -t 15 -u 9 _ || true
+#endif
     builtin kill -0 "$castoff_launcher" 2>/dev/null || exit 0
 #if hang
     [[ ! -e $CASTOFF_ATTEMPT_DIR/hang ]] || exit 0 # what has found the hang ends the launcher
 #endif
+#if survives
     echo "castoff: a rank has failed and $castoff_launcher_name keeps the others running, so they are ended" >&2
+#else
+    echo "castoff: a rank has failed, and $castoff_launcher_name still waits for others, so it is ended" >&2
+#endif
     castoff_end_launcher
   ) &
   castoff_watcher=$!

@@ -19,10 +19,14 @@ SHAPE: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
 _SAYS = 'echo "rank $RANK on $(hostname)"; : >"$PROBE_FOLDER/ready-$CASTOFF_ATTEMPT-$RANK"; '
 
 
-def submitted(cluster: Cluster, folder: Path, lines: str, **restart: Any) -> Submitted:
+def submitted(
+    cluster: Cluster, folder: Path, lines: str, *, requeue: dict[str, int] | None = None, **restart: Any
+) -> Submitted:
     """A job of two hosts and a spare one, whose ranks run these lines of shell."""
     restart = {"max": 3, "spare_nodes": 1, "progress": "none", **restart}
-    return Submitted(cluster, folder, command=["sh", "-c", _SAYS + lines], restart=restart, **SHAPE)
+    fields: dict[str, Any] = {"requeue": requeue} if requeue else {}
+    command = ["sh", "-c", _SAYS + lines]
+    return Submitted(cluster, folder, command=command, restart=restart, **fields, **SHAPE)
 
 
 def hosts(job: Submitted, attempt: int) -> list[str]:
@@ -146,6 +150,39 @@ def no_two_attempts_run_at_once(cluster: Cluster, folder: Path, lose: Callable[[
     lose(hosts(job, 0)[0])
     assert job.ending("0.1") == ("done", 0), job.output()
     assert not (job.seen / "beside").exists(), (job.seen / "beside").read_text()
+
+
+def a_host_that_is_given_up_is_replaced(
+    cluster: Cluster, folder: Path, host: str, give_up: Callable[[str], None]
+) -> None:
+    """The scheduler has given it up before any rank, or castoff, has noticed."""
+    job = submitted(cluster, folder, '[ "$CASTOFF_ATTEMPT" -ge 1 ] || exec sleep 1000')
+    job.wait_for("ready-0", 4)
+    assert host in hosts(job, 0)
+    cluster.down(host)
+    give_up(host)
+    assert job.ending("0.1") == ("done", 0), job.output()
+    assert [*set_aside(job)] == [host] and host not in hosts(job, 1)
+    assert f"castoff: attempt 0 failed: the launcher failed with code 137: {host}: " in job.output()
+
+
+def a_host_that_is_lost_when_a_rank_fails_is_replaced(
+    cluster: Cluster, folder: Path, host: str, give_up: Callable[[str], None]
+) -> None:
+    """The launcher waits for it, castoff not so long; the scheduler gives it up during the next attempt."""
+    until_there = 'until_there() { until [ -e "$PROBE_FOLDER/$1" ]; do sleep 0.2; done; }'
+    first = '[ "$RANK" -ne 0 ] || { until_there go; exit 9; }; exec sleep 1000'
+    lines = f'{until_there}; [ "$CASTOFF_ATTEMPT" -ge 1 ] || {{ {first}; }}; until_there finish'
+    job = submitted(cluster, folder, lines)
+    job.wait_for("ready-0", 4)
+    assert host in hosts(job, 0)
+    cluster.down(host)
+    (job.seen / "go").touch()
+    job.wait_for("ready-1", 4)
+    assert [*set_aside(job)] == [host] and host not in hosts(job, 1)
+    give_up(host)
+    (job.seen / "finish").touch()
+    assert job.ending("0.1") == ("done", 0), job.output()
 
 
 @contextlib.contextmanager

@@ -39,6 +39,8 @@ OUTER_STEP = {
     },
     **{"SLURM_CPU_BIND_VERBOSE": "quiet", "SLURM_DISTRIBUTION": "cyclic", "SLURM_CPUS_PER_TASK": "5"},
     **{"SLURM_MEM_BIND": "quiet,local", "SLURM_MEM_BIND_TYPE": "local", "SLURM_STEP_ID": "0"},
+    # Of a job with --mem, beside this one's SLURM_MEM_PER_CPU: srun refuses both.
+    **{"SLURM_MEM_PER_NODE": "1000", "SLURM_NTASKS_PER_SOCKET": "1", "SLURM_TRES_PER_TASK": "gres/gpu:5"},
 }
 A_STEP_IN_SETUP = "srun --overlap --nodes=1 --ntasks=1 env >step-of-setup"
 

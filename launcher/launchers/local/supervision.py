@@ -312,6 +312,8 @@ class Supervision:
 
     def _judge(self, rank: Rank, returncode: int) -> None:
         """What a rank's exit means for the others; negative `returncode`: minus its signal."""
+        if returncode == 0:
+            self._record_end(rank)
         if returncode == 0 or self._ending:
             return
         if returncode == -signal.SIGTERM and self._stop is None:
@@ -334,6 +336,12 @@ class Supervision:
         if not self._ending:
             self._ending = True
             self._end_all()
+
+    def _record_end(self, rank: Rank) -> None:
+        """Should the others hang, this one is not missed: templates/machinery/hang.sh reads it."""
+        if self._report.failure_file is not None:
+            with contextlib.suppress(OSError):  # a job that looks out for hangs has this folder
+                (self._report.failure_file.with_name("ended") / str(rank.number)).touch()
 
     def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
         from launcher.launchers.local import first_failure  # late: most jobs do well

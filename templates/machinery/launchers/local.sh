@@ -33,6 +33,9 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
 #if judged
   echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
 #endif
+#if hang
+  mkdir -m 700 -- "$CASTOFF_ATTEMPT_DIR/ended" # a file of each rank that has ended well
+#endif
   ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
     trap - INT QUIT
     exec "${castoff_command[@]}" --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \

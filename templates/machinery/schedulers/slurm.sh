@@ -31,20 +31,24 @@ castoff_scheduler_advice="submit with sbatch --export=NAME"
 #endif
 castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 castoff_scheduler_clear_env() { unset -v "${!PBS_@}"; } # the launcher would believe them
-# sbatch hands on the variables of the step that it runs in, whatever --export says, and srun obeys them: all ranks
-# would be bound to the CPUs of that step (seen on 22.05.8). What a directive of this script set is this job's own.
+# sbatch hands on the variables of the job or step that it runs in, whatever --export says, and srun obeys them: all
+# ranks would be bound to the CPUs of that step (seen on 22.05.8), or srun would wait for ever (SLURM_TRES_PER_TASK,
+# 26.05.5). So what stands for an option of this srun has to come from a directive of this script. Others are the
+# site's, such as SLURM_TMPDIR, and facts of this job.
 castoff_scheduler_begin() {
-  local castoff_name castoff_option
+  local castoff_name castoff_option castoff_options
+  castoff_options=" --mem-bind $(srun --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | tr '\n' ' ' || true)"
   for castoff_name in "${!SLURM_@}" "${!SRUN_@}"; do
     castoff_option=${castoff_name#S*_}
     case $castoff_option in
+      JOB_NAME | NODELIST | NTASKS | NTASKS_PER_NODE) continue ;;
       *_BIND | *_BIND_*) castoff_option=${castoff_option%%_BIND*}_BIND ;;
       DIST*) castoff_option=DISTRIBUTION ;;
-      HINT | CPUS_PER_TASK | CPUS_PER_GPU | GPUS_PER_TASK | THREADS_PER_CORE) ;;
-      *) continue ;;
+      MEM_PER_NODE) castoff_option=MEM ;;
     esac
-    castoff_option=${castoff_option//_/-}
-    grep -q "^#SBATCH --${castoff_option,,}\b" "$0" || unset -v "$castoff_name"
+    castoff_option=--${castoff_option//_/-} castoff_option=${castoff_option,,}
+    if [[ $castoff_options != *" $castoff_option "* ]]; then continue; fi
+    grep -q "^#SBATCH $castoff_option\b" "$0" || unset -v "$castoff_name"
   done
   unset -v SLURM_EXPORT_ENV # of sbatch --export: each srun and sbatch in here would begin with an empty environment
 }
@@ -85,5 +89,68 @@ castoff_scheduler_requeue() { # Slurm then ends this job, and scontrol with it, 
 }
 castoff_as_slurm_has_it() { # the state of this job, and how often it has been started again
   squeue --noheader --job "$castoff_member" --Format State:20,RestartCnt:20 2>/dev/null
+}
+#endif
+#if spares
+# Slurm takes a host that is down out of a job with --no-kill. If it was this script's own, the job would be running
+# until its walltime with nobody at work. So two other hosts look whether it is still there.
+castoff_guards=()
+castoff_scheduler_guard() { # from now on; each attempt has its own
+  local castoff_script_host=${SLURMD_NODENAME:-$(hostname)} castoff_output castoff_requeues=''
+  local castoff_looks=3 castoff_host
+  castoff_scheduler_finish
+  castoff_output=$(readlink /proc/$$/fd/1 || true)
+  if [[ $castoff_output != /* ]]; then castoff_output=/dev/null; fi # it is no file, but a pipe
+#if requeue
+  if (($(castoff_count_requeues) < castoff_requeue_max)); then castoff_requeues=1; fi
+#endif
+  castoff_write guard.sh castoff_member castoff_script_host castoff_output castoff_requeues <<'CASTOFF_GUARD'
+castoff_working() { # whether Slurm still has the script's host in the job, or somebody is at work without it
+  castoff_job_now=$(squeue --noheader --job "$castoff_member" --format '%T %N' 2>/dev/null) || return 0
+  case $castoff_job_now in RUNNING*) ;; *) return 0 ;; esac
+  castoff_hosts_now=$(scontrol show hostnames "${castoff_job_now#* }" 2>/dev/null) || return 0
+  ! echo "$castoff_hosts_now" | grep -qxF "$castoff_script_host" || return 0
+  castoff_steps=$(squeue --noheader --steps --job "$castoff_member" --format '%i %j' 2>/dev/null) || return 0
+  echo "$castoff_steps" | grep -qvE '^ *$|^[^ ]*[.](batch|extern|interactive) |castoff-guard *$'
+}
+castoff_idle=0 castoff_slept=0
+while sleep 1; do
+  [ ! -e "$CASTOFF_ATTEMPT_DIR/ending.json" ] || exit 0
+  castoff_word=$(cat "$CASTOFF_ATTEMPT_DIR/fence" 2>/dev/null)
+  [ "$castoff_word" != next ] || exit 0 # another attempt has begun, in this job, too, if it was requeued
+  castoff_slept=$((castoff_slept + 1))
+  [ "$castoff_slept" -ge 20 ] || continue # slurmctld has more to do
+  castoff_slept=0 castoff_idle=$((castoff_idle + 1))
+  ! castoff_working || castoff_idle=0
+  [ "$castoff_idle" -ge "$1" ] || continue # between attempts nobody is at work for a while, even with a script
+  castoff_why="$castoff_script_host, the host of the job's script, was lost"
+  if [ -n "$castoff_requeues" ]; then
+    echo "castoff: $castoff_why: the job is requeued" >>"$castoff_output"
+    ! scontrol requeue "$castoff_member" >>"$castoff_output" 2>&1 || exit 0
+  fi
+  echo "castoff: $castoff_why: the job is ended" >>"$castoff_output"
+  (umask 077 && printf '{"ending": "node-failure", "code": 1, "time": %s, "reason": "%s"}\n' "$(date +%s)" \
+    "$castoff_why" >"$CASTOFF_ATTEMPT_DIR/.guard.json" &&
+    mv "$CASTOFF_ATTEMPT_DIR/.guard.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+    echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence") # ranks on the lost host end themselves, should they still run
+  scancel "$castoff_member" 2>>"$castoff_output"
+done
+CASTOFF_GUARD
+  while read -r castoff_host; do
+    ( # a step of its own, which the loss of other hosts does not end
+      unset -v SLURM_HOSTFILE SLURM_DISTRIBUTION SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE
+      exec srun --overlap --mem=0 --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist="$castoff_host" --no-kill \
+        --wait=0 --export=ALL --cpu-bind=none --mpi=none --job-name=castoff-guard \
+        "${castoff_run_checked[@]}" "$CASTOFF_ATTEMPT_DIR/guard.sh" "$castoff_looks" \
+        </dev/null >>"$CASTOFF_LOG_DIR/hosts.log" 2>&1
+    ) &
+    castoff_guards+=("$!")
+    disown "$!"
+    castoff_looks=$((castoff_looks + 2)) # the other one acts if this one is lost, too
+  done < <(grep -vxF -e "$castoff_script_host" <<<"$castoff_fit" | tail -n 2)
+}
+castoff_scheduler_finish() {
+  if ((${#castoff_guards[@]})); then builtin kill -s KILL "${castoff_guards[@]}" 2>/dev/null || true; fi
+  castoff_guards=()
 }
 #endif

@@ -9,6 +9,9 @@ With STUB_LOCAL_STORAGE, a folder, each node but the first has one of its own in
 folder beside it with the node's number at its end, or a file system of 64 KiB where there is none.
 The node's name is then its number too.
 
+With STUB_DOWN_NODE, a host's name, srun starts nothing on lists of hosts that name it: Slurm has taken it out
+of the job.
+
 With STUB_HUNG_NODE, a node's number, that node starts its ranks once there is the file STUB_GO.
 
 After a TERM, srun starts nothing any more, since Slurm does not in a job that is being ended.
@@ -52,6 +55,12 @@ def placement(options: dict[str, str], launcher: str) -> list[tuple[int, int, in
     return [(node, nodes[:rank].count(node), nodes.count(node)) for rank, node in enumerate(nodes)]
 
 
+def hosts_of(options: dict[str, str]) -> list[str]:
+    """Those of --nodelist: a file, or else a host's name."""
+    listed = options.get("--nodelist", "")
+    return Path(listed).read_text().split() if "/" in listed else [listed]
+
+
 def reported(
     launcher: str, rank: int, size: int, where: tuple[int, int, int], options: dict[str, str]
 ) -> dict[str, str]:
@@ -59,8 +68,8 @@ def reported(
     if launcher == "srun":
         names = {"PROCID": rank, "LOCALID": local, "NODEID": node, "STEP_NUM_TASKS": size}
         environ = {f"SLURM_{name}": str(value) for name, value in {**names, "STEP_ID": 0}.items()}
-        if listed := options.get("--nodelist"):
-            environ["SLURMD_NODENAME"] = Path(listed).read_text().split()[node]
+        if "--nodelist" in options:
+            environ["SLURMD_NODENAME"] = hosts_of(options)[node]
         if options.get("--gpus-per-task") == "1":  # whichever it is, the rank's library numbers it 0
             environ["ROCR_VISIBLE_DEVICES"] = str(local)
         return environ
@@ -101,7 +110,9 @@ def in_pyxis(options: dict[str, str], program: list[str]) -> list[str]:
 def main() -> int:
     launcher = Path(sys.argv[0]).name
     if sys.argv[1:] == ["--help"]:
-        print("--container-image" if Path(sys.argv[0]).with_name("pyxis").exists() else "--nodes")
+        print("--nodes --cpu-bind --distribution --hint --mem --mem-per-cpu")
+        if Path(sys.argv[0]).with_name("pyxis").exists():
+            print("--container-image")
         return 0
     ended = Path(os.environ["STUB_CALLS"]).with_name("ended")
     if launcher == "srun" and ended.exists():
@@ -115,6 +126,9 @@ def main() -> int:
     program = in_pyxis(options, program)
     with Path(os.environ["STUB_CALLS"]).open("a") as calls:
         calls.write(json.dumps([launcher, *sys.argv[1:]]) + "\n")
+    if (down := os.environ.get("STUB_DOWN_NODE")) and down in hosts_of(options):
+        print("srun: error: Requested node configuration is not available", file=sys.stderr)
+        return 1
     places = placement(options, launcher)
     asked: list[int] = []  # a rank may end its job at once
     for number in (signal.SIGUSR1, signal.SIGTERM) if launcher == "srun" else (signal.SIGTERM,):

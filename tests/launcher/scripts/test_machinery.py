@@ -60,6 +60,7 @@ OPTIONAL = {
         "enforce_walltime",
         "kill_delay",
         "end_now",
+        "guard",
     },
     "launchers": {"each", "beside", "name_hosts", "place", "export", "host_of_rank_0"},
     "runtimes": {"flags"},

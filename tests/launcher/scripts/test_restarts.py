@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
 import time
 import uuid
@@ -340,6 +342,24 @@ def test_a_stopped_rank_is_the_one_that_hangs(bench: Benches) -> None:
     assert "rank 1 on " in reason(ended, 0) and "is in state T" in reason(ended, 0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_that_has_ended_well_is_not_missing(kind: str, bench: Benches) -> None:
+    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || exec sleep 1000'
+    ended = run(bench(kind), lines, {"max": 1, "hang": "1s"})
+    assert endings(ended) == ["failed", "done"], ended.output
+    assert ended.record("failure")["rank"] == 1
+    assert re.search(r"rank 1 on \S+ is at .+; 1 of 2 has ended$", reason(ended, 0)), reason(ended, 0)
+
+
+def test_a_host_whose_ranks_have_ended_well_is_kept(bench: Benches) -> None:
+    here = three_hosts(bench)
+    lines = '[ "$CASTOFF_ATTEMPT" -gt 0 ] || [ "$RANK" -eq 0 ] || { kill -s STOP $$; exec sleep 1000; }'
+    restart = {**SPARE, "hang": "1s"}
+    ended = here.run(nodes=2, ranks_per_node=1, command=program(lines), restart=restart)
+    assert endings(ended) == ["failed", "done"], ended.output
+    assert [path.name for path in (ended.run_dir / "set-aside").iterdir()] == ["x1.json"]
+
+
 @pytest.mark.long
 def test_a_hang_is_no_failed_rank(bench: Benches) -> None:
     """Also where an mpiexec waits for a rank that is stopped."""
@@ -423,6 +443,73 @@ def test_a_spare_host_takes_the_place_of_one_that_is_not_fit(bench: Benches) -> 
     record = json.loads((ended.run_dir / "set-aside" / "x1.json").read_text())
     assert (record["host"], record["attempt"], record["job"]) == ("x1", 0, "12")
     assert record["reason"].endswith("failed with code 5: its disk is full")
+
+
+def test_a_host_that_slurm_has_taken_out_of_the_job_costs_no_other_host(bench: Benches) -> None:
+    """srun then starts nothing on a list with that host, and no host answers."""
+    here = three_hosts(bench)
+    ended = here.run(nodes=2, ranks_per_node=1, restart=SPARE, env={"STUB_DOWN_NODE": "x1"})
+    assert endings(ended) == ["done"], ended.output
+    assert (ended.run_dir / "attempts" / "0.0" / "hosts").read_text() == "x0\nx2\n"
+    assert [path.name for path in (ended.run_dir / "set-aside").iterdir()] == ["x1.json"]
+
+
+class TestGuard:
+    """The program that other hosts of a job with spares run, should the script's host be lost."""
+
+    def looks(
+        self,
+        bench: Benches,
+        nodes: str,
+        steps: str,
+        requeue: dict[str, int] | None = None,
+        fence: str = "live",
+    ) -> tuple[Ended, str]:
+        """What it does where Slurm says so of the job; it looks ten times."""
+        here = three_hosts(bench)
+        fields: dict[str, Any] = {"requeue": requeue} if requeue else {}
+        ended = here.run(nodes=2, ranks_per_node=1, restart=SPARE, env={"SLURMD_NODENAME": "x0"}, **fields)
+        assert endings(ended) == ["done"], ended.output
+        attempt = ended.run_dir / "attempts" / "0.0"
+        (attempt / "ending.json").unlink()
+        (attempt / "fence").write_text(f"{fence}\n")
+        asked = f'case "$*" in *--steps*) printf "%s\\n" "{steps}" ;; *) echo "RUNNING {nodes}" ;; esac\n'
+        counted = f'echo >>"{attempt}/looks"; [ "$(grep -c "" "{attempt}/looks")" -le 200 ]'
+        here.stub("squeue", f"#!/bin/sh\n{asked}")
+        here.stub("sleep", f"#!/bin/sh\n{counted}\n")
+        said = attempt / "said"
+        here.stub(
+            "scontrol", f'#!/bin/sh\n[ "$1" = requeue ] && echo "$*" >>"{said}" || echo "$3" | tr , "\\n"\n'
+        )
+        here.stub("scancel", f'#!/bin/sh\necho "scancel $*" >>"{said}"\n')
+        environ = {
+            **os.environ,
+            "PATH": f"{here.bin}:{os.environ['PATH']}",
+            "CASTOFF_ATTEMPT_DIR": str(attempt),
+        }
+        subprocess.run(["sh", attempt / "guard.sh", "3"], env=environ, check=True, stdin=subprocess.DEVNULL)
+        return ended, said.read_text() if said.exists() else ""
+
+    def test_a_job_whose_script_is_lost_is_ended(self, bench: Benches) -> None:
+        ended, said = self.looks(bench, "x1,x2", "12.batch batch\n12.1 castoff-guard")
+        assert said == "scancel 12\n"
+        assert endings(ended) == ["node-failure"]
+        assert reason(ended, 0) == "x0, the host of the job's script, was lost"
+        assert (ended.run_dir / "attempts" / "0.0" / "fence").read_text() == "over\n"
+
+    def test_or_requeued(self, bench: Benches) -> None:
+        ended, said = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1})
+        assert said == "requeue 12\n"
+        assert not (ended.run_dir / "attempts" / "0.0" / "ending.json").exists()
+
+    def test_a_guard_of_an_earlier_attempt_leaves_the_next_alone(self, bench: Benches) -> None:
+        assert self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, fence="next")[1] == ""
+
+    @pytest.mark.parametrize(("nodes", "steps"), [("x0,x1,x2", "12.batch batch"), ("x1,x2", "12.4 sh")])
+    def test_one_with_a_script_or_somebody_at_work_is_left_alone(
+        self, nodes: str, steps: str, bench: Benches
+    ) -> None:
+        assert self.looks(bench, nodes, steps)[1] == ""
 
 
 def test_a_requeued_job_looks_anew_at_hosts_that_were_set_aside(bench: Benches, tmp_path: Path) -> None:
