@@ -101,7 +101,7 @@ castoff_scheduler_guard() { # from now on; each attempt has its own
   castoff_scheduler_finish
   castoff_output=$(readlink /proc/$$/fd/1 || true)
   if [[ $castoff_output != /* ]]; then castoff_output=/dev/null; fi # it is no file, but a pipe
-#if requeue
+#if requeue rerun
   if (($(castoff_count_requeues) < castoff_requeue_max)); then castoff_requeues=1; fi
 #endif
   castoff_write guard.sh castoff_member castoff_script_host castoff_output castoff_requeues <<'CASTOFF_GUARD'
@@ -113,27 +113,42 @@ castoff_working() { # whether Slurm still has the script's host in the job, or s
   castoff_steps=$(squeue --noheader --steps --job "$castoff_member" --format '%i %j' 2>/dev/null) || return 0
   echo "$castoff_steps" | grep -qvE '^ *$|^[^ ]*[.](batch|extern|interactive) |castoff-guard *$'
 }
-castoff_idle=0 castoff_slept=0
+castoff_idle=0 castoff_slept=0 castoff_looked=
 while sleep 1; do
-  [ ! -e "$CASTOFF_ATTEMPT_DIR/ending.json" ] || exit 0
+  # With an ending on record Slurm ends the job, or another attempt begins; but a script on a host that is cut off can
+  # record one as well, and Slurm does not hear of it.
+  if [ -z "$castoff_looked" ] && [ -e "$CASTOFF_ATTEMPT_DIR/ending.json" ]; then
+    castoff_looked=1
+    ! castoff_working || exit 0
+  fi
   castoff_word=$(cat "$CASTOFF_ATTEMPT_DIR/fence" 2>/dev/null)
   [ "$castoff_word" != next ] || exit 0 # another attempt has begun, in this job, too, if it was requeued
   castoff_slept=$((castoff_slept + 1))
   [ "$castoff_slept" -ge 20 ] || continue # slurmctld has more to do
   castoff_slept=0 castoff_idle=$((castoff_idle + 1))
-  ! castoff_working || castoff_idle=0
+  if castoff_working; then
+    [ -z "$castoff_looked" ] || exit 0
+    castoff_idle=0
+  fi
   [ "$castoff_idle" -ge "$1" ] || continue # between attempts nobody is at work for a while, even with a script
   castoff_why="$castoff_script_host, the host of the job's script, was lost"
+  [ ! -e "$CASTOFF_ATTEMPT_DIR/ending.json" ] ||
+    grep -q '"node-failure"\|"restart"' "$CASTOFF_ATTEMPT_DIR/ending.json" || castoff_requeues=
   if [ -n "$castoff_requeues" ]; then
     echo "castoff: $castoff_why: the job is requeued" >>"$castoff_output"
+    rm -f "$CASTOFF_ATTEMPT_DIR/ending.json" # or the run would seem to be over
     ! scontrol requeue "$castoff_member" >>"$castoff_output" 2>&1 || exit 0
   fi
   echo "castoff: $castoff_why: the job is ended" >>"$castoff_output"
-  (umask 077 && printf '{"ending": "node-failure", "code": 1, "time": %s, "reason": "%s"}\n' "$(date +%s)" \
-    "$castoff_why" >"$CASTOFF_ATTEMPT_DIR/.guard.json" &&
-    mv "$CASTOFF_ATTEMPT_DIR/.guard.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
-    echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence") # ranks on the lost host end themselves, should they still run
-  scancel "$castoff_member" 2>>"$castoff_output"
+  (
+    umask 077
+    [ -e "$CASTOFF_ATTEMPT_DIR/ending.json" ] || {
+      printf '{"ending": "node-failure", "code": 1, "time": %s, "reason": "%s"}\n' "$(date +%s)" "$castoff_why" \
+        >"$CASTOFF_ATTEMPT_DIR/.guard.json" && mv "$CASTOFF_ATTEMPT_DIR/.guard.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+    }
+    echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence" # ranks on the lost host end themselves, should they still run
+  )
+  ! scancel "$castoff_member" 2>>"$castoff_output" || exit 0
 done
 CASTOFF_GUARD
   while read -r castoff_host; do

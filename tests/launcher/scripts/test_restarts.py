@@ -464,6 +464,7 @@ class TestGuard:
         steps: str,
         requeue: dict[str, int] | None = None,
         fence: str = "live",
+        ending: str = "",
     ) -> tuple[Ended, str]:
         """What it does where Slurm says so of the job; it looks ten times."""
         here = three_hosts(bench)
@@ -472,6 +473,8 @@ class TestGuard:
         assert endings(ended) == ["done"], ended.output
         attempt = ended.run_dir / "attempts" / "0.0"
         (attempt / "ending.json").unlink()
+        if ending:
+            (attempt / "ending.json").write_text(f'{{"ending": "{ending}", "code": 1}}')
         (attempt / "fence").write_text(f"{fence}\n")
         asked = f'case "$*" in *--steps*) printf "%s\\n" "{steps}" ;; *) echo "RUNNING {nodes}" ;; esac\n'
         counted = f'echo >>"{attempt}/looks"; [ "$(grep -c "" "{attempt}/looks")" -le 200 ]'
@@ -501,6 +504,16 @@ class TestGuard:
         ended, said = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1})
         assert said == "requeue 12\n"
         assert not (ended.run_dir / "attempts" / "0.0" / "ending.json").exists()
+
+    @pytest.mark.parametrize(
+        ("ending", "does"), [("node-failure", "requeue 12\n"), ("failed", "scancel 12\n")]
+    )
+    def test_a_script_that_is_cut_off_may_have_recorded_an_ending(
+        self, ending: str, does: str, bench: Benches
+    ) -> None:
+        """Slurm does not hear of it, and the job would be running without a script all the same."""
+        found = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, "over", ending)
+        assert found[1] == does
 
     def test_a_guard_of_an_earlier_attempt_leaves_the_next_alone(self, bench: Benches) -> None:
         assert self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, fence="next")[1] == ""
