@@ -33,22 +33,20 @@ castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 castoff_scheduler_clear_env() { unset -v "${!PBS_@}"; } # the launcher would believe them
 # sbatch hands on the variables of the job or step that it runs in, whatever --export says, and srun obeys them: all
 # ranks would be bound to the CPUs of that step (seen on 22.05.8), or srun would wait for ever (SLURM_TRES_PER_TASK,
-# 26.05.5). So what stands for an option of this srun has to come from a directive of this script. Others are the
-# site's, such as SLURM_TMPDIR, and facts of this job.
+# 26.05.5). So what says how ranks share and are bound has to come from a directive of this script.
 castoff_scheduler_begin() {
-  local castoff_name castoff_option castoff_options
-  castoff_options=" --mem-bind $(srun --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | tr '\n' ' ' || true)"
+  local castoff_name castoff_option
   for castoff_name in "${!SLURM_@}" "${!SRUN_@}"; do
     castoff_option=${castoff_name#S*_}
     case $castoff_option in
-      JOB_NAME | NODELIST | NTASKS | NTASKS_PER_NODE) continue ;;
       *_BIND | *_BIND_*) castoff_option=${castoff_option%%_BIND*}_BIND ;;
       DIST*) castoff_option=DISTRIBUTION ;;
       MEM_PER_NODE) castoff_option=MEM ;;
+      HINT | TRES_PER_TASK | CPUS_PER_* | GPUS_PER_* | MEM_PER_* | NTASKS_PER_[!N]* | THREADS_PER_CORE) ;;
+      *) continue ;;
     esac
-    castoff_option=--${castoff_option//_/-} castoff_option=${castoff_option,,}
-    if [[ $castoff_options != *" $castoff_option "* ]]; then continue; fi
-    grep -q "^#SBATCH $castoff_option\b" "$0" || unset -v "$castoff_name"
+    castoff_option=${castoff_option//_/-}
+    grep -q "^#SBATCH --${castoff_option,,}\b" "$0" || unset -v "$castoff_name"
   done
   unset -v SLURM_EXPORT_ENV # of sbatch --export: each srun and sbatch in here would begin with an empty environment
 }
