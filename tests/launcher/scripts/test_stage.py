@@ -523,11 +523,19 @@ def test_files_that_cannot_be_removed_are_reported(staging: Callable[..., Stagin
     shutil.rmtree(left)
 
 
+# Of folders: the script removes small files of its own as well.
+ENDLESS_REMOVAL = """#!/bin/sh
+[ "$1" = -rf ] || exec /bin/rm "$@"
+: >"$PROBE_FOLDER/removing-0"
+exec sleep 86400
+"""
+
+
 @pytest.mark.long
 def test_cleaning_takes_no_longer_than_it_may(staging: Callable[..., Staging]) -> None:
     """PBS kills 10 s after a TERM: the ending must be written before."""
     here = staging("srun")
-    here.bench.stub("rm", "#!/bin/sh\nexec sleep 86400\n")
+    here.bench.stub("rm", ENDLESS_REMOVAL)
     running = here.start(here.item("words"), command=PROBE, env={"PROBE": "wait done"})
     running.wait_for("ready", 1)
     running.process.send_signal(signal.SIGUSR2)
@@ -549,7 +557,7 @@ def test_a_signal_ends_the_cleaning(
 ) -> None:
     """Where the ranks themselves clean up, they have not ended before."""
     here = staging(kind)
-    here.bench.stub("rm", '#!/bin/sh\n: >"$PROBE_FOLDER/removing-0"\nexec sleep 86400\n')
+    here.bench.stub("rm", ENDLESS_REMOVAL)
     running = here.start(here.item("words"), command=["true"])
     running.wait_for("removing", 1)
     running.process.terminate()
