@@ -1,6 +1,6 @@
 """Hosts that a scheduler has given to this shell (salloc, qsub -I).
 
-Nothing is asked of the scheduler: its variables and PBS's node file hold all of it.
+The scheduler's variables and PBS's node file hold all of it but GPUs and times, for which it is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from launcher.config.site_fields import Node
 from launcher.errors import CastoffError
 
 _OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
@@ -46,8 +47,8 @@ class Allocation(ABC):
         """The OMP_NUM_THREADS that somebody has set for this shell."""
         return environ.get("OMP_NUM_THREADS")
 
-    def devices(self, environ: Mapping[str, str]) -> int | None:
-        """Of the host with the fewest; None where the scheduler does not say."""
+    def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
+        """Of the host with the fewest; None where the scheduler does not say. `node`: the site's."""
         return None
 
     def end(self, environ: Mapping[str, str]) -> float | None:

@@ -1,6 +1,6 @@
 """Allocations: the hosts that a scheduler has given to this shell (salloc, qsub -I), and a job on them.
 
-Nothing is asked of the scheduler: its variables and PBS's node file hold all of it.
+The scheduler's variables and PBS's node file hold all of it but GPUs and times, for which it is asked.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import msgspec
 from launcher.config.chunks import kinds
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
+from launcher.config.site_fields import Node
 from launcher.errors import InvalidInput, PlacementError, Problem
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import planner
 from launcher.ranks.decision import decide
 from launcher.ranks.families import Around, Placement, innermost, read_text
+from launcher.ranks.visible import shown_by
 from launcher.runs.plan import Plan
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.base_allocation import Allocation
@@ -138,8 +140,10 @@ def _job_in(
 
 def _devices(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> dict[str, int]:
     """The fields of devices and ranks where the hosts were given fewer devices than the site's nodes have."""
-    there = site.node.device_count if site.node else 0
-    if not there or kinds(spec.select) or (given := allocation.devices(environ)) is None or given >= there:
+    if not site.node or not site.node.device_count or kinds(spec.select):
+        return {}
+    given = _given(allocation, site.node, environ)
+    if given is None or given >= site.node.device_count:
         return {}
     each = spec.devices_per_rank
     if spec.launcher.driver and each is None:
@@ -154,6 +158,16 @@ def _devices(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping
     if each == 0 or any(one.ranks or one.ranks_per_node for one in (spec, site.defaults)):
         return own
     return {**own, "ranks_per_node": max(given // (each or 1), 1)}
+
+
+def _given(allocation: Allocation, node: Node, environ: Mapping[str, str]) -> int | None:
+    """Devices of each host: as the scheduler reports, and no more than this shell sees."""
+    given, name = allocation.devices(environ, node), node.device_variable
+    if name is None or node.device_names or (mask := environ.get(name)) is None:
+        return given
+    if not mask and name != "CUDA_VISIBLE_DEVICES":  # whose empty text hides all: PBS's hook sets it so
+        return given
+    return min(shown_by(mask) if mask else 0, node.device_count if given is None else given)
 
 
 def _nodes(allocation: Allocation, spec: JobSpec) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,21 @@ env_from: [TOKEN]
         answer = desk.castoff("submit", "--site", "pbs", "--set", "directives.naccelerators=1", "--", "true")
         assert answer.code == 1 and "resource is: naccelerators\n" in answer.errors, answer.errors
         assert "naccelerators is a resource of chunks: write it under select" in answer.errors
+
+    def test_a_launch_has_the_devices_of_its_chunks(self, desk: PbsDesk) -> None:
+        """As qstat reports them to the job itself; each node of the site has more."""
+        node = "{devices: [4], device_variable: CUDA_VISIBLE_DEVICES, source: x, date: 2026-11-28}"
+        site = desk.folder / ".castoff" / "sites" / "gpus.yaml"
+        site.parent.mkdir(parents=True)
+        site.write_text(f"extends: pbs\ndescription: x\nnode: {node}\n")
+        castoff = Path(sys.executable).with_name("castoff")
+        program = "launch --site gpus --set walltime=5m -- sh -c 'echo $WORLD_SIZE'"
+        job = desk.folder / "job.sh"
+        job.write_text(f"cd {desk.folder}\n{castoff} {program} >said 2>errors; mv said ended\n")
+        answer = desk.run("qsub", "-l", "select=1:ncpus=2:ngpus=2", job)
+        assert answer.code == 0, answer.errors
+        until((desk.folder / "ended").exists, "the end of the launch")
+        assert (desk.folder / "ended").read_text() == "2\n", (desk.folder / "errors").read_text()
 
     def test_an_array(self, desk: PbsDesk) -> None:
         run = desk.submit("--set", "array={count: 3, max_concurrent: 2}", sh="exit $CASTOFF_ARRAY_INDEX")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from launcher.config.site_fields import Node
 from launcher.ranks.hostlist import read_nodefile
 from launcher.runs.records import write_file
 from launcher.schedulers.base_allocation import Allocation, no_hosts
+from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
 from launcher.schedulers.pbs import NAME, TITLE
+from launcher.schedulers.pbs.jobs import blocks
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,17 @@ class PbsAllocation(Allocation):
         """PBS itself sets OMP_NUM_THREADS to the CPUs of a chunk."""
         threads = super().threads(environ)
         return None if threads == environ.get("NCPUS") else threads
+
+    def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
+        """As qstat reports the job's chunks. Of whole nodes a job has all, whatever its chunks request."""
+        if node.exclusive:
+            return None
+        try:
+            shown = answer_of(["qstat", "-f", "-w", self.job], PATIENCE, environ)
+        except SchedulerUnreachable:
+            return None
+        held = (attributes.get("exec_vnode", "") for _, attributes in blocks(shown))
+        return _fewest_devices(next(held, ""), len(self.hosts))
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
         """PBS's variables, with a node file of the hosts in use where its own has more."""
@@ -53,3 +68,13 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllo
         f"export PBS_NODEFILE=/var/spool/pbs/aux/{job}, or wherever your PBS keeps it",
         "PBS_JOBID",
     )
+
+
+def _fewest_devices(chunks: str, hosts: int) -> int | None:
+    """By `(n1[0]:ncpus=4:ngpus=1+n1[1]:ncpus=4)+(n2:ngpus=2)`; None where no chunk reports devices."""
+    found: dict[str, int] = {}
+    for name, resources in re.findall(r"([^()+:]+)((?::[^()+:]*)*)", chunks):
+        counts = re.findall(r":ngpus=(\d+)", resources)
+        host = name.partition("[")[0]
+        found[host] = found.get(host, 0) + sum(map(int, counts))
+    return min(found.values()) if ":ngpus=" in chunks and len(found) == hosts else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from launcher.config.site_fields import Node
 from launcher.ranks.families import Around, slurm_in_step, tasks_on_node
 from launcher.ranks.hostlist import expand
 from launcher.ranks.rendezvous import job_id
@@ -27,7 +28,7 @@ class SlurmAllocation(Allocation):
     title: ClassVar[str] = TITLE
     reports_end_time: ClassVar[bool] = True
 
-    def devices(self, environ: Mapping[str, str]) -> int | None:
+    def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
         """As salloc and sbatch were asked for them; else as scontrol has them, with --gres as well."""
         asked = environ.get("SLURM_GPUS_PER_NODE", "")
         kind, _, count = asked.rpartition(":")  # as in a100:2

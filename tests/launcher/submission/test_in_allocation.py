@@ -230,6 +230,48 @@ class TestJob:
         if environ.get("SHOWN", "").endswith("="):
             assert made.devices_per_rank == 0
 
+    @pytest.mark.parametrize(
+        ("vnodes", "environ", "node", "ranks"),
+        [
+            ("(n1:ncpus=4:ngpus=2)+(n2:ncpus=4:ngpus=3:mem=5kb)", {}, {}, 2),
+            ("(n1:ncpus=4:ngpus=1+n1:ngpus=2)+(n2:ngpus=3)", {}, {}, 3),
+            ("(n1[0]:ncpus=2:ngpus=1+n1[1]:ncpus=2:ngpus=1)+(n2[0]:ngpus=2)", {}, {}, 2),
+            ("(n1:ncpus=4)+(n2:ncpus=4:ngpus=1)", {}, {}, 1),  # the first has none
+            ("(n1:ncpus=4)+(n2:ncpus=4)", {}, {}, 4),  # says nothing of them
+            ("(a:ngpus=1)+(b:ngpus=1)+(c:ngpus=1)", {}, {}, 4),  # not these hosts
+            ("(n1:ngpus=1)+(n2:ngpus=1)", {}, {"exclusive": True}, 4),
+            (None, {}, {}, 4),
+            (None, {"CUDA_VISIBLE_DEVICES": "GPU-5,GPU-7"}, {}, 2),
+            ("(n1:ncpus=4)+(n2:ncpus=4)", {"CUDA_VISIBLE_DEVICES": ""}, {}, 1),  # as the hook of cgroups
+            ("(n1:ngpus=3)+(n2:ngpus=3)", {"CUDA_VISIBLE_DEVICES": "2"}, {}, 1),
+            ("(n1:ngpus=2)+(n2:ngpus=2)", {"CUDA_VISIBLE_DEVICES": "0,1,2"}, {}, 2),
+            (None, {"CUDA_VISIBLE_DEVICES": "0.0,0.1"}, {"device_names": ["0.0", "0.1", "1.0", "1.1"]}, 4),
+        ],
+    )
+    def test_fewer_devices_in_a_job_of_pbs(
+        self,
+        vnodes: str | None,
+        environ: dict[str, str],
+        node: dict[str, Any],
+        ranks: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """As its chunks have, or as a mask shows; silence is no answer."""
+
+        def answer(argv: list[str], *_: object) -> str:
+            assert argv == ["qstat", "-f", "-w", "7.head"]
+            if vnodes is None:
+                raise SchedulerUnreachable("no qstat")
+            return f"Job Id: 7.head\n    job_state = R\n    exec_vnode = {vnodes}\n    mtime = 1\n\n"
+
+        monkeypatch.setattr("launcher.schedulers.pbs.allocation.answer_of", answer)
+        known = {"devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", "source": "x"}
+        site = Site.load("pbs").changed(node={**known, "date": "2026-11-28", **node})
+        hosts, spec = PbsAllocation("7.head", ["n1", "n2"]), JobSpec.of({"command": ["x"]})
+        made = plan_in(hosts, spec, site, environ)[0]
+        assert made.layout == [(ranks, 2)]
+        assert made.devices_per_rank == (1 if ranks > 1 or "2" in environ.values() else 0)
+
     def test_cores_are_shared_out(self) -> None:
         given = replace(THREE, cpus=(12, 9, 12))
         found = decided(given, ranks_per_node=4)
