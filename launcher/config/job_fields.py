@@ -114,7 +114,9 @@ BY_SCHEDULER: tuple[RequeueCause, ...] = ("preempted", "node-failure")
 class LauncherOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """How the ranks start."""
 
-    name: Annotated[LauncherName | None, meaning("The launcher, if not the site's.")] = None
+    name: Annotated[
+        LauncherName | None, meaning("Default: that of the MPI that `setup` loads, else the site's.")
+    ] = None
     torchrun: Annotated[bool, meaning("Start torchrun once on each node; torchrun starts the ranks.")] = False
     """Set torchrun's own options as variables, as in `env: {PET_MAX_RESTARTS: "3"}`; a rank then counts as
     failed once torchrun has no restarts left."""

@@ -145,6 +145,12 @@ class Launcher(ABC):
     """Whether processes may run anywhere on their host, unless castoff binds them."""
     mpi_modules: ClassVar[str] = ""
     """The modules, by a pattern of their names, of the MPI whose ranks it connects; empty: of any MPI."""
+    comes_with_mpi: ClassVar[bool] = True
+    """Whether the modules of that MPI bring it; else it is the system's."""
+    pmix_flag: ClassVar[str] = ""
+    """The flag by which it offers ranks PMIx; empty: it needs none."""
+    pmix_modules: ClassVar[str] = ""
+    """The modules of the MPI whose ranks need that, as in `mpi_modules`."""
     bound_by_script: ClassVar[bool] = False
     """Whether the script binds each rank, as no flag says it in all of the launcher's versions."""
     most_words: ClassVar[int | None] = None

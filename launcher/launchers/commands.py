@@ -19,11 +19,16 @@ _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 """srun's flags of which it takes one alone."""
 
 
+_OPEN_MPI = r"openmpi|ompi|(?:nvhpc-)?hpcx"
+
+
 class Srun(Launcher):
     """https://slurm.schedmd.com/srun.html."""
 
     reports_node = True
     ends_by_usr1 = True
+    pmix_flag = "--mpi=pmix"
+    pmix_modules = _OPEN_MPI
     bind_flags = ("--cpu-bind", "--cpu_bind")
     takes_lists = True
     runs_containers = True
@@ -189,6 +194,7 @@ class Pals(_Mpiexec):
     bind_flags = ("--cpu-bind",)
     says = r"(?i)\bpals\b"
     mpi_modules = r"cray-mpich|mpich"
+    comes_with_mpi = False
     takes_lists = True
     bound_by_list = True
     fills_nodes = True
@@ -270,7 +276,7 @@ class OpenMpi(_Mpiexec):
     """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
 
     says = r"OpenRTE|Open MPI|PRRTE"
-    mpi_modules = r"openmpi|ompi|hpcx"
+    mpi_modules = _OPEN_MPI
     reaches_by_ssh = True
     ends_by_usr1 = True
     bind_flags = ("--bind-to", "-bind-to")

@@ -1,4 +1,4 @@
-"""Which MPI the modules in `setup` bring, and whether the launcher that the plan chose can start its ranks.
+"""Which MPI the modules in `setup` bring, and which launcher starts its ranks.
 
 After `module load openmpi`, `mpiexec` is Open MPI's: it reads other flags than Hydra's. Ranks that another
 MPI's mpiexec starts are worlds of size 1.
@@ -8,42 +8,93 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from launcher.config.job_fields import LauncherName
 from launcher.launchers.commands import LAUNCHERS
 
-_LOADED = re.compile(r"(?:^|[;&|(]|\bthen\b|\bdo\b)\s*(module|ml)\s+([^;&|#\n]+)")
+_COMMAND = re.compile(r"(?:^|[;&|({]|\bthen\b|\bdo\b|\belse\b)\s*(module|ml)\s+([^;&|#\n]+)", re.MULTILINE)
 _LOADS = ("load", "add", "try-load", "try-add")
 _EXCHANGES = ("swap", "switch", "sw")
+_UNLOADS = ("unload", "rm", "del", "delete", "remove")
+_CLEARS = ("purge", "reset", "restore")
 
 
-def contradiction(
-    setup: Iterable[str], launcher: LauncherName, allowed: Sequence[LauncherName]
-) -> str | None:
-    """What to tell about a site's launcher that does not connect the ranks of the MPI that is loaded last."""
-    found = [
-        module for line in setup for module in _loaded(line) if any(_fits(module, one) for one in LAUNCHERS)
-    ]
-    if not found or not LAUNCHERS[launcher].mpi_modules or _fits(found[-1], launcher):
-        return None
-    better = next((one for one in allowed if _fits(found[-1], one)), None)
-    setting = f"set launcher.name: {better}" if better else "load another MPI, or set launcher.name"
-    return f"setup loads {found[-1]}, and the site's launcher is {launcher}: {setting}"
+class Loaded(NamedTuple):
+    """The MPI that is loaded last."""
+
+    module: str
+    line: str
+    """Which loads it."""
+
+    def __str__(self) -> str:
+        return f"setup loads {self.module} ({self.line})"
+
+    def fits(self, launcher: LauncherName) -> bool:
+        """Whether a launcher starts its ranks; any does that is made for no MPI alone."""
+        return not LAUNCHERS[launcher].mpi_modules or _fits(self.module, launcher)
+
+    def launcher(self, allowed: Sequence[LauncherName]) -> LauncherName | None:
+        """The launcher to which it belongs: of two the one whose mpiexec it brings."""
+        found = [one for one in allowed if _fits(self.module, one)]
+        return max(found, key=lambda one: LAUNCHERS[one].comes_with_mpi, default=None)
+
+    def without_pmix(self, launcher: LauncherName, flags: Iterable[str]) -> str | None:
+        """What to tell about a launcher that fits, but may offer its ranks another PMI."""
+        own = LAUNCHERS[launcher]
+        flag = own.pmix_flag
+        if not _is_one_of(self.module, own.pmix_modules) or any(one.startswith("--mpi") for one in flags):
+            return None
+        fix = f"set launcher.args: [{flag}] if its ranks are worlds of size 1"
+        return f"{self}, and {launcher} may not offer PMIx by default: {fix}"
+
+
+def loaded(setup: Iterable[str]) -> Loaded | None:
+    """The MPI that is there after setup, as far as its modules tell."""
+    there: list[Loaded] = []
+    for line in setup:
+        for module, gone in _changes(line):
+            if gone:
+                there = [one for one in there if module and _name(one.module) != _name(module)]
+            elif any(_fits(module, one) for one in LAUNCHERS):
+                there.append(Loaded(module, _shown(line)))
+    return there[-1] if there else None
+
+
+def _shown(line: str) -> str:
+    return next(part for part in map(str.strip, line.splitlines()) if _COMMAND.search(part))
+
+
+def _name(module: str) -> str:
+    """A module without its version; Fedora's are mpi/openmpi-x86_64."""
+    first, _, rest = module.lower().partition("/")
+    return rest if first == "mpi" and rest else first
 
 
 def _fits(module: str, launcher: LauncherName) -> bool:
-    modules = LAUNCHERS[launcher].mpi_modules
-    return bool(modules and re.match(rf"(?:{modules})(?:/|$)", module, re.IGNORECASE))
+    return _is_one_of(module, LAUNCHERS[launcher].mpi_modules)
 
 
-def _loaded(line: str) -> Iterator[str]:
-    """The modules that a shell line loads."""
-    for command, words in _LOADED.findall(line):
-        shown = [word.strip("\"'") for word in words.split() if not word.startswith("-")]
-        verb = shown[0] if shown else ""
-        if verb in _LOADS:
-            yield from shown[1:]
+def _is_one_of(module: str, modules: str) -> bool:
+    return bool(modules and re.match(rf"(?:{modules})(?:[-_.@/\d]|$)", _name(module)))
+
+
+def _changes(line: str) -> Iterator[tuple[str, bool]]:
+    """What a shell line loads and unloads: the module, or "" for all, and whether it is gone."""
+    for command, words in _COMMAND.findall(line):
+        shown = [word.strip("\"'") for word in words.split()]
+        flags = [word for word in shown if word.startswith("-")]
+        names = [word for word in shown if not word.startswith("-")]
+        verb = names[0] if names else ""
+        if verb in _CLEARS:
+            yield "", True
+        elif verb in _UNLOADS:
+            yield from ((name, True) for name in names[1:])
         elif verb in _EXCHANGES:
-            yield from shown[-1:]
-        elif command == "ml":  # Lmod's short form: names alone
-            yield from shown
+            yield from ((name, True) for name in names[1:-1])
+            yield from ((name, False) for name in names[-1:])
+        elif verb in _LOADS:
+            yield from ((name, False) for name in names[1:])
+        elif command == "ml":  # Lmod's short form: names alone, -name to unload
+            yield from ((flag.lstrip("-"), True) for flag in flags)
+            yield from ((name, False) for name in names)

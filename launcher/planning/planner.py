@@ -310,9 +310,8 @@ class _Planner:
                 self.found.report("launcher.name", message)
             else:
                 self.found.report_site("launcher", message)
-        elif not spec.launcher.name and not spec.launcher.driver:
-            setup = [*self.site.setup, *spec.setup, *self.site.setup_last]
-            self.found.notes += filter(None, [mpi_modules.contradiction(setup, launcher, allowed)])
+        elif not spec.launcher.driver:
+            launcher = self._launcher_of_mpi(launcher)
         own = LAUNCHERS[launcher]
         most = own.most_words
         if most is not None and len(spec.command) > most:
@@ -331,6 +330,29 @@ class _Planner:
                 f"{low + layout.nodes}"
             )
             self.found.report("ranks", message)
+        return launcher
+
+    def _launcher_of_mpi(self, launcher: LauncherName) -> LauncherName:
+        """The launcher of the MPI that setup loads, unless someone chose one; notes say so either way."""
+        loaded = mpi_modules.loaded([*self.site.setup, *self.spec.setup, *self.site.setup_last])
+        if loaded is None:
+            return launcher
+        if loaded.fits(launcher):
+            flags = [*self.site.launcher_args, *self.spec.launcher.args]
+            self.found.notes += filter(None, [loaded.without_pmix(launcher, flags)])
+            return launcher
+        better = loaded.launcher(self.scheduler.launchers)
+        if chosen := self.spec.launcher.name:
+            fix = f"set {better}, or drop it" if better else "load another MPI"
+            self.found.notes.append(f"{loaded}, whose ranks launcher.name: {chosen} does not connect: {fix}")
+        elif better is None or "/" in self.site.mpiexec:
+            setting = f"set launcher.name: {better}" if better else "load another MPI, or set launcher.name"
+            self.found.notes.append(f"{loaded}, and the site's launcher is {launcher}: {setting}")
+        else:
+            self.found.notes.append(
+                f"{loaded}, so launcher.name is {better} instead of the site's {launcher}"
+            )
+            return better
         return launcher
 
     def _question(self) -> placement.Question:
