@@ -17,7 +17,7 @@ from launcher.cli.run_options import run_options, runs_meant
 from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError, printable
 from launcher.history.hosts import hosts
-from launcher.logs.failures import setup_output
+from launcher.logs.failures import script_output
 from launcher.logs.silence import LONG, last_sign
 from launcher.runs.index import Index
 from launcher.runs.provenance import words
@@ -86,12 +86,12 @@ def _print_whole(one: RunStatus, now: float) -> None:
 
 
 def _facts(one: RunStatus) -> dict[str, Any]:
-    """All that is known; of each attempt that its setup has ended, what that printed last; of one that runs,
+    """All that is known; of each attempt that no rank has ended, what its script printed; of one that runs,
     when its ranks last wrote something."""
     found: dict[str, Any] = msgspec.to_builtins(one)
     for member, facts in zip(one.members, found["members"], strict=True):
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
-            its["setup_output"] = setup_output(RunDirectory(Path(one.directory)), member.member, attempt)
+            its["script_output"] = script_output(RunDirectory(Path(one.directory)), member.member, attempt)
             its["last_output"] = last_sign(attempt) if attempt.state == "running" else None
     return found
 
@@ -121,7 +121,7 @@ def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus,
     _line("attempt", f"{number}  {_words(attempt, place, one.walltime, now)}")
     for line in why(attempt.failure, attempt.reason):
         _line("", line)
-    for line in setup_output(RunDirectory(Path(one.directory)), member.member, attempt):
+    for line in script_output(RunDirectory(Path(one.directory)), member.member, attempt):
         _line("", f"  {line}")
     _line("", attempt.started and f"logs in {attempt.logs}")
 

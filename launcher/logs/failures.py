@@ -1,5 +1,5 @@
 """The rank of an attempt that failed first, and what its log says about it: its last traceback, whole, or its
-last lines. Where setup failed instead, what it printed last."""
+last lines. Where setup or the launcher failed instead, what it printed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,23 @@ _WIDE = 4096  # bytes of a line that are shown
 _OF_SETUP = "setup ended the job with code "
 """How the reason of an attempt begins that the part `setup` of the script's machinery has ended."""
 _OF_SETUP_LINES = 5
+
+_OF_LAUNCHER = ("the launcher failed with code ", "not all ranks have started")
+"""How the reason of an attempt begins that no rank has ended; most often there is none."""
+_OF_LAUNCHER_LINES = 6
+
+_LAUNCHER_SAYS = re.compile(
+    r"(?:srun|slurmstepd|mpiexec[.\w]*|mpirun|orterun|prterun|flux[-\w]*|ssh)(?:\[\d+\])?: "
+    r"|\[(?:mpiexec|proxy|prterun)\b|\d+\.\d+s: (?:job\.exception|flux-shell)"
+)
+"""How lines of launchers begin. Seen of Slurm 22.05, MPICH 4.0, Intel MPI 2021 and Open MPI 4.1."""
+_BEFORE_RANKS = re.compile(r"-{20,}$|\S+: line \d+: ")
+"""How others of Open MPI and of the script's bash begin, which a program may print as well."""
+
+_OVER = re.compile(r"castoff: attempt (\d+) failed: |slurmstepd: error: \*\*\* JOB ")
+"""Lines of a script's log behind which another attempt may follow; its number, where castoff restarts it."""
+_WAITS = re.compile(r"castoff: after \d+ s these have not started: ")
+_WAITED = re.compile(r"castoff: after \d+ s all have started")
 
 _WHO = re.compile(rb"(?:\[rank\d+\]: )?")
 """What torch.distributed puts before each line of a traceback."""
@@ -100,20 +117,85 @@ def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> Faile
     return FailedRank(failure, log, attempt.reason, stacks)
 
 
-def setup_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
-    """The last lines of setup before it ended an attempt; none where it did not, or its log is elsewhere."""
+def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
+    """What the script's log says of an attempt whose ranks do not run, or that no rank has ended: the last
+    lines of setup, or those of its launcher; none where it did not end so, or its log is elsewhere.
+    """
+    reason = attempt.reason or ""
+    if reason.startswith(_OF_SETUP):
+        return _of_setup(_script_lines(run, member))
+    if attempt.state == "running":
+        waits = (run.path / "attempts" / f"{member}.{attempt.attempt}" / "starting").exists()
+        return _of_waiting(_script_lines(run, member)) if waits else []
+    if attempt.ending != "failed" or attempt.failure or not (not reason or reason.startswith(_OF_LAUNCHER)):
+        return []
+    is_newest = not (run.path / "attempts" / f"{member}.{attempt.attempt + 1}").exists()
+    lines = _of_attempt(_script_lines(run, member), attempt.attempt, is_newest=is_newest)
+    return _of_launcher(lines, began=_ranks_wrote(Path(attempt.logs)))
+
+
+def _script_lines(run: RunDirectory, member: int) -> list[str]:
+    """The end of a script's log."""
     log = run.script_log(member)
-    if not (attempt.reason or "").startswith(_OF_SETUP) or not log.is_file():
+    if not log.is_file():
         return []
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LOOK_BACK))
-        lines = [_narrow(line).decode(errors="replace") for line in file.read(_LOOK_BACK).split(b"\n")]
+        return [_narrow(line).decode(errors="replace") for line in file.read(_LOOK_BACK).split(b"\n")]
+
+
+def _of_setup(lines: list[str]) -> list[str]:
     ends = [number for number, line in enumerate(lines) if line.startswith(f"castoff: {_OF_SETUP}")]
     if not ends:
         return []
     before = lines[: ends[-1]]
     own = [number for number, line in enumerate(before) if line.startswith("castoff: ")]
     return [line for line in before[own[-1] + 1 if own else 0 :] if line.strip()][-_OF_SETUP_LINES:]
+
+
+def _of_waiting(lines: list[str]) -> list[str]:
+    """For what a launcher waits that has not started all ranks for a while, in its words and castoff's."""
+    begins = [number for number, line in enumerate(lines) if _WAITS.match(line)]
+    if not begins or any(_WAITED.match(line) for line in lines[begins[-1] :]):
+        return []
+    last = max((number for number, line in enumerate(lines[: begins[-1]]) if _OVER.match(line)), default=-1)
+    before = [line for line in lines[last + 1 : begins[-1]] if _LAUNCHER_SAYS.match(line)]
+    after = [
+        line for line in lines[begins[-1] :] if line.startswith("castoff: ") or _LAUNCHER_SAYS.match(line)
+    ]
+    return [*before, *(line.removeprefix("castoff: ") for line in after)][:_OF_LAUNCHER_LINES]
+
+
+def _of_attempt(lines: list[str], attempt: int, *, is_newest: bool) -> list[str]:
+    """Those of one attempt: the last, or one that a line ends with its number."""
+    ends = [number for number, line in enumerate(lines) if _OVER.match(line)]
+    wanted = [number for number in ends if (found := _OVER.match(lines[number])) and found[1] == str(attempt)]
+    if not wanted and not is_newest:
+        return []
+    end = wanted[-1] if wanted else len(lines)
+    return lines[max((number for number in ends if number < end), default=-1) + 1 : end]
+
+
+def _of_launcher(lines: list[str], *, began: bool) -> list[str]:
+    """What a launcher printed, from its first line on; where ranks wrote, the lines that look like it."""
+    if began:
+        return [line for line in lines if _LAUNCHER_SAYS.match(line)][:_OF_LAUNCHER_LINES]
+    said = [line for line in lines if line.strip()]
+    first = next(
+        (n for n, line in enumerate(said) if _LAUNCHER_SAYS.match(line) or _BEFORE_RANKS.match(line)), None
+    )
+    if first is None:
+        return said[-_OF_LAUNCHER_LINES:]
+    # Its first line says most, and castoff's own come last, but for what is the attempt's reason anyway.
+    own = [line for line in said if line.startswith("castoff: ") and not line.startswith("castoff: not ")]
+    its = [line for line in said[first:] if line.strip("- ") and not line.startswith("castoff: ")]
+    return its[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]
+
+
+def _ranks_wrote(logs: Path) -> bool:
+    """Whether any has; the script makes the log of the first."""
+    names = [name for name in names_in(logs) if name.startswith(("rank-", "node-"))]
+    return any((logs / name).stat().st_size for name in names if (logs / name).is_file())
 
 
 def _stack_lines(stack: Path) -> list[bytes]:

@@ -16,7 +16,7 @@ from launcher.history.phases import phases, waiting
 from launcher.history.progress import device_use
 from launcher.history.resources import usages
 from launcher.history.starts import starts_of
-from launcher.logs.failures import excerpt_of, failed_rank, setup_output
+from launcher.logs.failures import excerpt_of, failed_rank, script_output
 from launcher.report.curves import Plot, curve, plots, points_of_each
 from launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
 from launcher.report.masking import masked_job, masked_parameters, masked_script
@@ -148,7 +148,7 @@ def _failures(run: RunDirectory, now: RunStatus) -> tuple[list[FailureFacts], in
         (member, attempt)
         for member in now.members
         for attempt in reversed(member.attempts)
-        if attempt.failure or setup_output(run, member.member, attempt)
+        if attempt.failure or (attempt.state == "ended" and script_output(run, member.member, attempt))
     ]
     is_array = len(now.members) > 1
     shown = [_failure(run, member, attempt, is_array=is_array) for member, attempt in found[:_FAILURES]]
@@ -161,7 +161,7 @@ def _failure(
     failed = failed_rank(run, member.member, attempt)
     others = [] if failed is None else [*_others(run, member.member, attempt)]
     text = log_text(failed.excerpt()) if failed else ""
-    lines = setup_output(run, member.member, attempt)
+    lines = script_output(run, member.member, attempt)
     return FailureFacts(
         attempt=attempt_words(member.member, attempt.attempt, is_array=is_array),
         why=why(attempt.failure, attempt.reason),

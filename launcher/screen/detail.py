@@ -12,7 +12,7 @@ from launcher.history.hosts import HostRanks, hosts
 from launcher.history.phases import Phase, phases, waiting
 from launcher.history.progress import Progress
 from launcher.launchers.local.streams import for_terminal
-from launcher.logs.failures import failed_rank, setup_output
+from launcher.logs.failures import failed_rank, script_output
 from launcher.logs.sources import READ, rank_logs
 from launcher.logs.tail import Tail, tail_start
 from launcher.runs.run import RunDirectory
@@ -89,8 +89,9 @@ def _excerpt(run: RunDirectory, member: int, attempt: AttemptStatus) -> Excerpt:
     """What says why a rank or setup failed; else the end of rank 0's log."""
     if attempt.failure is not None and (failed := failed_rank(run, member, attempt)):
         return Excerpt(failure_words(attempt.failure), _texts(failed.excerpt()))
-    if printed := setup_output(run, member, attempt):
-        return Excerpt("the end of setup", printed)
+    if printed := script_output(run, member, attempt):
+        of_setup = "setup" if (attempt.reason or "").startswith("setup ") else "the launcher"
+        return Excerpt(f"what {of_setup} printed", printed)
     logs = rank_logs(run, member, attempt.attempt, [0]) or rank_logs(run, member, attempt.attempt)
     if logs:
         source, path = logs[0]

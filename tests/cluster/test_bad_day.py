@@ -79,3 +79,22 @@ def test_it_does_so_after_the_script_has_given_up(desk: Desk, slurm: SlurmCluste
     answer = desk.end(waiting)
     assert (answer.code, answer.output) == (0, f"{run.id}: done\n"), answer.errors
     assert endings(desk, run) == ["resume", "done"]
+
+
+def test_a_step_that_srun_cannot_start(desk: Desk) -> None:
+    """status says why, in srun's words, for each attempt; castoff's, where srun tries again and again."""
+    wide = ("--nodes", "2", "--walltime", "5m", "--set", "ranks_per_node=1")
+    devices = desk.submit(
+        *wide, "--set", "launcher.args=[--gpus-per-node=nonsense:4]", "--set", "restart.max=1"
+    )
+    nowhere = desk.submit(
+        *wide, "--set", "launcher.args=[--constraint=nonsense]", "--set", "launcher.timeout=4s"
+    )
+    now = desk.until(devices, ending="failed")
+    assert len(now["members"][0]["attempts"]) == 2
+    for attempt in now["members"][0]["attempts"]:
+        line = attempt["script_output"][-1]
+        assert line.startswith("srun: error: Unable to create step for job ")
+    assert f"\n             {line}\n" in desk.castoff("status", devices.path).output
+    (attempt,) = desk.until(nowhere, ending="failed")["members"][0]["attempts"]
+    assert "these have not started: n" in attempt["script_output"][-1]

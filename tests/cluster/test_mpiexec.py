@@ -15,6 +15,9 @@ import pytest
 
 from launcher import JobSpec, Site, plan, render
 from launcher.config.site_fields import Node
+from launcher.logs.failures import script_output
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import AttemptStatus
 from tests import patience
 from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE, STALE_SLURM
@@ -145,6 +148,30 @@ def test_ranks_of_whole_nodes_keep_to_their_cores(job: Job) -> None:
         assert "# each rank: 1 core\n" in (job.folder / "job.sh").read_text()
         expected = [[core] for core in (cores if binding is None else cores[::-1])]
         assert [rank["cpus"] for rank in job.ranks()] == expected * 2
+
+
+def test_an_mpiexec_that_cannot_start_ranks(job: Job) -> None:
+    """What it prints of an option that it does not know is what status says."""
+    job = job._replace(
+        site=msgspec.structs.replace(job.site, launcher_args=[*job.site.launcher_args, "--nonsense"])
+    )
+    ended = job.run("nothing")
+    run = RunDirectory(ended.run_dir)
+    run.script_log().write_text(ended.output)  # as PBS does
+    record = ended.record("ending")
+    attempt = AttemptStatus(
+        0,
+        "ended",
+        record["ending"],
+        record["code"],
+        record.get("reason"),
+        "n1",
+        1.0,
+        2.0,
+        None,
+        str(run.log_folder / "0.0"),
+    )
+    assert "nonsense" in script_output(run, 0, attempt)[0]
 
 
 def test_cores_of_shared_nodes_are_not_promised(job: Job) -> None:

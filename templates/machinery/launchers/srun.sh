@@ -50,7 +50,7 @@ castoff_launcher_host_of_rank_0() { # where --distribution=arbitrary starts it: 
 castoff_launcher_advise() {
   echo "castoff: srun waits for CPUs that another step of this job holds" \
     "(squeue --steps --job ${SLURM_JOB_ID:-}), for a container's image," \
-    "or for a node that does not answer (scontrol show node NODE)" >&2
+    "for a node that does not answer (scontrol show node NODE), or for what launcher.args ask and no node has" >&2
 }
 #endif
 #endif

@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher.logs.failures import excerpt
+from launcher.logs.failures import excerpt, script_output
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import AttemptStatus
 
 NOISE = "W1121 02:45:27 NCCL watchdog: something C++ has to say\n"
 
@@ -141,3 +144,91 @@ class TestTorch:
     def test_without_a_root_cause_not_torchruns_own(self) -> None:
         text = shown(self.LOG.replace("Root Cause", "Some cause"))
         assert text.startswith("[rank0]: Traceback") and "ChildFailedError" not in text
+
+
+class TestScriptOutput:
+    """What launchers really print, in the log of a script."""
+
+    SRUN = "srun: error: Unable to create step for job 2: Memory required by task is not available\n"
+    RESTART = (
+        "castoff: attempt 0 failed: the launcher failed with code 1; attempt 1 begins (restart 1 of 1)\n"
+    )
+
+    def said(
+        self, folder: Path, log: str, *, attempt: int = 0, rank: str = "", **changes: object
+    ) -> list[str]:
+        run = RunDirectory(folder)
+        for number in range(log.count("castoff: attempt ") + 1):
+            (folder / "attempts" / f"0.{number}").mkdir(parents=True, exist_ok=True)
+        logs = folder / "logs" / f"0.{attempt}"
+        logs.mkdir(parents=True)
+        (logs / "rank-00000.log").write_text(rank)
+        run.script_log().write_text(log)
+        facts: dict[str, Any] = {
+            "state": "ended",
+            "ending": "failed",
+            "reason": None,
+            "failure": None,
+            **changes,
+        }
+        status = AttemptStatus(
+            attempt,
+            code=1,
+            host="n1",
+            started=1.0,
+            ended=2.0,
+            logs=str(logs),
+            **facts,
+        )
+        return script_output(run, 0, status)
+
+    @pytest.mark.parametrize(
+        ("log", "first"),
+        [
+            (SRUN, SRUN.strip()),
+            ("srun: unrecognized option '--no'\nTry \"srun --help\"\n", "srun: unrecognized option '--no'"),
+            (
+                "/r/job.sh: line 300: mpiexec: command not found\n",
+                "/r/job.sh: line 300: mpiexec: command not found",
+            ),
+            (
+                f"{'-' * 74}\nThere are not enough slots available\n\n{'-' * 74}\n",
+                "There are not enough slots available",
+            ),
+            (
+                "[mpiexec@n1] match_arg (args.c:163): unrecognized argument no\n",
+                "[mpiexec@n1] match_arg (args.c:163): unrecognized argument no",
+            ),
+            ("something new\n", "something new"),
+        ],
+    )
+    def test_the_launchers_own_words_begin(self, tmp_path: Path, log: str, first: str) -> None:
+        assert self.said(tmp_path, log)[0] == first
+
+    def test_each_attempt_has_its_own(self, tmp_path: Path) -> None:
+        log = self.SRUN + self.RESTART + "srun: error: something else\n"
+        reason = "the launcher failed with code 1"
+        assert self.said(tmp_path / "a", log, reason=reason) == [self.SRUN.strip()]
+        assert self.said(tmp_path / "b", log, attempt=1, reason=reason) == ["srun: error: something else"]
+
+    def test_among_what_ranks_print(self, tmp_path: Path) -> None:
+        log = f"epoch 1\n{'-' * 40}\nsrun: error: Task launch for StepId=2.0 failed on node n2: no\nepoch 2\n"
+        (line,) = self.said(tmp_path, log, rank="epoch 1\nepoch 2\n")
+        assert line.startswith("srun: error: Task launch")
+
+    def test_where_something_else_ended_it(self, tmp_path: Path) -> None:
+        assert self.said(tmp_path / "a", self.SRUN, reason="No space left on the disk") == []
+        assert self.said(tmp_path / "b", self.SRUN, ending="cancelled") == []
+
+    def test_while_it_waits(self, tmp_path: Path) -> None:
+        waits = "castoff: after 20 s these have not started: n2 (rank 1)\n"
+        retries = "srun: Job 1 step creation temporarily disabled, retrying (Requested nodes are busy)\n"
+        running: dict[str, Any] = {"state": "running", "ending": None}
+        for name in "abc":
+            (tmp_path / name / "attempts" / "0.0").mkdir(parents=True)
+        (tmp_path / "a" / "attempts" / "0.0" / "starting").touch()
+        (tmp_path / "b" / "attempts" / "0.0" / "starting").touch()
+        said = self.said(tmp_path / "a", waits + retries, **running)
+        assert said == [waits.removeprefix("castoff: ").strip(), retries.strip()]
+        assert self.said(tmp_path / "b", waits + "castoff: after 25 s all have started\n", **running) == []
+        assert self.said(tmp_path / "c", waits, **running) == []

@@ -415,7 +415,7 @@ class TestStart:
         assert shown[place + 5].endswith(": no-such-module: command not found")
         assert shown[place + 6].startswith("           logs in ")
         (attempt,) = json.loads(castoff("status", run.path, "--json").stdout)["members"][0]["attempts"]
-        assert attempt["reason"] == reason and attempt["setup_output"][0] == "line 5"
+        assert attempt["reason"] == reason and attempt["script_output"][0] == "line 5"
         assert castoff("logs", run.path).stdout.splitlines()[-1] == f"castoff: {reason}"
         followed = castoff("logs", "-f", run.path)
         assert (followed.returncode, followed.stderr) == (127, f"castoff: {run.id}: failed: {reason}\n")
