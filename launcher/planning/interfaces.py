@@ -21,7 +21,7 @@ PARTS = {
     "`castoff_write` writes the programs of the nodes",
     _in("schedulers", NAMES): "what a scheduler reports to a job, and how the job is requeued",
     "stopping": "`castoff_listen` traps TERM, INT, HUP and USR2; `castoff_terminate` ends the ranks; "
-    "`castoff_wait` waits for the launcher; a timer, if the scheduler sends no signal before the walltime",
+    "`castoff_wait` waits for the launcher, and asks for a stop before the walltime",
     "setup": "`castoff_setup` and `castoff_setup_over`: if a line between them ends the job, it is reported; "
     "`castoff_snapshot`",
     "teardown": "`castoff_at_end` takes shell lines; `castoff_tear_down` runs them at the end",
@@ -64,7 +64,7 @@ OF_A_SCHEDULER = {
     "castoff_scheduler_clear_env": "except on `local`: unsets variables of other schedulers, which would "
     "mislead the launcher",
     "castoff_scheduler_end_time": "with `deadline`: prints when the job will be ended, in seconds since 1970",
-    "castoff_scheduler_end_now": "with `expiry`, if that may change: prints it, asked anew",
+    "castoff_scheduler_end_now": "with `deadline`, if that may change: prints it, asked anew",
     "castoff_scheduler_requeue": "with `requeue` or `copy`: requeues the job, or submits a copy of "
     "it; fails if neither is possible",
     "castoff_scheduler_kill_delay": "with `teardown`: prints the seconds between TERM and KILL",

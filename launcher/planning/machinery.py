@@ -50,7 +50,6 @@ FEATURES = {
     "attach": "the scheduler does not know of the ranks' sessions by itself",
     "fence": "processes of an attempt may still run when the scheduler starts the next one",
     "deadline": "the job knows when it will be ended",
-    "timer": "there is a deadline, and the scheduler sends no signal before it",
     # what follows from the job
     "array": "an array",
     "members": "an array of several members",
@@ -225,7 +224,6 @@ def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
         "attach": scheduler.attaches_sessions and by_ssh,
         "fence": scheduler.has_queue,
         "deadline": deadline,
-        "timer": deadline and not scheduler.signals_before_walltime,
         "places": plan.array_indices and scheduler.tasks(plan.members) != plan.members,
     }
 

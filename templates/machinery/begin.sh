@@ -48,14 +48,11 @@ castoff_begin() {
 # castoff submit names it. A script that stands alone makes castoff-<job id> where it was submitted,
 # and copies itself there; a directory that a parent job left in the environment is not believed.
 castoff_find_run_dir() {
-  local castoff_tries
-  if [[ -n ${CASTOFF_RUN_DIR:-} ]]; then # a shared file system may show it up to a minute late
-    for ((castoff_tries = 0; castoff_tries < 60; castoff_tries++)); do
-      if [[ -e $CASTOFF_RUN_DIR/job.sh ]]; then break; fi
-      ls -- "${CASTOFF_RUN_DIR%/*}" >/dev/null 2>&1 || ((1)) # has it looked at again
-      sleep 1
-    done
-  fi
+  local castoff_tries=0
+  until [[ -z ${CASTOFF_RUN_DIR:-} || -e $CASTOFF_RUN_DIR/job.sh ]] || ((++castoff_tries > 60)); do
+    ls -- "${CASTOFF_RUN_DIR%/*}" >/dev/null 2>&1 || ((1)) # a shared file system may show it up to a minute late
+    sleep 1
+  done
   if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
     echo "castoff: $(hostname) does not see $CASTOFF_RUN_DIR: a run directory must lie where all nodes see it;" \
       "castoff submit --runs-dir names another folder; should it be another job's, unset CASTOFF_RUN_DIR first" >&2

@@ -11,16 +11,13 @@ castoff_read_fence() { # [ATTEMPT's folder]: its word, into castoff_word
 castoff_write_fence() { # WORD [ATTEMPT's folder]
   (umask 077 && echo "$1" 1<>"${2:-$CASTOFF_ATTEMPT_DIR}/fence") || true
 }
-castoff_raise_fence() { # this attempt has ended
-  local castoff_word
-  castoff_read_fence
-  if [[ $castoff_word != live ]]; then return 0; fi
-  # A launcher that ended by itself, and well, has seen its ranks end.
+castoff_raise_fence() { # this attempt has ended; a launcher that ended by itself, and well, has seen its ranks end
+  local castoff_word castoff_last=gone
   if [[ -e $CASTOFF_ATTEMPT_DIR/launched && ($castoff_code -ne 0 || -n $castoff_terminated) ]]; then
-    castoff_write_fence over
-  else
-    castoff_write_fence gone
+    castoff_last=over
   fi
+  castoff_read_fence
+  if [[ $castoff_word == live ]]; then castoff_write_fence "$castoff_last"; fi
 }
 castoff_await_fences() { # until nothing of earlier attempts runs any more: each has had the time to end itself
   local castoff_file castoff_word castoff_now castoff_age castoff_left=0 castoff_who=''
@@ -46,12 +43,9 @@ castoff_check_fence() { # whether another attempt has begun, for then nothing of
   trap - EXIT # no records, no teardown, no requeue
   trap '' TERM INT HUP USR2
   echo "castoff: another attempt has begun, so attempt $CASTOFF_ATTEMPT ends itself" >&2
-  if [[ -n $castoff_launcher ]]; then
-    builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
+  for castoff_word in TERM TERM KILL; do # the second has castoff's own launcher kill its ranks
+    builtin kill -s "$castoff_word" "$castoff_launcher" 2>/dev/null || true
     read -r -t 1 -u 9 _ 9<> <(:) || true
-    builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true # the second has castoff's own kill its ranks
-    read -r -t 2 -u 9 _ 9<> <(:) || true
-    builtin kill -s KILL "$castoff_launcher" 2>/dev/null || true
-  fi
+  done
   builtin exit 1
 }

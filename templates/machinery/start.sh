@@ -61,9 +61,6 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_launcher=$!
   tail -n +1 -f -s 0.2 --pid="$castoff_launcher" "$CASTOFF_LOG_DIR/$castoff_first_log" & # the others' are beside it
   castoff_tail=$!
-#if timer
-  castoff_start_timer
-#endif
 #if survives | restart nodes !driver
   castoff_watch_failure
 #endif
@@ -80,9 +77,6 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_scheduler_enforce_walltime
 #endif
   castoff_wait
-#if timer
-  castoff_end_timer
-#endif
 #ifdef castoff_scheduler_enforce_walltime
   builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true
 #endif

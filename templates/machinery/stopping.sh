@@ -1,5 +1,5 @@
 # --- What asks it to stop -------------------------------------------------------------------------
-castoff_launcher='' castoff_signalled='' castoff_terminated=''
+castoff_launcher='' castoff_signalled='' castoff_terminated='' castoff_asked=''
 castoff_listen() {
   trap castoff_terminate TERM INT HUP
 #ifdef castoff_scheduler_listen
@@ -91,12 +91,7 @@ castoff_watch_clock() {
   if [[ -z $castoff_expired ]]; then
     if [[ -n $castoff_terminated ]] || ((castoff_left > castoff_margin)); then return 0; fi
 #ifdef castoff_scheduler_end_now
-    local castoff_end
-    castoff_end=$(castoff_scheduler_end_now)
-    if ((${castoff_end:-0} > CASTOFF_DEADLINE)); then
-      CASTOFF_DEADLINE=$castoff_end
-      return 0
-    fi
+    if castoff_is_prolonged; then return 0; fi
 #endif
     castoff_expired=term
     echo "castoff: the program is still running $castoff_left s before the walltime, and is ended" >&2
@@ -108,25 +103,24 @@ castoff_watch_clock() {
 #endif
 }
 #endif
-#if requeue | copy | timer
-castoff_pause() { # SECONDS; unlike sleep it lets a trap run meanwhile, and leaves no process behind
-  if (($1 > 0)); then read -r -t "$1" _ <> <(:) || true; fi
+#if deadline
+castoff_ask_in_time() { # PBS sends no signal before the walltime, and Slurm's may be late (22.05.8, on a busy machine)
+  local castoff_now
+  printf -v castoff_now '%(%s)T' -1
+  if [[ -z $CASTOFF_DEADLINE ]] || ((castoff_now < CASTOFF_DEADLINE - CASTOFF_GRACE)); then return 0; fi
+#ifdef castoff_scheduler_end_now
+  if [[ ! -e $CASTOFF_STOP_FILE ]] && castoff_is_prolonged; then return 0; fi
+#endif
+  castoff_asked=1
+  : >>"$CASTOFF_STOP_FILE" || true
+}
+#ifdef castoff_scheduler_end_now
+castoff_is_prolonged() { # whether the job has got more time meanwhile
+  local castoff_end
+  castoff_end=$(castoff_scheduler_end_now)
+  ((${castoff_end:-0} > CASTOFF_DEADLINE)) && CASTOFF_DEADLINE=$castoff_end
 }
 #endif
-#if timer
-castoff_timer=
-castoff_start_timer() { # nobody else asks for a stop in time
-  if [[ -z ${CASTOFF_DEADLINE:-} ]]; then return 0; fi
-  (
-    castoff_pause $((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
-    : >>"$CASTOFF_STOP_FILE"
-  ) &
-  castoff_timer=$!
-  disown "$castoff_timer" # or bash would tell of its end
-}
-castoff_end_timer() { # one that has just begun may miss a TERM
-  builtin kill -s KILL "$castoff_timer" 2>/dev/null || true
-}
 #endif
 castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code in castoff_code
   # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
@@ -139,6 +133,9 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
       castoff_check_ended
 #endif
     fi
+#endif
+#if deadline
+    if [[ -z $castoff_asked ]]; then castoff_ask_in_time; fi
 #endif
 #if teardown
     castoff_leave_time

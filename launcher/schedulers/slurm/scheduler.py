@@ -78,7 +78,6 @@ class Slurm(QueuedScheduler):
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     reruns_jobs = True
-    signals_before_walltime = True
     reports_end_time = True
     counts_cpus = True
     excludes_hosts = True

@@ -43,9 +43,6 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
       ${castoff_round[@]+"${castoff_round[@]}"} "$@"
   ) &
   castoff_launcher=$!
-#if timer
-  castoff_start_timer
-#endif
 #if hang
   castoff_watch_hang
 #endif
@@ -55,9 +52,6 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
   castoff_wait
 #if hang
   castoff_end_hang_watch
-#endif
-#if timer
-  castoff_end_timer
 #endif
 #ifdef castoff_scheduler_enforce_walltime
   builtin kill -s KILL "$castoff_enforcer" 2>/dev/null || true

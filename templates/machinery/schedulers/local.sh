@@ -44,6 +44,9 @@ castoff_scheduler_enforce_walltime() {
   castoff_enforcer=$!
   disown "$castoff_enforcer" # or bash would tell of its end
 }
+castoff_pause() { # SECONDS; unlike sleep it lets a trap run meanwhile, and leaves no process behind
+  if (($1 > 0)); then read -r -t "$1" _ <> <(:) || true; fi
+}
 castoff_has_scheduler() { # whether it is still the parent of this script
   local castoff_parent
   castoff_parent=$(cat "/proc/$$/stat" 2>/dev/null) || return 0

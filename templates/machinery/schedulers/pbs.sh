@@ -93,7 +93,7 @@ castoff_submit_copy_at_last() { # WORDS of qsub: again and again, while there is
     castoff_left=$((castoff_last - SECONDS))
     if castoff_submit_copy "$((castoff_left > 5 ? castoff_left : 5))" "$@"; then return 0; fi
     if ((SECONDS >= castoff_last)) || [[ -n $castoff_terminated || -e $CASTOFF_RUN_DIR/stop ]]; then return 1; fi
-    castoff_pause 1
+    read -r -t 1 _ <> <(:) || true # unlike sleep it lets a trap run
   done
 }
 castoff_job_of() { # ATTEMPT's folder: the job that it is a start of

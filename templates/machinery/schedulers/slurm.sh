@@ -50,12 +50,8 @@ castoff_scheduler_begin() {
   done
   unset -v SLURM_EXPORT_ENV # of sbatch --export: each srun and sbatch in here would begin with an empty environment
 }
-castoff_scheduler_end_time() { # empty where nobody knows
-  local castoff_end=${SLURM_JOB_END_TIME:-}
-  if [[ -z $castoff_end ]]; then castoff_end=$(castoff_scheduler_end_now); fi # older than Slurm 23.02
-  echo "$castoff_end"
-}
-castoff_scheduler_end_now() { # the same, asked anew: scontrol may have changed it
+castoff_scheduler_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # of Slurm 23.02 and newer
+castoff_scheduler_end_now() { # asked anew, as scontrol may have changed it; empty where nobody knows
   local castoff_end
   castoff_end=$(timeout 10 squeue --noheader --job "$castoff_member" --format %e 2>/dev/null || true)
   date -d "${castoff_end:-unknown}" +%s 2>/dev/null || true
@@ -78,11 +74,11 @@ castoff_scheduler_requeue() { # Slurm then ends this job, and scontrol with it, 
     until castoff_said=$(castoff_as_slurm_has_it); do
       if [[ -n $castoff_terminated ]]; then return 0; fi
       if ((SECONDS >= castoff_last)) || [[ -e $CASTOFF_RUN_DIR/stop ]]; then return 1; fi
-      castoff_pause 1
+      read -r -t 1 _ <> <(:) || true # unlike sleep it lets a trap run
     done
     if [[ ! $castoff_said =~ ^RUNNING\ +"${SLURM_RESTART_COUNT:-0}"\ *$ ]]; then return 0; fi
     if ((SECONDS >= castoff_last)) || [[ -e $CASTOFF_RUN_DIR/stop ]]; then return 1; fi
-    castoff_pause 1
+    read -r -t 1 _ <> <(:) || true # unlike sleep it lets a trap run
   done
 }
 castoff_as_slurm_has_it() { # the state of this job, and how often it has been started again

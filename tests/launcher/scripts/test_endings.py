@@ -237,9 +237,11 @@ def test_a_term_at_the_walltime_is_not_a_cancellation(bench: Benches) -> None:
     assert late.end().ending == ("walltime", 75)
 
 
-@pytest.mark.parametrize("kind", ["hydra", "local"])
-def test_the_timer_asks_to_stop_before_the_walltime(kind: str, bench: Benches) -> None:
-    ended = bench(kind).run(walltime="24h", grace="86398s", env={"PROBE": "stop"})
+@pytest.mark.parametrize("kind", ["hydra", "local", "srun"])
+def test_the_script_asks_to_stop_before_the_walltime(kind: str, bench: Benches) -> None:
+    """On Slurm too, whose signal may be late."""
+    env = {"PROBE": "stop", "SLURM_JOB_END_TIME": str(int(time.time()) + 64800)}
+    ended = bench(kind).run(walltime="18h", grace="64798s", env=env)
     assert ended.ending == ("walltime", 75), ended.output
     assert ended.code == 75
 

@@ -1,5 +1,5 @@
 # --- What asks it to stop -------------------------------------------------------------------------
-castoff_launcher='' castoff_signalled='' castoff_terminated=''
+castoff_launcher='' castoff_signalled='' castoff_terminated='' castoff_asked=''
 castoff_listen() {
   trap castoff_terminate TERM INT HUP
 #ifdef castoff_scheduler_listen
@@ -20,30 +20,22 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
 #endif
 }
-#if requeue | copy | timer
-castoff_pause() { # SECONDS; unlike sleep it lets a trap run meanwhile, and leaves no process behind
-  if (($1 > 0)); then read -r -t "$1" _ <> <(:) || true; fi
-}
-#endif
-#if timer
-castoff_timer=
-castoff_start_timer() { # nobody else asks for a stop in time
-  if [[ -z ${CASTOFF_DEADLINE:-} ]]; then return 0; fi
-  (
-    castoff_pause $((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
-    : >>"$CASTOFF_STOP_FILE"
-  ) &
-  castoff_timer=$!
-  disown "$castoff_timer" # or bash would tell of its end
-}
-castoff_end_timer() { # one that has just begun may miss a TERM
-  builtin kill -s KILL "$castoff_timer" 2>/dev/null || true
+#if deadline
+castoff_ask_in_time() { # nobody else asks for a stop in time
+  local castoff_now
+  printf -v castoff_now '%(%s)T' -1
+  if [[ -z $CASTOFF_DEADLINE ]] || ((castoff_now < CASTOFF_DEADLINE - CASTOFF_GRACE)); then return 0; fi
+  castoff_asked=1
+  : >>"$CASTOFF_STOP_FILE" || true
 }
 #endif
 castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code in castoff_code
   # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
   while builtin kill -0 "$castoff_launcher" 2>/dev/null; do # ours
     read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
+#if deadline
+    if [[ -z $castoff_asked ]]; then castoff_ask_in_time; fi
+#endif
   done 9<> <(:)
   castoff_signalled=1
   while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
