@@ -136,7 +136,11 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
 #endif
 }
 castoff_write_stacks() { # stacks.sh, which runs on each host
+#if fence
+  castoff_write stacks.sh castoff_launcher_name castoff_mark <<'CASTOFF_STACKS'
+#else
   castoff_write stacks.sh castoff_launcher_name <<'CASTOFF_STACKS'
+#endif
 castoff_process=0 # the number of this host
 #if hosts
 castoff_started='' castoff_beside_it='' castoff_node='' # what not every launcher says
@@ -151,10 +155,18 @@ castoff_ranks() { # the process of each rank here, and its number: the topmost t
   grep -lsF -- "CASTOFF_ATTEMPT_DIR=$CASTOFF_ATTEMPT_DIR" /proc/[0-9]*/environ | while read -r castoff_file; do
     castoff_pid=${castoff_file#/proc/} castoff_pid=${castoff_pid%/*}
     castoff_rank=$({ tr "\000" "\n" <"$castoff_file"; } 2>/dev/null | awk -v "node=$castoff_process" \
+#if fence
+      -v "knows=$castoff_knows" -v "mark=$castoff_mark" '
+      BEGIN { FS = "=" }
+      $0 == mark { ours = 1 } # else it is another job, which a rank has submitted
+      $1 == knows { known = 1 } $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 }
+      END { if (known && ours && !other) print rank }')
+#else
       -v "knows=$castoff_knows" '
       BEGIN { FS = "=" }
       $1 == knows { known = 1 } $1 == "RANK" { rank = $2 } $1 == "NODE_RANK" && $2 != node { other = 1 }
       END { if (known && !other) print rank }')
+#endif
     castoff_parent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$castoff_pid/stat" 2>/dev/null)
     [ -z "$castoff_rank" ] || [ -z "$castoff_parent" ] || tr '\000' '\n' <"/proc/$castoff_parent/environ" 2>/dev/null |
       grep -q "^$castoff_knows=" || echo "$castoff_pid $castoff_rank"

@@ -196,7 +196,7 @@ castoff_know_first_host() { # what the other hosts should find under its name, a
 #endif
 castoff_write_host() { # host.sh, which runs on each host: it ends what is left of earlier attempts, and looks round
   local castoff_attempts=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.
-  castoff_write host.sh castoff_attempts castoff_ranks_per_node castoff_launcher_name \
+  castoff_write host.sh castoff_attempts castoff_mark castoff_ranks_per_node castoff_launcher_name \
 #if preflight
     castoff_host_devices castoff_host_memory castoff_meet_at castoff_meet_addresses castoff_own_checks \
 #endif
@@ -212,10 +212,13 @@ castoff_say() { # WHY it is not fit; nothing where it is
   echo "answered $castoff_host"
   exit 0
 }
+castoff_marks=$(echo "$castoff_mark" &&
+  sed -n "s/^castoff_mark='\(.*\)' \$/\1/p" "$castoff_attempts"*/rank.sh 2>/dev/null)
 castoff_old() { # the processes of earlier attempts: their ranks, and what stands round these
   { # grep says nothing of processes of others, whose environment it cannot read
     grep -lsF -- "$castoff_attempts" /proc/[0-9]*/cmdline | xargs -r grep -lsF -- rank.sh
     grep -lsF -- "CASTOFF_ATTEMPT_DIR=$castoff_attempts" /proc/[0-9]*/environ |
+      xargs -r grep -lszxF -- "$castoff_marks" |
 #if torchrun
       xargs -r grep -lsF -- TORCHELASTIC_RUN_ID
 #else

@@ -3,7 +3,7 @@
 castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, and records the first failure
   castoff_write rank.sh castoff_nodes castoff_ranks castoff_ranks_per_node castoff_full_nodes castoff_launcher_name \
 #if fence nodes
-    castoff_fence_every \
+    castoff_fence_every castoff_mark \
 #endif
 #if groups
     castoff_groups \
@@ -208,37 +208,32 @@ castoff_exec() {
 # One process of each node ends what runs there of this attempt once its fence says so. It has none of the launcher's
 # files, for which that would wait, and is no process of the rank.
 if [ "$castoff_local" -eq 0 ] && command -v bash >/dev/null; then
-  env -u CASTOFF_ATTEMPT_DIR -u RANK bash -ps "$CASTOFF_ATTEMPT_DIR" "$castoff_fence_every" "$$" \
+  env -u CASTOFF_ATTEMPT_DIR -u RANK bash -ps "$CASTOFF_ATTEMPT_DIR" "$castoff_fence_every" "$$" "$castoff_mark" \
     <<'CASTOFF_GUARD' >/dev/null 2>&1 &
-castoff_guard() { # ATTEMPT's folder, SECONDS between looks, PROCESS of the first rank here
-  trap '' HUP INT QUIT TERM USR1 USR2
-  exec 2>/dev/null 3<> <(:) # which never says anything
-  for castoff_file in /proc/self/fd/*; do ((${castoff_file##*/} < 4)) || eval "exec ${castoff_file##*/}>&-"; done
-  castoff_due=$2
-  until read -r -t 1 -u 3 _ || ((SECONDS >= castoff_due)) && castoff_due=$((SECONDS + $2)) && castoff_is_over "$1"; do
-    if ! kill -0 "$3" && [[ -z $(castoff_programs "$1") ]]; then exit; fi
-  done
-  for _ in {1..50}; do # first what stands round the ranks, which would record a failure
-    castoff_pids=$({ grep -lszxF -- "$1/rank.sh" /proc/[0-9]*/cmdline; castoff_programs "$1"; } | cut -d / -f 3)
-    [[ -n $castoff_pids ]] || exit
-    kill -s KILL $castoff_pids
-    read -r -t 0.2 -u 3 _
-  done
-}
-castoff_is_over() {
-  read -r castoff_word <"$1/fence"
-  [[ $castoff_word =~ ^(over|gone|next)$ ]]
-}
-castoff_programs() {
+trap '' HUP INT QUIT TERM USR1 USR2
+exec 3<> <(:) # which never says anything
+for castoff_file in /proc/self/fd/*; do ((${castoff_file##*/} < 4)) || eval "exec ${castoff_file##*/}>&-"; done
+castoff_left() { # first what stands round the ranks, which would record a failure
+  {
+    grep -lszxF -- "$1/rank.sh" /proc/[0-9]*/cmdline
+    grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ | xargs -r grep -lszxF -- "$4" |
 #if driver
-  grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ
+      cat
 #elif torchrun
-  grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ | xargs -r grep -lsF TORCHELASTIC_RUN_ID
+      xargs -r grep -lsF TORCHELASTIC_RUN_ID
 #else
-  grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ | xargs -r grep -lsF CASTOFF_RANK=
+      xargs -r grep -lsF CASTOFF_RANK=
 #endif
+  } | cut -d / -f 3
 }
-castoff_guard "$@"
+while kill -0 "$3" || [[ -n $(castoff_left "$@") ]]; do
+  castoff_pause=$2
+  read -r castoff_word <"$1/fence"
+  case $castoff_word in
+    over | gone | next) kill -s KILL $(castoff_left "$@") && castoff_pause=1 ;;
+  esac
+  read -r -t "$castoff_pause" -u 3 _
+done
 CASTOFF_GUARD
 fi
 #endif

@@ -18,18 +18,19 @@ castoff_handles() { # PID: whether it catches the signal, which otherwise would 
 }
 #if here
 castoff_signal_ranks() { # those that castoff's own launcher has started
-  local castoff_pid castoff_name
-  for castoff_pid in $(cat "/proc/$castoff_launcher/task"/*/children 2>/dev/null); do
+  local castoff_pid castoff_pids castoff_name
+  castoff_pids=$(cat "/proc/$castoff_launcher/task"/*/children 2>/dev/null || true)
+  for castoff_pid in $castoff_pids; do
     grep -qsz '^RANK=' "/proc/$castoff_pid/environ" || continue
     if grep -qszE '/preload/(agent|begin)\.py$' "/proc/$castoff_pid/cmdline"; then continue; fi
     castoff_name=$(cat "/proc/$castoff_pid/comm" 2>/dev/null || true)
     if [[ $castoff_name =~ ^castoff:([0-9]+)$ ]]; then castoff_pid=${BASH_REMATCH[1]}; fi # its copy
-    if [[ $castoff_told != *" $castoff_pid "* ]] && castoff_deliver "$castoff_pid"; then
-      castoff_told+="$castoff_pid "
+    if [[ $castoff_delivered_to != *" $castoff_pid "* ]] && castoff_deliver "$castoff_pid"; then
+      castoff_delivered_to+="$castoff_pid "
     fi
   done
-  if [[ $castoff_told == ' ' ]]; then
-    castoff_told='  ' # what begins to handle it later still gets it
+  if [[ $castoff_delivered_to == ' ' ]]; then
+    castoff_delivered_to='  ' # what begins to handle it later still gets it
     echo "castoff: no rank handles SIG$castoff_chosen_signal, so it is not sent: it would end them" >&2
   fi
 }

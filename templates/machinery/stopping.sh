@@ -70,7 +70,7 @@ castoff_kill_ranks() { # what TERM has not ended
 # --- What is due before the walltime --------------------------------------------------------------
 castoff_expired=''
 #if signal here !torchrun
-castoff_look_at=0 castoff_told=' '
+castoff_look_at=0 castoff_delivered_to=' '
 #endif
 # Called again and again while the ranks run, and never in a trap: what a bash 5.2 forks there may run on in here.
 castoff_watch_clock() {
@@ -97,7 +97,7 @@ castoff_watch_clock() {
     echo "castoff: the program is still running $castoff_left s before the walltime, and is ended" >&2
     castoff_terminate
   elif [[ $castoff_expired == term ]] && ((castoff_left <= castoff_margin * 2 / 3)); then
-    castoff_expired=kill
+    castoff_expired='kill'
     castoff_kill_ranks
   fi
 #endif

@@ -61,16 +61,17 @@ class Submitted:
         record = self.record("ending", attempt)
         return record["ending"], record["code"]
 
-    def accounted(self) -> tuple[str, str]:
-        """The state and the exit code that Slurm keeps, once the job is over."""
+    def accounted(self, job: str | None = None) -> tuple[str, str]:
+        """The state and the exit code that Slurm keeps, once this or another job is over."""
+        job = job or self.id
 
         def over() -> tuple[str, str] | None:
-            reported = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={self.id}"]
+            reported = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}"]
             line = self.cluster.run(HEAD, [*reported, "--format=State,ExitCode"]).stdout.strip()
             state, _, code = line.partition("|")
             return None if state in ("", "PENDING", "RUNNING", "REQUEUED") else (state, code)
 
-        found: tuple[str, str] = until(over, f"the end of job {self.id}")
+        found: tuple[str, str] = until(over, f"the end of job {job}")
         return found
 
     def ranks(self) -> list[dict[str, Any]]:

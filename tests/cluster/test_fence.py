@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from . import healing
+from .jobs import Submitted
 from .slurm import SlurmCluster
 
 
@@ -19,3 +21,32 @@ def test_a_first_host_whose_slurmd_is_gone_runs_no_two_attempts(slurm: SlurmClus
         healing.no_two_attempts_run_at_once(slurm, tmp_path / "fence", lose)
     finally:
         slurm.resume()
+
+
+_OTHER = """\
+: >"$PROBE_FOLDER/other"
+until [ -e "$PROBE_FOLDER/ready-1-0" ]; do sleep 0.2; done
+while pgrep -f "^bash -ps .*/attempts/0[.]0 " >/dev/null; do sleep 0.2; done
+: >"$PROBE_FOLDER/spared"
+"""
+
+_SUBMITS = """\
+[ "$CASTOFF_ATTEMPT" -eq 0 ] || { : >"$PROBE_FOLDER/ready-1-$RANK"; exit 0; }
+[ "$RANK" -eq 0 ] || exec sleep 1000
+sbatch --parsable --export=ALL --nodelist="$SLURMD_NODENAME" --output="$PROBE_FOLDER/other.out" \\
+  "$1" >"$PROBE_FOLDER/other.id"
+until [ -e "$PROBE_FOLDER/other" ]; do sleep 0.2; done
+exit 9
+"""
+
+
+def test_a_job_that_a_rank_has_submitted_outlives_its_attempt(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """sbatch hands on the rank's environment, by which its fence and the next attempt find what is left."""
+    script = tmp_path / "other.sh"
+    script.write_text(f"#!/bin/sh\n{_OTHER}")
+    restart = {"max": 1, "spare_nodes": 1, "progress": "none"}
+    fields: dict[str, Any] = {"command": ["sh", "-c", _SUBMITS, "sh", str(script)], "restart": restart}
+    job = Submitted(slurm, tmp_path / "submits", **fields, **healing.SHAPE)
+    assert job.ending("0.1") == ("done", 0), job.output()
+    assert job.accounted((job.seen / "other.id").read_text().strip()) == ("COMPLETED", "0:0")
+    assert (job.seen / "spared").exists()
