@@ -45,6 +45,7 @@ def _scheduler(subject: Subject) -> tuple[MachineInfo | None, list[Finding]]:
     if info is None:
         return None, [*answered, *refused]
     asked = [*scheduling.account(own, subject, info), *scheduling.queue(subject, info)]
+    asked += scheduling.hosts(subject, info)
     return info, [*answered, *asked, *refused, *scheduling.trial(own, subject)]
 
 

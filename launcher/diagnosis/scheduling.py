@@ -123,6 +123,31 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
             yield from _state(name, listed, subject, info)
 
 
+def hosts(subject: Subject, info: MachineInfo) -> Findings:
+    """Which hosts get no jobs now, where this job might have got them, and whether enough are left."""
+    names = subject.spec.queue or subject.site.default_queue or info.default_queue or ""
+    known = {name: subject.site.queues.get(name) for name in names.split(",") if name}
+    listed = {(own and own.listed_as) or name for name, own in known.items()}
+
+    def of_job(queues: tuple[str, ...]) -> bool:
+        return not (queues and listed) or not listed.isdisjoint(queues)
+
+    away = [one for one in info.away if of_job(one.queues)]
+    if not away:
+        return
+    there = sum(kind.nodes for kind in info.nodes if of_job(kind.queues))
+    words = [f"{one.name} ({one.state}{one.reason and f': {one.reason}'})" for one in away]
+    fact = f"{len(away)} of {max(there, len(away))} hosts get no jobs now: {_listed(words)}"
+    left = max(there - len(away), 0)
+    if subject.plan is None or subject.plan.nodes <= left:
+        yield Finding("hosts", "ok", fact)
+        return
+    fix = f"the job, of {nodes_words(subject.plan.nodes)}, waits until they are back"
+    if left:
+        fix += f", or ask for fewer: {subject.setting('nodes', str(left))}"
+    yield Finding("hosts", "warning", fact, fix)
+
+
 def _state(name: str, about: QueueInfo, subject: Subject, info: MachineInfo) -> Findings:
     open_ones = [one for one, other in info.queues.items() if other.accepts_jobs and other.starts_jobs]
     elsewhere = next((one for one in open_ones if info.queues[one].offered), None)

@@ -97,6 +97,18 @@ class NodeKind(NamedTuple):
         return said if self.memory is None else f"{said}, {memory_words(self.memory)}"
 
 
+class AwayHost(NamedTuple):
+    """A host that gets no jobs now: it is drained or down."""
+
+    name: str
+    state: str
+    """In the scheduler's words."""
+    reason: str = ""
+    """In an administrator's words; empty where nobody gave one."""
+    queues: tuple[str, ...] = ()
+    """Those whose jobs it would get; none: any queue's."""
+
+
 class User(NamedTuple):
     """What the scheduler's accounting knows of whoever asks."""
 
@@ -117,6 +129,7 @@ class MachineInfo(NamedTuple):
     """Members of the largest array."""
     nodes: Sequence[NodeKind] = ()
     """The kinds of nodes, the most frequent first."""
+    away: tuple[AwayHost, ...] = ()
     lists_all_queues: bool = False
     """Whether there are no queues but these; at PBS reservations come and go as queues."""
     counts_threads: bool = False

@@ -40,6 +40,20 @@ def doctor(desk: Desk) -> Doctor:
     return findings
 
 
+def test_a_drained_host_is_named(doctor: Doctor, slurm: SlurmCluster) -> None:
+    update = ["scontrol", "update", "nodename=n2"]
+    slurm.run("head", [*update, "state=drain", "reason=bad GPU 2"])
+    try:
+        one, all_of_them = (
+            doctor("--set", f"nodes={nodes}", "-t", "1m", "--", "true", code=code)["hosts"][0]
+            for nodes, code in ((1, 0), (4, 1))  # Slurm calls a job of all of them impossible
+        )
+    finally:
+        slurm.run("head", [*update, "state=resume"])
+    assert "n2 (" in one["fact"] and "drain: bad GPU 2)" in one["fact"] and one["status"] == "ok"
+    assert all_of_them["status"] == "warning" and "waits until they are back" in all_of_them["remedy"]
+
+
 def test_three_mistakes(doctor: Doctor, slurm: SlurmCluster) -> None:
     """An account that is not there, a partition that is down, more nodes than there are."""
     slurm.run("head", ["scontrol", "update", "partition=urgent", "state=down"])

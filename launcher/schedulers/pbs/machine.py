@@ -10,7 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, Question, QueueInfo, kinds, outermost
+from launcher.schedulers.machine_info import (
+    AwayHost,
+    MachineInfo,
+    NodeKind,
+    Question,
+    QueueInfo,
+    kinds,
+    outermost,
+)
 from launcher.schedulers.pbs.jobs import blocks
 
 QUESTIONS = [
@@ -52,6 +60,9 @@ _TYPES = tuple(
 )
 """Where sites say which GPUs a node has; PBS itself knows the first alone."""
 
+_AWAY = {"down", "offline", "state-unknown", "stale", "maintenance", "unresolvable"}
+"""Of the states of a node, with commas between them (pbs_node_attributes(7B))."""
+
 _ACCESS = {"acl_users": "users", "acl_groups": "Unix groups", "acl_hosts": "submitting hosts"}
 
 
@@ -68,6 +79,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         default_queue=server.get("default_queue"),
         array_count=None if members is None else int(members),
         nodes=kinds(_nodes(asked.get("nodes", {}), asked["queues"])),
+        away=tuple(_away(asked.get("nodes", {}), asked["queues"])),
         counts_threads=True,
         name=name,
         version=server.get("pbs_version"),
@@ -92,6 +104,15 @@ def _nodes(
             whole=held.get("sharing", "")
             in ("default_excl", "default_exclhost", "force_excl", "force_exclhost"),
         )
+
+
+def _away(
+    nodes: Mapping[str, Mapping[str, str]], queues: Mapping[str, Mapping[str, str]]
+) -> Iterator[AwayHost]:
+    for name, held in nodes.items():
+        state = held.get("state", "")
+        if not _AWAY.isdisjoint(state.split(",")):
+            yield AwayHost(name, state, held.get("comment", ""), tuple(_queues_of(held, queues)))
 
 
 def _mebibytes(size: str) -> int | None:

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from launcher.config.quantities import cpus, seconds
-from launcher.schedulers.machine_info import USER, MachineInfo, NodeKind, Question, QueueInfo, User, kinds
+from launcher.schedulers.machine_info import (
+    USER,
+    AwayHost,
+    MachineInfo,
+    NodeKind,
+    Question,
+    QueueInfo,
+    User,
+    kinds,
+)
 from launcher.schedulers.slurm.queue import SlurmQueue
 
 QUESTIONS = [
@@ -48,6 +57,9 @@ _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
 
 _OF_KINDS = ("Sockets", "CoresPerSocket", "CPUTot", "RealMemory", "Gres", "AvailableFeatures")
 
+_AWAY = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING"}
+"""Of the words of a node's state; a `*` says that it does not answer (sinfo(1), NODE STATE CODES)."""
+
 _ACCESS = {
     "AllowAccounts": "for the accounts {}",
     "DenyAccounts": "not for the accounts {}",
@@ -80,6 +92,7 @@ def parse(answers: Mapping[str, str]) -> MachineInfo:
         default_queue=default,
         array_count=SlurmQueue.read_configuration(answers["config"]).largest_array,
         nodes=found,
+        away=tuple(_away(answers.get("hosts", ""))),
         name=config.get("ClusterName"),
         version=config.get("SLURM_VERSION"),
         user=user,
@@ -106,8 +119,25 @@ def _hosts(lines: str) -> Iterator[NodeKind]:
         yield _kind(*(held[name] for name in _OF_KINDS))._replace(
             nodes=0,
             reserved=int(held.get("CoreSpecCount", 0)),
-            queues=tuple(one for one in held.get("Partitions", "").split(",") if one),
+            queues=_partitions_of(held),
         )
+
+
+def _away(lines: str) -> Iterator[AwayHost]:
+    """Those that get no jobs. A reason has spaces, and ends with who gave it and when: `bad GPU [root@…]`."""
+    for line in lines.splitlines():
+        held = dict(re.findall(r"(\w+)=(\S*)", line))
+        state = held.get("State", "")
+        if _AWAY.isdisjoint(re.findall(r"[A-Z_]+", state)) and "*" not in state:
+            continue
+        reason = re.search(r" Reason=(.*?)(?: \[[^\s\]]+@[^\s\]]+\]|$)", line)
+        yield AwayHost(
+            held["NodeName"], state.lower(), reason[1].strip() if reason else "", _partitions_of(held)
+        )
+
+
+def _partitions_of(host: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(one for one in host.get("Partitions", "").split(",") if one)
 
 
 def _kind(sockets: str, each: str, cpus_: str, memory: str, gres: str, features: str) -> NodeKind:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
+from launcher.schedulers.machine_info import AwayHost, MachineInfo, NodeKind, QueueInfo
 from launcher.schedulers.pbs import machine as pbs_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "pbs"
@@ -87,6 +87,11 @@ def test_server_and_nodes() -> None:
 def node(name: str, **resources: object) -> str:
     lines = [f"     resources_available.{one} = {value}\n" for one, value in resources.items()]
     return f"{name}\n     state = free\n     sharing = default_excl\n{''.join(lines)}\n"
+
+
+def test_hosts_that_get_no_jobs() -> None:
+    offline = node("b", ncpus=64).replace("state = free", "state = down,offline\n     comment = bad = GPU, 2")
+    assert info(nodes=node("a", ncpus=64) + offline).away == (AwayHost("b", "down,offline", "bad = GPU, 2"),)
 
 
 def test_kinds_of_nodes() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, User
+from launcher.schedulers.machine_info import AwayHost, MachineInfo, NodeKind, QueueInfo, User
 from launcher.schedulers.slurm import machine as slurm_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers"
@@ -109,6 +109,18 @@ def test_cores_that_no_job_gets() -> None:
     )
     nodes = info("slurm-accounting", hosts=hosts).nodes
     assert [(one.nodes, one.cores, one.reserved) for one in nodes] == [(2, 64, 8), (2, 128, 8)]
+
+
+def test_hosts_that_get_no_jobs() -> None:
+    line = "NodeName={} State={} Partitions=gpu OS=Linux 6.1 {}\n"
+    drained = "Reason=bad GPU 2, see ticket=7 [root@2026-11-28T22:00:00] Comment=mine"
+    rows = [("n1", "IDLE+DRAIN", drained), ("n2", "MIXED*", ""), ("n3", "IDLE+POWERED_DOWN", "")]
+    rows += [("n4", "ALLOCATED", "Reason=old"), ("n5", "DOWN", "Reason=no power")]
+    assert info("slurm-plain", hosts="".join(line.format(*row) for row in rows)).away == (
+        AwayHost("n1", "idle+drain", "bad GPU 2, see ticket=7", ("gpu",)),
+        AwayHost("n2", "mixed*", "", ("gpu",)),
+        AwayHost("n5", "down", "no power", ("gpu",)),
+    )
 
 
 def test_who_may_use_a_partition() -> None:
