@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -23,3 +25,13 @@ def _few_threads() -> None:
 def _no_term_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an earlier test in this process, which ranks that wait would take for their own."""
     monkeypatch.setattr(termination, "_noticed", None)
+
+
+@pytest.fixture(autouse=True)
+def _own_log_lines() -> Iterator[None]:
+    """What a training sets of the trainers' logger ends with its test: others count the lines of theirs."""
+    ours = logging.getLogger("trainers")
+    level, handlers = ours.level, ours.handlers[:]
+    yield
+    ours.setLevel(level)
+    ours.handlers[:] = handlers
