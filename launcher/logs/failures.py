@@ -31,15 +31,15 @@ _OF_LAUNCHER = ("the launcher failed with code ", "not all ranks have started")
 _OF_LAUNCHER_LINES = 6
 
 _LAUNCHER_SAYS = re.compile(
-    r"(?:srun|slurmstepd|mpiexec[.\w]*|mpirun|orterun|prterun|flux[-\w]*|ssh)(?:\[\d+\])?: "
+    r"(?:srun|slurmstepd(?:-\S+)?|mpiexec[.\w]*|mpirun|orterun|prterun|flux[-\w]*|ssh)(?:\[\d+\])?: "
     r"|\[(?:mpiexec|proxy|prterun)\b|\d+\.\d+s: (?:job\.exception|flux-shell)"
 )
 """How lines of launchers begin. Seen of Slurm 22.05, MPICH 4.0, Intel MPI 2021 and Open MPI 4.1."""
 _BEFORE_RANKS = re.compile(r"-{20,}$|\S+: line \d+: ")
 """How others of Open MPI and of the script's bash begin, which a program may print as well."""
 
-_OVER = re.compile(r"castoff: attempt (\d+) failed: |slurmstepd: error: \*\*\* JOB ")
-"""Lines of a script's log behind which another attempt may follow; its number, where castoff restarts it."""
+_BEGINS = re.compile(r"castoff: attempt (?:\d+ failed: .*; attempt )?(\d+) begins")
+"""The line of a script's log with which every attempt but the first begins, whoever has started it again."""
 _WAITS = re.compile(r"castoff: after \d+ s these have not started: ")
 _WAITED = re.compile(r"castoff: after \d+ s all have started")
 
@@ -126,7 +126,8 @@ def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> lis
         return _of_setup(_script_lines(run, member))
     if attempt.state == "running":
         waits = (run.path / "attempts" / f"{member}.{attempt.attempt}" / "starting").exists()
-        return _of_waiting(_script_lines(run, member)) if waits else []
+        lines = _script_lines(run, member) if waits else []
+        return _of_waiting(_of_attempt(lines, attempt.attempt, is_newest=True))
     if attempt.ending != "failed" or attempt.failure or not (not reason or reason.startswith(_OF_LAUNCHER)):
         return []
     is_newest = not (run.path / "attempts" / f"{member}.{attempt.attempt + 1}").exists()
@@ -158,8 +159,7 @@ def _of_waiting(lines: list[str]) -> list[str]:
     begins = [number for number, line in enumerate(lines) if _WAITS.match(line)]
     if not begins or any(_WAITED.match(line) for line in lines[begins[-1] :]):
         return []
-    last = max((number for number, line in enumerate(lines[: begins[-1]]) if _OVER.match(line)), default=-1)
-    before = [line for line in lines[last + 1 : begins[-1]] if _LAUNCHER_SAYS.match(line)]
+    before = [line for line in lines[: begins[-1]] if _LAUNCHER_SAYS.match(line)]
     after = [
         line for line in lines[begins[-1] :] if line.startswith("castoff: ") or _LAUNCHER_SAYS.match(line)
     ]
@@ -167,13 +167,14 @@ def _of_waiting(lines: list[str]) -> list[str]:
 
 
 def _of_attempt(lines: list[str], attempt: int, *, is_newest: bool) -> list[str]:
-    """Those of one attempt: the last, or one that a line ends with its number."""
-    ends = [number for number, line in enumerate(lines) if _OVER.match(line)]
-    wanted = [number for number in ends if (found := _OVER.match(lines[number])) and found[1] == str(attempt)]
-    if not wanted and not is_newest:
-        return []
-    end = wanted[-1] if wanted else len(lines)
-    return lines[max((number for number in ends if number < end), default=-1) + 1 : end]
+    """Those of one attempt: from the line with which it begins to that of the next."""
+    begins = [(at, int(found[1])) for at, line in enumerate(lines) if (found := _BEGINS.match(line))]
+    own = [at + 1 for at, which in begins if which == attempt]
+    if own:
+        return lines[own[-1] : next((at for at, _ in begins if at >= own[-1]), len(lines))]
+    if begins:  # its own line is not there: it is the first, or the log is longer than what was read of it
+        return lines[: begins[0][0]] if begins[0][1] == attempt + 1 else []
+    return lines if is_newest else []
 
 
 def _of_launcher(lines: list[str], *, began: bool) -> list[str]:

@@ -211,6 +211,14 @@ class TestScriptOutput:
         assert self.said(tmp_path / "a", log, reason=reason) == [self.SRUN.strip()]
         assert self.said(tmp_path / "b", log, attempt=1, reason=reason) == ["srun: error: something else"]
 
+    def test_of_a_requeued_job(self, tmp_path: Path) -> None:
+        """Slurm appends to its log, and a host may have its own slurmstepd."""
+        log = f"{self.SRUN}slurmstepd-n1: error: *** JOB 3 ON n1 CANCELLED DUE TO JOB REQUEUE ***\n"
+        log += "castoff: attempt 1 begins\nsrun: error: something else\n"
+        assert self.said(tmp_path / "a", log)[0] == self.SRUN.strip()
+        assert self.said(tmp_path / "b", log, attempt=1) == ["srun: error: something else"]
+        assert self.said(tmp_path / "c", log + "castoff: attempt 3 begins\nsrun: late\n", attempt=2) == []
+
     def test_among_what_ranks_print(self, tmp_path: Path) -> None:
         log = f"epoch 1\n{'-' * 40}\nsrun: error: Task launch for StepId=2.0 failed on node n2: no\nepoch 2\n"
         (line,) = self.said(tmp_path, log, rank="epoch 1\nepoch 2\n")
