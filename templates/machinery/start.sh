@@ -174,12 +174,15 @@ castoff_watch_lone_rank() { # a library that counts devices, not ranks, waits fo
   castoff_lone_watcher=$!
   disown "$castoff_lone_watcher"
 }
-castoff_find_meeting() { # its processes with torch's store, without a process group or children: CPU time
-  local castoff_process castoff_stat
+castoff_find_meeting() { # its processes with torch's store, without a process group or workers: CPU time
+  local castoff_process castoff_child castoff_stat
   while read -r castoff_process; do
     grep -qsE '^pt_tcpstore' "$castoff_process"/task/*/comm || continue
     ! grep -qsE '^pt_(gloo|nccl|xccl|mpi)' "$castoff_process"/task/*/comm || continue
-    [[ -z $(cat "$castoff_process"/task/*/children 2>/dev/null) ]] || continue
+    for castoff_child in $(cat "$castoff_process"/task/*/children 2>/dev/null || true); do # orted, wandb are no ranks
+      if [[ /proc/$castoff_child/exe -ef $castoff_process/exe ]] &&
+        ! grep -qsF multiprocessing.resource_tracker "/proc/$castoff_child/cmdline"; then continue 2; fi
+    done
     grep -qszxF "CASTOFF_ATTEMPT_DIR=$CASTOFF_ATTEMPT_DIR" "$castoff_process/environ" || continue
     castoff_stat=$(cat "$castoff_process/stat" 2>/dev/null) || continue
     read -ra castoff_stat <<<"${castoff_stat##*) }"

@@ -19,6 +19,7 @@ FIRST_LOOK = 2.0
 
 _STORE = "pt_tcpstore"
 _GROUPS = ("pt_gloo", "pt_nccl", "pt_xccl", "pt_mpi")
+_TRACKER = b"multiprocessing.resource_tracker"
 _IDLE = 0.05  # the share of a core that a process takes at most while it waits
 
 HINT = (
@@ -52,9 +53,10 @@ class LoneRank:
 def meeting(rank: int) -> list[int]:
     """The processes of a rank that have begun a rendezvous and are in no process group yet.
 
-    One with children is not meant: torchrun keeps a store for its own.
+    One with children that run the same program is not meant: torchrun keeps a store for its own ranks. Other
+    children, such as Open MPI's orted where mpi4py is loaded, or wandb's, are no ranks.
     """
-    return [pid for pid in _leaves(rank) if _meets(_threads(pid))]
+    return [pid for pid in _tree(rank) if _meets(_threads(pid)) and not any(_workers(pid))]
 
 
 def _meets(threads: Collection[str]) -> bool:
@@ -63,12 +65,19 @@ def _meets(threads: Collection[str]) -> bool:
     )
 
 
-def _leaves(pid: int) -> Iterator[int]:
-    if below := children(pid):
-        for child in below:
-            yield from _leaves(child)
-    else:
-        yield pid
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    for child in children(pid):
+        yield from _tree(child)
+
+
+def _workers(pid: int) -> Iterator[int]:
+    """Its children that run the same interpreter, but for the one by which Python tracks resources."""
+    for child in children(pid):
+        its = Path(f"/proc/{child}")
+        with contextlib.suppress(OSError):  # it has ended
+            if (its / "exe").samefile(f"/proc/{pid}/exe") and _TRACKER not in (its / "cmdline").read_bytes():
+                yield child
 
 
 def _threads(pid: int) -> list[str]:
