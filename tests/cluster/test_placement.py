@@ -256,8 +256,10 @@ def test_a_type_of_device(
     name: str, devices: list[int], slurm: SlurmCluster, jobs: dict[str, Submitted]
 ) -> None:
     """By the job's field, or in Slurm's own words beside devices_per_rank."""
-    assert [rank["detected"]["device"] for rank in jobs[name].ranks()] == devices
-    shown = slurm.run(HEAD, ["scontrol", "--oneliner", "show", "job", jobs[name].id]).stdout
+    job = jobs[name]
+    assert job.ending() == ("done", 0), job.output()
+    assert [rank["detected"]["device"] for rank in job.ranks()] == devices
+    shown = slurm.run(HEAD, ["scontrol", "--oneliner", "show", "job", job.id]).stdout
     assert ":gpu:a100:" in shown and "gres/gpu=2 " in shown
 
 
