@@ -39,7 +39,7 @@ mkdir -m 755 /run/sshd
 mount --bind "$1/passwd" /etc/passwd
 mount --bind "$1/shadow" /etc/shadow
 "$2" -D -e -f "$1/sshd_config" </dev/null &
-read -r _ || true # until whoever started this has gone, however that ended
+read -r _ || true # until a line comes, or whoever started this has gone, however that ended
 """
 
 LINK = Path(__file__).with_name("broken_link.py")
@@ -97,7 +97,8 @@ class RemoteMachine:
     def close(self) -> None:
         """End it, and all that was started over it."""
         self.disconnect()
-        self._process.communicate()
+        # A line, since other programs of this one may hold the other end as well, and no end of file would come.
+        self._process.communicate(b"\n")
         self._log.close()
         self._run.cleanup()
 
