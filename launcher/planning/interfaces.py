@@ -25,8 +25,8 @@ PARTS = {
     "setup": "`castoff_setup` and `castoff_setup_over`: if a line between them ends the job, it is reported; "
     "`castoff_snapshot`",
     "teardown": "`castoff_at_end` takes shell lines; `castoff_tear_down` runs them at the end",
-    "fence": "`castoff_await_fences` waits until ranks of earlier attempts have ended; `castoff_check_fence` "
-    "ends this attempt if another has begun",
+    "fence": "`castoff_check_fence` ends this attempt if another has begun; `castoff_await_fences`, with "
+    "`attempts`, waits until ranks of earlier ones have ended",
     "environment": "`castoff_clear_stale_env` unsets what a launcher set for a parent's ranks; "
     "`castoff_unset_user_functions`; `castoff_inherit`; `castoff_need`, for `env_from`; "
     "`castoff_for_program`, for LD_PRELOAD and its like",

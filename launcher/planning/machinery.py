@@ -48,7 +48,8 @@ FEATURES = {
     "fills_nodes": "the launcher does not report the node of a rank, and fills one node after another",
     "by_ssh": "the launcher reaches other hosts by ssh, or by what is put in its place",
     "attach": "the scheduler does not know of the ranks' sessions by itself",
-    "fence": "processes of an attempt may still run when the scheduler starts the next one",
+    "fence": "processes of an attempt may still run when the next one begins",
+    "attempts": "the scheduler or the job itself may start another attempt",
     "deadline": "the job knows when it will be ended",
     # what follows from the job
     "array": "an array",
@@ -223,9 +224,17 @@ def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
         "by_ssh": by_ssh,
         "attach": scheduler.attaches_sessions and by_ssh,
         "fence": scheduler.has_queue,
+        "attempts": scheduler.has_queue and _has_attempts(plan, scheduler),
         "deadline": deadline,
         "places": plan.array_indices and scheduler.tasks(plan.members) != plan.members,
     }
+
+
+def _has_attempts(plan: Plan, scheduler: Scheduler) -> bool:
+    """Whether the scheduler, or the job itself, may start another attempt."""
+    restarts = plan.restart is not None and plan.restart.max
+    rerun = "preempted" in plan.requeue_on or (scheduler.reruns_arrays and plan.array_count)
+    return bool(plan.requeue_how or restarts or rerun)
 
 
 def _of_job(plan: Plan) -> dict[str, object]:

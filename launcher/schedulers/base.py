@@ -52,6 +52,8 @@ class Scheduler(ABC):
     """Whether it requeues the same job; otherwise further jobs, with their own ids, resume the run."""
     reruns_jobs: ClassVar[bool] = False
     """Whether it starts a job again by itself after a preemption or the loss of a node."""
+    reruns_arrays: ClassVar[bool] = False
+    """Whether it does so with every array, though no job asks for it."""
     reports_end_time: ClassVar[bool] = False
     """Whether it reports in the job when that will be ended, also where the job asks for no walltime."""
     attaches_sessions: ClassVar[bool] = False

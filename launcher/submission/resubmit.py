@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from launcher.config.array_indices import members_range
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, report
 from launcher.locks import locked
 from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.env_from import SECRETS, secrets
@@ -28,6 +28,7 @@ from launcher.status.settle import settle
 from launcher.status.survey import RunRecords
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
+from launcher.submission.fences import raise_fences
 from launcher.submission.send import send, unrecorded
 
 _PATIENCE = 20.0
@@ -86,6 +87,7 @@ def resubmit(
                 submit_commands = _submit_commands(
                     run, script, plan, scheduler, record, here.largest_array, environ
                 )
+                _end_earlier_attempts(run, begin)
             _renew_secrets(run, plan.env_from, environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
@@ -149,6 +151,13 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
             f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, "
             f"or end it: {shlex.join([*queue.cancel_command, *left])}"
         )
+
+
+def _end_earlier_attempts(run: RunDirectory, members: Collection[int]) -> None:
+    """See to it that no two attempts run at once: what is lost to the scheduler may live on."""
+    if (left := raise_fences(run, members)) > 0:
+        report(f"ranks of earlier attempts may still run; within {left:.0f} s they end themselves")
+        time.sleep(left)
 
 
 def _still(run: RunDirectory) -> str:

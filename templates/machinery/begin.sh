@@ -40,7 +40,7 @@ castoff_begin() {
 #else
   unset -v CASTOFF_DEADLINE CASTOFF_GRACE # no walltime; these would be a parent job's
 #endif
-#if fence
+#if attempts
   castoff_await_fences
 #endif
   cd "$castoff_submit_dir" || exit
@@ -134,10 +134,10 @@ castoff_begin_records() {
       "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 >"$CASTOFF_ATTEMPT_DIR/start.json"
 #endif
     printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
-  )
 #if fence
-  castoff_write_fence live
+    echo live >"$CASTOFF_ATTEMPT_DIR/fence"
 #endif
+  )
 }
 castoff_finish() { # CODE COMMAND: the last that this script does
   # A child that a signal ends as it begins still has this script's traps.
@@ -196,9 +196,14 @@ castoff_record_ending() { # ENDING CODE
     printf '{"ending": "%s", "code": %s, "time": %(%s)T%s}\n' "$1" "$2" -1 \
       "${castoff_reason:+, \"reason\": \"$castoff_reason\"}" 1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
 #endif
+#if fence !attempts
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json" &&
+      echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence"
+#else
       mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+#endif
   )
-#if fence
+#if attempts
   castoff_raise_fence
 #endif
 }

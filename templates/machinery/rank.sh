@@ -1,9 +1,13 @@
 # --- Programs of the nodes: round each rank -------------------------------------------------------
 #if !here
 castoff_write_rank() { # rank.sh: tells a rank who it is, starts its program, and records the first failure
+#if fence nodes | fence hosts
+  local castoff_guarding
+  castoff_guarding=$(declare -f castoff_left castoff_guard)
+#endif
   castoff_write rank.sh castoff_nodes castoff_ranks castoff_ranks_per_node castoff_full_nodes castoff_launcher_name \
-#if fence nodes
-    castoff_fence_every castoff_mark \
+#if fence nodes | fence hosts
+    castoff_guarding castoff_mark \
 #endif
 #if groups
     castoff_groups \
@@ -204,36 +208,14 @@ castoff_exec() {
 #endif
   exec "$@" # so that a program named echo is none of sh's own
 }
-#if fence nodes
-# One process of each node ends what runs there of this attempt once its fence says so. It has none of the launcher's
-# files, for which that would wait, and is no process of the rank.
+#if fence nodes | fence hosts
+# One process of each node watches the fence. It has none of the launcher's files, for which that would wait, and is no
+# process of the rank.
 if [ "$castoff_local" -eq 0 ] && command -v bash >/dev/null; then
-  env -u CASTOFF_ATTEMPT_DIR -u RANK bash -ps "$CASTOFF_ATTEMPT_DIR" "$castoff_fence_every" "$$" "$castoff_mark" \
-    <<'CASTOFF_GUARD' >/dev/null 2>&1 &
-trap '' HUP INT QUIT TERM USR1 USR2
-exec 3<> <(:) # which never says anything
-for castoff_file in /proc/self/fd/*; do ((${castoff_file##*/} < 4)) || eval "exec ${castoff_file##*/}>&-"; done
-castoff_left() { # first what stands round the ranks, which would record a failure
-  {
-    grep -lszxF -- "$1/rank.sh" /proc/[0-9]*/cmdline
-    grep -lszxF -- "CASTOFF_ATTEMPT_DIR=$1" /proc/[0-9]*/environ | xargs -r grep -lszxF -- "$4" |
-#if driver
-      cat
-#elif torchrun
-      xargs -r grep -lsF TORCHELASTIC_RUN_ID
-#else
-      xargs -r grep -lsF CASTOFF_RANK=
-#endif
-  } | cut -d / -f 3
-}
-while kill -0 "$3" || [[ -n $(castoff_left "$@") ]]; do
-  castoff_pause=$2
-  read -r castoff_word <"$1/fence"
-  case $castoff_word in
-    over | gone | next) kill -s KILL $(castoff_left "$@") && castoff_pause=1 ;;
-  esac
-  read -r -t "$castoff_pause" -u 3 _
-done
+  env -u CASTOFF_ATTEMPT_DIR -u RANK bash -ps "$CASTOFF_ATTEMPT_DIR" "$castoff_mark" "$$" \
+    <<CASTOFF_GUARD >/dev/null 2>&1 &
+$castoff_guarding
+castoff_guard "\$@"
 CASTOFF_GUARD
 fi
 #endif

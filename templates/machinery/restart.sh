@@ -11,7 +11,7 @@ castoff_restart() { # after an attempt: whether the next begins in this job
 #if !here
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then castoff_show_failure; fi
 #endif
-#if fence
+#if attempts
   castoff_raise_fence
 #endif
 #if spares

@@ -125,15 +125,15 @@ castoff_is_prolonged() { # whether the job has got more time meanwhile
 castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code in castoff_code
   # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
   while builtin kill -0 "$castoff_launcher" 2>/dev/null; do
-    read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
-#if fence
+#if fence by_ssh nodes
     if ((SECONDS >= castoff_fence_due)); then
       castoff_check_fence
-#if by_ssh nodes
       castoff_check_ended
-#endif
     fi
+#elif fence
+    if ((SECONDS >= castoff_fence_due)); then castoff_check_fence; fi
 #endif
+    read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
 #if deadline
     if [[ -z $castoff_asked ]]; then castoff_ask_in_time; fi
 #endif
@@ -149,7 +149,7 @@ castoff_wait() { # for castoff_launcher, whatever signals come; leaves its code 
     castoff_signalled='' castoff_code=0
     builtin wait "$castoff_launcher" 2>/dev/null || castoff_code=$? # which bash would report as Killed, Terminated
   done
-#if fence
+#if attempts | fence teardown
   castoff_check_fence # maybe what ended it
 #endif
 #if by_ssh nodes

@@ -132,7 +132,7 @@ def a_host_whose_daemon_is_gone_is_replaced(
     return why[1]
 
 
-_ALONE = """\
+ALONE = """\
 echo $$ >"$PROBE_FOLDER/pid-$CASTOFF_ATTEMPT-$RANK"
 : >"$PROBE_FOLDER/ready-$CASTOFF_ATTEMPT-$RANK"
 [ "$CASTOFF_ATTEMPT" -ge 1 ] || exec sleep 1000
@@ -145,7 +145,7 @@ done
 def no_two_attempts_run_at_once(cluster: Cluster, folder: Path, lose: Callable[[str], None]) -> None:
     """`lose` makes the scheduler start it again, and leaves the ranks alone. All hosts share process ids."""
     again: dict[str, Any] = {"requeue": {"max": 1}, "walltime": "10m"}
-    job = Submitted(cluster, folder, command=["sh", "-c", _ALONE], **again, **SHAPE)
+    job = Submitted(cluster, folder, command=["sh", "-c", ALONE], **again, **SHAPE)
     job.wait_for("ready-0", 4)
     lose(hosts(job, 0)[0])
     assert job.ending("0.1") == ("done", 0), job.output()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.patience import until
+
 from . import healing
+from .desk import Desk
 from .jobs import Submitted
 from .slurm import SlurmCluster
 
@@ -19,6 +22,26 @@ def test_a_first_host_whose_slurmd_is_gone_runs_no_two_attempts(slurm: SlurmClus
 
     try:
         healing.no_two_attempts_run_at_once(slurm, tmp_path / "fence", lose)
+    finally:
+        slurm.resume()
+
+
+def test_a_resubmission_runs_no_two_attempts(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Slurm starts the job no second time once it gives its host up, but the user does."""
+    desk, seen = Desk(slurm, tmp_path / "desk"), tmp_path / "seen"
+    seen.mkdir()
+    run = desk.submit("--walltime", "10m", "--set", f"env.PROBE_FOLDER={seen}", sh=healing.ALONE)
+    until((seen / "ready-0-0").exists, "the rank")
+    host = (run.path / "attempts" / "0.0" / "hosts").read_text().strip()
+    try:
+        slurm.kill_slurmd(host)
+        slurm.set_down(host)
+        assert desk.until(run, state="ended")["ending"] == "node-failure"
+        answer = desk.castoff("resubmit", run.id)
+        assert answer.code == 0, answer.errors
+        assert "within 10 s they end themselves" in answer.errors
+        assert desk.record(run, "ending", "0.1")["ending"] == "done"
+        assert not (seen / "beside").exists(), (seen / "beside").read_text()
     finally:
         slurm.resume()
 

@@ -45,6 +45,7 @@ class Pbs(QueuedScheduler):
     dialect = directives.DIALECT
     requeues_in_place = False
     reruns_jobs = True
+    reruns_arrays = True
     interactive = "qsub -I"
     interactive_prompt = (b"(y|[n])?", b"y\n")
     submit_command = ("qsub",)

@@ -9,9 +9,7 @@ castoff_scheduler_locate() {
     castoff_submit_dir=${CASTOFF_SUBMITTED_FROM:-$PWD}
   fi
   castoff_restarts=0
-#if nodes | hosts | hang
   castoff_mark=FLUX_ENCLOSING_ID=$FLUX_ENCLOSING_ID # jobs that its ranks submit have all else of their environment
-#endif
 }
 #if teardown
 castoff_scheduler_kill_delay() { echo 5; } # kill-timeout

@@ -9,9 +9,7 @@ castoff_scheduler_locate() {
 #endif
   castoff_submit_dir=$PBS_O_WORKDIR
   castoff_cluster='' castoff_restarts=0
-#if nodes | hosts | hang
   castoff_mark=PBS_JOBID=$PBS_JOBID # jobs that its ranks submit have all else of their environment
-#endif
   castoff_read_run_dir
 }
 #if places

@@ -10,9 +10,7 @@ castoff_scheduler_locate() {
 #endif
   castoff_cluster=${SLURM_CLUSTER_NAME:-} castoff_submit_dir=$SLURM_SUBMIT_DIR
   castoff_restarts=${SLURM_RESTART_COUNT:-0}
-#if nodes | hosts | hang
   castoff_mark=SLURM_JOB_ID=$SLURM_JOB_ID # jobs that its ranks submit have all else of their environment
-#endif
 }
 #if array
 castoff_scheduler_choose_log() {
