@@ -212,7 +212,7 @@ castoff_record_ending() { # ENDING CODE
 castoff_write() { # FILE [VALUE...]: standard input as a program for the nodes, which begins with these values
   local castoff_name
   {
-    printf '%s\n' '#!/bin/sh' 'set -u' 'exec 9<&- # castoff_read has opened it'
+    printf '%s\n' '#!/bin/sh' 'set -u' 'exec </dev/null # castoff_read has opened it there'
     for castoff_name in "${@:2}"; do
       printf '%s=%s\n' "$castoff_name" "$(castoff_quoted "${!castoff_name-}")"
     done
@@ -224,14 +224,14 @@ castoff_quoted() { # WORD...: as sh reads them
   local castoff_word castoff_tick="'\\''"
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
-# What runs on a node is opened once, and run by what was looked at: nobody can put theirs in its place meanwhile.
-# A node may see it a minute late; one that does not share the run directory could only say that it is not there.
+# What runs on a node is opened once and run as it was opened: nobody can put theirs in its place meanwhile. It is
+# standard input, as mpiexec may need any other file (PMI_FD). A node may see it a minute late, or not at all.
 castoff_read='castoff_tries=0; until [ -e "$0" ] || [ "$castoff_tries" -ge 60 ]; do'\
 ' castoff_tries=$((castoff_tries + 1)); ls "${0%/*}" >/dev/null 2>&1; sleep 1; done;'\
 ' [ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must'\
 ' lie where all nodes see it; castoff submit --runs-dir names another folder" >&2; exit 126; };'\
-' exec 9<"$0" && [ -O /proc/self/fd/9 ] && case $(ls -lnL /proc/self/fd/9) in'\
-' -????-??-*) exec /bin/sh -c ". /proc/self/fd/9" "$0" "$@" ;; esac;'\
+' exec <"$0" && [ -O /proc/self/fd/0 ] && case $(ls -lnL /proc/self/fd/0) in'\
+' -????-??-*) exec /bin/sh -c ". /proc/self/fd/0" "$0" "$@" ;; esac;'\
 ' echo "castoff: others may have written $0 on $(hostname), so it is not run" >&2; exit 126'
 #if here
 castoff_run_checked=(/bin/sh -c "$castoff_read")
