@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -24,6 +25,7 @@ from launcher.schedulers.registry import OWN, in_allocation, is_own, queued_of
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
     from launcher.config.site import Site
+    from launcher.runs.plan import Plan
     from launcher.schedulers.base_allocation import Allocation
 
 _LEFT_OUT_HERE = (
@@ -130,25 +132,25 @@ def command(
         allocation, site = found
         _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
         from launcher.cli.job_options import load_job
-        from launcher.submission.foreground import run_in_foreground
-        from launcher.submission.in_allocation import submission_only
 
-        spec = load_job(job, overrides, flags)
-        _report_ignored(spec, submission_only(spec))
-        return run_in_foreground(
-            spec,
-            site,
-            allocation,
-            runs_dir=runs_dir,
-            environ=os.environ,
-            output=sys.stdout.buffer,
-            messages=sys.stderr,
-        )
-    _refuse(
-        {"--runs-dir": runs_dir}, "applies to runs in an allocation; here --log-dir names the folder of logs"
-    )
+        return _run_script(load_job(job, overrides, flags), site, allocation, runs_dir)
     if job is None and not overrides and not context.obj:
         context.fail("name a program or a job file, as in castoff launch -n 2 python train.py")
+    if hosts is not None and (job is not None or overrides or site_name is not None):
+        context.fail("--node-rank is for a program after --, without job file and site")
+    planned = "nodes" in flags or {"ranks", "ranks_per_node"} <= flags.keys()
+    job_here = None
+    if job is not None or overrides or site_name is not None or planned:
+        job_here = _planned_here(job, overrides, flags, site_name or OWN)
+        if job_here.by_mpiexec:
+            _refuse(
+                of_this_host, f"is for castoff's own launcher, and {job_here.plan.launcher} starts this job"
+            )
+            return _run_script(job_here.spec, job_here.site, _this_machine(), runs_dir)
+    _refuse(
+        {"--runs-dir": runs_dir},
+        "applies to runs in an allocation or by an mpiexec; here --log-dir names the folder of logs",
+    )
     request = StartRequest(
         command=context.obj or [],
         ranks=flags.get("ranks_per_node") or flags.get("ranks") or 1,
@@ -163,14 +165,60 @@ def command(
         hosts=hosts,
         inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
     )
-    if hosts is not None and (job is not None or overrides or site_name is not None):
-        context.fail("--node-rank is for a program after --, without job file and site")
-    planned = "nodes" in flags or {"ranks", "ranks_per_node"} <= flags.keys()
-    if job is not None or overrides or site_name is not None or planned:
-        request = _with_job(request, job, overrides, flags, site_name or OWN)
+    if job_here is not None:
+        request = _with_job(request, job_here, job or "the command line")
     elif not flags.keys() & {"ranks", "ranks_per_node"}:
         _report_idle_devices(request)
     return run(request)
+
+
+class _JobHere(NamedTuple):
+    """A job on this host."""
+
+    spec: JobSpec
+    site: Site
+    plan: Plan
+
+    @property
+    def by_mpiexec(self) -> bool:
+        """Whether the job names one that is to start its ranks."""
+        from launcher.launchers.commands import LAUNCHERS
+
+        return not (self.plan.driver or LAUNCHERS[self.plan.launcher].here)
+
+
+def _planned_here(
+    job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
+) -> _JobHere:
+    from launcher.cli.job_options import load_job
+    from launcher.planning.planner import plan
+    from launcher.schedulers.choice import site_named
+
+    spec, site = load_job(job, overrides, flags), site_named(site_name)
+    return _JobHere(spec, site, plan(spec, site))
+
+
+def _run_script(spec: JobSpec, site: Site, allocation: Allocation, runs_dir: Path | None) -> int:
+    """Run the job as a run with a directory of its own, by the script that a submission would send."""
+    from launcher.submission.foreground import run_in_foreground
+    from launcher.submission.in_allocation import submission_only
+
+    _report_ignored(spec, submission_only(spec))
+    return run_in_foreground(
+        spec,
+        site,
+        allocation,
+        runs_dir=runs_dir,
+        environ=os.environ,
+        output=sys.stdout.buffer,
+        messages=sys.stderr,
+    )
+
+
+def _this_machine() -> Allocation:
+    from launcher.schedulers.local.allocation import ThisMachine
+
+    return ThisMachine(f"local-{os.getpid()}", [socket.gethostname()])
 
 
 def _report_idle_devices(request: StartRequest) -> None:
@@ -220,19 +268,14 @@ def _refuse(flags: Mapping[str, object], why: str) -> None:
             click.get_current_context().fail(f"{flag} {why}")
 
 
-def _with_job(
-    request: StartRequest, job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
-) -> StartRequest:
+def _with_job(request: StartRequest, job: _JobHere, where: str) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
     import msgspec
 
-    from launcher.cli.job_options import asked_fields, load_job
-    from launcher.planning.planner import plan
-    from launcher.schedulers.choice import site_named
+    from launcher.cli.job_options import asked_fields
 
-    spec = load_job(job, overrides, flags)
+    spec, _, decided = job
     if needed := asked_fields(spec, _NOT_HERE):
-        where = job or "the command line"
         cleared = " ".join(f"--set {name}=null" for name in needed)
         raise CastoffError(
             f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
@@ -242,7 +285,6 @@ def _with_job(
     preload = spec.launcher.preload
     others = msgspec.structs.replace(spec.launcher, preload=None, driver=False)
     _report_ignored(msgspec.structs.replace(spec, launcher=others), _LEFT_OUT_HERE)
-    decided = plan(spec, site_named(site_name))
     kept = {name: value for name, value in request.environment.items() if name not in decided.env}
     environment = {**kept, **decided.variables}
     if decided.python:

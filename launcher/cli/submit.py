@@ -117,7 +117,7 @@ def _report_changes(spec: JobSpec, site: Site) -> None:
     from launcher.schedulers.fields import ignored
     from launcher.schedulers.registry import scheduler_of
 
-    if without := ignored(spec, scheduler_of(site.scheduler)):
+    if without := ignored(spec, site, scheduler_of(site.scheduler)):
         report(f"no effect on site {site.name}: {', '.join(without)}")
     if spec.name and (in_id := name_in_id(spec.name)) != spec.name:
         report(f"the run's id spells the name {spec.name} as {in_id}")

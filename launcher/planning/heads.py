@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2815499211, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 814391442}
+SOURCES = {'head.sh.j2': 2632824108, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -114,7 +114,8 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if ('here' not in features):
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
@@ -138,13 +139,15 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
     _add('\n# --- Start\n')
     if plan.stage:
-        _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+        _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    elif ('here' in features):
+        _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
     else:
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
@@ -256,7 +259,8 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if ('here' not in features):
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
@@ -280,13 +284,15 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
     _add('\n# --- Start\n')
     if plan.stage:
-        _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+        _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    elif ('here' in features):
+        _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
     else:
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
@@ -401,7 +407,8 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
+    if ('here' not in features):
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
@@ -425,13 +432,15 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
     _add('\n# --- Start\n')
     if plan.stage:
-        _add('castoff_stage ' + str(_filters['words'](plan.stage_start)) + '\n')
+        _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
+    elif ('here' in features):
+        _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
     else:
         _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
@@ -544,8 +553,8 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    if plan.driver:
-        _add('castoff_rendezvous # MASTER_ADDR and MASTER_PORT\n')
+    if ('here' not in features):
+        _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
     if plan.driver:
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
@@ -569,13 +578,17 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
     _add('\n# --- Start\n')
     if plan.stage:
-        _add('castoff_stage\n')
+        _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
+    if plan.preload:
+        _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
-    else:
+    elif ('here' in features):
         _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
+    else:
+        _add('castoff_start ' + str(_filters['words'](plan.start)) + ' \\\n  "$castoff_rank" \\\n  ' + str(program) + '\n')
     if ('restart' in features):
         _add('castoff_restart || break\ndone\n')
     _add('castoff_end # its ending, on record; starts it again where that is due\n')

@@ -60,9 +60,9 @@ PARTS = {
 OF_A_SCHEDULER = {
     "castoff_scheduler_locate": "always: sets `castoff_job`, `castoff_index`, `castoff_submit_dir`, "
     "`castoff_restarts`, and `castoff_cluster`, which may be empty",
-    "castoff_scheduler_hosts": "always, on `local` with `driver`: prints the job's hosts, one per line",
-    "castoff_scheduler_clear_env": "except on `local`: unsets variables of other schedulers, which would "
-    "mislead the launcher",
+    "castoff_scheduler_hosts": "except with `here`: prints the job's hosts, one per line",
+    "castoff_scheduler_clear_env": "except on `local` without `mpiexec`: unsets variables of other "
+    "schedulers, which would mislead the launcher",
     "castoff_scheduler_end_time": "with `deadline`: prints when the job will be ended, in seconds since 1970",
     "castoff_scheduler_end_now": "with `deadline`, if that may change: prints it, asked anew",
     "castoff_scheduler_requeue": "with `requeue` or `copy`: requeues the job, or submits a copy of "
@@ -78,6 +78,7 @@ OF_A_SCHEDULER = {
     "its process in `castoff_enforcer`",
     "castoff_scheduler_guard": "optional, with `spares`, before the ranks start: has other hosts end or "
     "requeue a job whose script is lost",
+    "castoff_scheduler_find_launcher": "optional: chooses the mpiexec",
     "castoff_scheduler_finish": "optional, as the script ends: called before the ending is recorded",
 }
 """The functions that a scheduler's file defines, when, and what each does."""

@@ -226,6 +226,7 @@ def _of_scheduler(plan: Plan, scheduler: Scheduler) -> dict[str, object]:
         "fence": scheduler.has_queue,
         "attempts": scheduler.has_queue and _has_attempts(plan, scheduler),
         "deadline": deadline,
+        "inherit": not scheduler.has_queue and plan.inherit != "all",
         "places": plan.array_indices and scheduler.tasks(plan.members) != plan.members,
     }
 
@@ -251,7 +252,6 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "distribution": plan.own_distribution,
         "arbitrary": plan.own_distribution == "arbitrary",
         "walltime": plan.walltime,
-        "inherit": of_castoff and plan.inherit != "all",
         "setup": plan.setup or plan.templates,
         "teardown": plan.teardown or plan.site_teardown,
         "snapshot": plan.snapshot,

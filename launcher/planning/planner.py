@@ -40,7 +40,7 @@ from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan, SignalPlan
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import own_dependency
-from launcher.schedulers.fields import ignored
+from launcher.schedulers.fields import ignored, launcher_named
 
 DEFAULT_GRACE = 120
 """Seconds between the request to stop and the walltime, where the job does not say."""
@@ -149,7 +149,8 @@ class _Planner:
         restart, devices = restarts.restarts(spec), self.of_node if self.whole_nodes else self.node_devices
         preflight = restarts.preflight(spec, site, devices, whole_nodes=self.whole_nodes)
         each_host = LAUNCHERS[launcher].each_host(site, self.site_args)
-        driver, preload = spec.launcher.driver, spec.launcher.preload if self.queued else []
+        driver, of_castoff = spec.launcher.driver, LAUNCHERS[launcher].here
+        preload = [] if of_castoff else spec.launcher.preload
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         causes = spec.requeue.causes(by_scheduler=self.scheduler.reruns_jobs)
         self.found.notes += limits.notes(spec, site, self.scheduler)
@@ -204,7 +205,7 @@ class _Planner:
             progress=spec.restart.progress or spec.requeue.progress,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.launcher.torchrun,
             container=self._container(),
-            stage_start=stage_start if self.queued and spec.stage else [],
+            stage_start=stage_start if spec.stage and not of_castoff else [],
             restart=restart,
             preflight=preflight if self.queued else None,
             each_host=each_host if self.queued and (preflight or restart) else [],
@@ -215,9 +216,9 @@ class _Planner:
         )
 
     def _start(self, asked: Request) -> list[str]:
-        of_job = self.spec.launcher.args if self.queued else []
-        argv = LAUNCHERS[self.launcher].start(asked, self.site_args, of_job)
-        if self.queued or self.spec.launcher.preload is None:
+        own = LAUNCHERS[self.launcher]
+        argv = own.start(asked, self.site_args, [] if own.here else self.spec.launcher.args)
+        if not own.here or self.spec.launcher.preload is None:
             return argv
         return [*argv, "--preload", ",".join(self.spec.launcher.preload) or "none"]
 
@@ -296,17 +297,16 @@ class _Planner:
 
     def _launcher(self) -> LauncherName:
         spec, layout, allowed = self.spec, self.layout, self.scheduler.launchers
-        launcher = spec.launcher.name or self.site.launcher
+        launcher = launcher_named(spec, self.site, self.scheduler)
         if not self.queued:
-            (launcher,) = allowed
             self.found.notes += [
                 f"{field}: is for a scheduler's job, and has no effect here"
-                for field in ignored(self.spec, self.scheduler)
+                for field in ignored(spec, self.site, self.scheduler)
             ]
-        elif launcher not in allowed:
+        if launcher not in allowed:
             kind = self.scheduler.title
             message = f"is {launcher}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
-            if spec.launcher.name:
+            if spec.launcher.name == launcher:
                 self.found.report("launcher.name", message)
             else:
                 self.found.report_site("launcher", message)
@@ -408,7 +408,9 @@ class _Planner:
 
     def _default_environment(self, cores: int | None) -> dict[str, str]:
         env = dict(self.site.env)
-        if "OMP_NUM_THREADS" not in {*env, *self.spec.env} and self.queued and not self.spec.launcher.driver:
+        of_castoff = LAUNCHERS[self.launcher].here  # which counts the cores of the host that it finds
+        decided = "OMP_NUM_THREADS" in {*env, *self.spec.env}
+        if not (decided or of_castoff or self.spec.launcher.driver):
             asked = chunks.threads(self.spec.select)
             env["OMP_NUM_THREADS"] = asked or str(cores or 1)
             why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank sets more"

@@ -13,7 +13,9 @@ import msgspec
 
 from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
+from launcher.config.job_fields import LauncherName
 from launcher.config.site import Site
+from launcher.launchers.commands import LAUNCHERS
 from launcher.runs.plan import OF_EVERY_SCRIPT
 from launcher.schedulers.base import Scheduler
 from launcher.typed.structure import fields_of
@@ -100,16 +102,26 @@ def _within(value: object) -> Iterator[tuple[str, msgspec.Struct]]:
     yield from ((f".{key}", one) for key, one in items if isinstance(one, msgspec.Struct))
 
 
-def ignored(spec: JobSpec, scheduler: Scheduler) -> list[str]:
+def launcher_named(spec: JobSpec, site: Site, scheduler: Scheduler) -> LauncherName:
+    """The launcher that a job asks for, or else its site; without a queue not one of queues alone."""
+    name = spec.launcher.name
+    counts = scheduler.has_queue or name in scheduler.launchers
+    return name if name and counts else site.launcher
+
+
+def ignored(spec: JobSpec, site: Site, scheduler: Scheduler) -> list[str]:
     """The fields that a job sets and that have no effect on this scheduler.
 
-    Not those that say what holds there anyway: its only launcher, or directives of other schedulers alone.
+    Not directives of other schedulers alone.
     """
     handled = OF_EVERY_SCRIPT | scheduler.handles
     names = (one for one in given(spec) if _is_listed(one.name, scheduler.ignores))
     found = dict.fromkeys(_as_a_whole(one, handled) for one in names)
-    if (spec.launcher.name,) == scheduler.launchers:
-        found.pop("launcher.name", None)
+    launcher = launcher_named(spec, site, scheduler)
+    if spec.launcher.name not in (None, launcher):
+        found["launcher.name"] = None
+    if spec.launcher.args and LAUNCHERS[launcher].here:
+        found["launcher.args"] = None
     if not of_scheduler(spec.directives, scheduler.name):
         found.pop("directives", None)
     return list(found)

@@ -181,9 +181,11 @@ def _nodes(allocation: Allocation, spec: JobSpec) -> int:
     if spec.nodes is None:
         return min(count, spec.ranks or count)
     if spec.nodes > count:
+        own = queued(allocation.scheduler)
+        larger = f", or for a larger allocation ({own.interactive} …)" if own else ""
         message = (
             f"is {spec.nodes}, but {allocation} has no more: ask for {count} at the most "
-            f"(--nodes {count}), or for a larger allocation ({queued_of(allocation.scheduler).interactive} …)"
+            f"(--nodes {count}){larger}"
         )
         raise InvalidInput([Problem(source.where(("nodes",)), "nodes", message)])
     return spec.nodes

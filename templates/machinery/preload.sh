@@ -27,6 +27,9 @@ import castoff_plugin; print(castoff_plugin.__file__)' </dev/null 2>/dev/null ||
   # An address of this node alone, which has no file and is gone with its process.
   castoff_agent=@castoff-$UID-${castoff_job%%.*}-$(echo "$CASTOFF_ATTEMPT_DIR" | cksum | tr -d ' ')
   castoff_gone=$CASTOFF_ATTEMPT_DIR/preload-gone # there once nobody imports any more
+#ifdef castoff_scheduler_find_launcher
+  castoff_scheduler_find_launcher
+#endif
 #ifdef castoff_launcher_name_hosts
   castoff_launcher_name_hosts preload-hosts 1 "$castoff_nodes"
 #elif spares

@@ -17,6 +17,9 @@ castoff_item() { # FROM TO unpack|copy activate|leave [SHA-256]
 }
 castoff_stage() { # LAUNCHER of one process a node...
   castoff_command=("$@") castoff_flags=()
+#ifdef castoff_scheduler_find_launcher
+  castoff_scheduler_find_launcher
+#endif
   castoff_write_stage
 #ifdef castoff_launcher_name_hosts
   castoff_launcher_name_hosts stage-hosts 1 "$castoff_nodes"

@@ -22,6 +22,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_launcher_place
 #endif
 #endif
+#ifdef castoff_scheduler_find_launcher
+  castoff_scheduler_find_launcher
+#endif
 #ifdef castoff_launcher_beside
   castoff_launcher_beside
 #endif
@@ -226,16 +229,19 @@ castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itse
 #if mpiexec
 castoff_on_launcher_failure() { # where it failed, and no rank did: whether it is the site's own
   local castoff_found
-  case $(timeout 10 "${castoff_command[0]}" --version 2>&1 </dev/null || true) in
-    *"Open MPI"* | *OpenRTE* | *PRTE*) castoff_found=openmpi ;;
-    *"Intel(R) MPI"*) castoff_found=intelmpi ;;
-    *HYDRA*) castoff_found=hydra ;;
-    *) castoff_found=$castoff_launcher_name ;;
-  esac
+  castoff_found=$(castoff_mpi_of "${castoff_command[0]}")
   if [[ $castoff_found != "$castoff_launcher_name" ]]; then
     echo "castoff: this job's launcher is $(command -v "${castoff_command[0]}"), which is $castoff_found," \
       "and the site's is $castoff_launcher_name. Have setup put the site's own first on PATH (module load)," \
       "or set the profile's launcher to $castoff_found" >&2
   fi
+}
+castoff_mpi_of() { # MPIEXEC: which launcher it is, the job's own if it does not say
+  case $(timeout 10 "$1" --version 2>&1 </dev/null || true) in
+    *"Open MPI"* | *OpenRTE* | *PRTE*) echo openmpi ;;
+    *"Intel(R) MPI"*) echo intelmpi ;;
+    *HYDRA*) echo hydra ;;
+    *) echo "$castoff_launcher_name" ;;
+  esac
 }
 #endif

@@ -60,16 +60,21 @@ class MpiWorlds:
         self.due = None
         return (
             f"rank {rank} has loaded MPI ({library}), but castoff's own launcher does not start MPI: each "
-            f"of the {self._world_size} ranks is alone, in an MPI world of size 1. To connect them, have "
-            "castoff start an mpiexec once: castoff launch --set launcher.driver=true -- mpiexec "
-            f"-n {self._world_size} PROGRAM; or submit to a cluster whose site starts ranks with srun or an "
-            "mpiexec. If the program uses only RANK and WORLD_SIZE, ignore this"
+            f"of the {self._world_size} ranks is alone, in an MPI world of size 1. To connect them, have its "
+            f"mpiexec start them: --set launcher.name={_launcher_of(library)}. If the program uses only RANK "
+            "and WORLD_SIZE, ignore this"
         )
 
 
 def mpi_of(rank: int) -> str | None:
     """The MPI library that a process of this rank has loaded without an mpiexec."""
     return next(filter(None, map(_loaded, _below(program_of(rank) or rank))), None)
+
+
+def _launcher_of(library: str) -> str:
+    """The launcher that connects its ranks: Open MPI numbers its libraries from 20 on, MPICH and Intel 12."""
+    number = re.search(r"libmpi(?:_\w+)?\.so\.(\d+)", library)
+    return "openmpi" if number and int(number[1]) >= 20 else "hydra"
 
 
 def _loaded(pid: int) -> str | None:

@@ -13,20 +13,20 @@ class Local(Scheduler):
 
     name = "local"
     title = "castoff's own scheduler"
-    launchers = ("local",)
+    launchers = ("local", "hydra", "openmpi", "intelmpi")
     default_inherit = "all"
     handles = frozenset(
         {
             *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
             *("inherit", "array.count", "array.indices", "array.max_concurrent", "after", "requeue.max"),
-            "requeue.on",
+            *("requeue.on", "launcher.name", "launcher.args"),
         }
     )
     # So that a job file can be tried out here as it is.
     ignores = frozenset(
         {
             *("memory", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
-            *("mail.to", "mail.on", "options", "directives", "binding", "launcher.name", "launcher.args"),
+            *("mail.to", "mail.on", "options", "directives", "binding"),
             *("select", "device_type"),
         }
     )

@@ -20,8 +20,29 @@ castoff_scheduler_locate() {
   fi
   castoff_cluster='' castoff_restarts=0
 }
-#if driver
+#if !here
 castoff_scheduler_hosts() { hostname; }
+#endif
+#if mpiexec
+castoff_scheduler_clear_env() { # or mpiexec would start ranks by a job around this, or by ssh if no name resolves
+  unset -v "${!SLURM_@}" "${!PBS_@}"
+  export HYDRA_LAUNCHER=fork I_MPI_HYDRA_BOOTSTRAP=fork
+}
+castoff_scheduler_find_launcher() { # of several MPIs, each has its mpiexec also by a name of its own, as on Debian
+  local castoff_name castoff_found=none
+  for castoff_name in "${castoff_command[0]}" "${castoff_command[0]}.$castoff_launcher_name"; do
+    if ! command -v "$castoff_name" >/dev/null; then continue; fi
+    castoff_found=$(castoff_mpi_of "$castoff_name")
+    if [[ $castoff_found == "$castoff_launcher_name" ]]; then
+      castoff_command[0]=$castoff_name
+      return
+    fi
+    castoff_found="$castoff_name of $castoff_found"
+  done
+  castoff_reason="the launcher is $castoff_launcher_name, but no mpiexec of it is on PATH (there is: $castoff_found)"
+  echo "castoff: $castoff_reason; install it, or load it in setup" >&2
+  exit 127
+}
 #endif
 #if requeue
 castoff_scheduler_requeue() { # the local scheduler looks for this file

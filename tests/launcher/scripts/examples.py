@@ -354,6 +354,15 @@ EXAMPLES: dict[str, Example] = {
         {"launcher": {"torchrun": True}, "signal": "USR1@300", "env": {"LD_AUDIT": "/opt/lib.so"}},
     ),
     "local-torchrun": Example("local", {"launcher": {"torchrun": True}}),
+    "local-hydra": Example(
+        "local",
+        {
+            "launcher": {"name": "hydra", "args": ["-l"], "preload": ["torch"]},
+            "stage": STAGE,
+            "inherit": "none",
+            "walltime": "1h",
+        },
+    ),
     "aurora-apptainer": Example(
         "aurora",
         {

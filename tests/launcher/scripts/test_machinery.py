@@ -61,6 +61,7 @@ OPTIONAL = {
         "kill_delay",
         "end_now",
         "guard",
+        "find_launcher",
     },
     "launchers": {"each", "beside", "name_hosts", "place", "export", "host_of_rank_0"},
     "runtimes": {"flags"},
@@ -169,7 +170,7 @@ class TestWhole:
             script.write_text(rendered(name))
             subprocess.run(["bash", "-n", script], check=True)
             programs = inner(rendered(name))
-            assert ("RANK" in programs) == (not name.startswith("local") or "driver" in name)
+            assert ("RANK" in programs) == ("here" not in machinery(*EXAMPLES[name].decided()).features)
             for text in {*programs.values()} - tried:
                 script.write_text(text)
                 subprocess.run([dash, "-n", script], check=True)

@@ -18,8 +18,8 @@ MEANT = {
     *("PYTHONUNBUFFERED", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
     # An array's own index, for programs that read the scheduler's variable.
     *("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"),
-    # For srun, and for submitit.
-    *("SLURM_HOSTFILE", "SUBMITIT_EXECUTOR"),
+    # For srun, for an mpiexec on this machine, and for submitit.
+    *("SLURM_HOSTFILE", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP", "SUBMITIT_EXECUTOR"),
     # The shell's own, and for a single read or command.
     *("_", "IFS", "LC_ALL", "POSIXLY_CORRECT"),
 }

@@ -1,0 +1,27 @@
+"""This machine as hosts for a launch: it is always given, whole, and nobody ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from launcher.schedulers.base_allocation import Allocation
+from launcher.schedulers.local.control import INDEX
+from launcher.schedulers.local.scheduler import Local
+
+
+@dataclass(frozen=True)
+class ThisMachine(Allocation):
+    """One host, whose scripts are a run's, as those that castoff's own scheduler starts."""
+
+    scheduler: ClassVar[str] = Local.name
+    title: ClassVar[str] = Local.title
+
+    def __str__(self) -> str:
+        return f"this machine ({self.hosts[0]})"
+
+    def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
+        """With what castoff's own scheduler tells a script."""
+        return {**environ, "CASTOFF_JOB_ID": self.job, "CASTOFF_SUBMIT_DIR": directory, INDEX: "0"}
