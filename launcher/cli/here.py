@@ -54,8 +54,11 @@ def with_given(environment: Mapping[str, str], names: str | None) -> Mapping[str
 
     They would have changed this process, too, had they had their own names.
     """
-    wanted = {f"{_GIVEN}{name}": name for name in (names or "").split(",")}
-    return {wanted.get(name, name): value for name, value in environment.items()} if names else environment
+    if not names:
+        return environment
+    given = {name: f"{_GIVEN}{name}" for name in names.split(",")}
+    others = {name: value for name, value in environment.items() if name not in given.values()}
+    return others | {name: environment[held] for name, held in given.items() if held in environment}
 
 
 def _number(text: str) -> int | None:

@@ -134,9 +134,9 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         meaning("Environment variables of the ranks, set after `setup`; null unsets one."),
     ] = {}
     """They win over what the site and `setup` set. Launchers see them too, but only the ranks' programs get
-    those that would change any process, such as LD_PRELOAD, LD_AUDIT, MALLOC_ARENA_MAX or ASAN_OPTIONS. No
-    shell expands variables in the values. castoff refuses names that shells reserve, such as UID, RANDOM, IFS
-    or PWD, names that begin with `castoff_` or `CASTOFF_`, and more than 131,071 bytes."""
+    those that would change any process, such as LD_PRELOAD, LC_ALL, BASH_ENV or PYTHONHOME. No shell expands
+    variables in the values. castoff refuses names that shells reserve, such as UID, RANDOM, IFS or PWD, names
+    that begin with `castoff_` or `CASTOFF_`, and more than 131,071 bytes."""
     options: Annotated[
         list[Word],
         meaning("The site's options that this job uses, by name; `castoff sites NAME` lists them."),

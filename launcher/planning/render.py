@@ -159,7 +159,7 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
         "plan": plan,
         "features": below.features,
         "program": _program(plan),
-        "program_alone": for_program_alone(plan.env),
+        "program_alone": for_program_alone(plan.env, torchrun=plan.torchrun),
         "fullest": max(ranks for ranks, _ in plan.layout),
         "full_nodes": plan.layout[0][1],
         "groups": [f"{nodes}x{ranks}" for ranks, nodes in plan.layout],
@@ -169,7 +169,7 @@ def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
     # Variables of the job, whatever an image says, beside those that place the ranks.
     names = [plan.device_variable, "OMP_NUM_THREADS", *plan.variables, *plan.env_from]
-    apart = {*container.env, *for_program_alone(plan.env)}
+    apart = {*container.env, *for_program_alone(plan.env, torchrun=plan.torchrun)}
     kept = [name for name in dict.fromkeys(names) if name and name not in apart]
     return {**facts, "image": folder + shell_word(container.image), "kept": kept}
 

@@ -29,6 +29,14 @@ castoff_tear_down() { # ENDING CODE, which are on record afterwards; sooner wher
     (
       trap - DEBUG ERR INT QUIT RETURN
       set +eEuT +o pipefail # each line is run, whatever became of those before
+#if loader here !torchrun !container
+      IFS=, read -r -a castoff_given <<<"$castoff_loading"
+      for castoff_given in ${castoff_given[@]+"${castoff_given[@]/#/CASTOFF_GIVEN_}"}; do
+        export "${castoff_given#CASTOFF_GIVEN_}=${!castoff_given}"
+      done
+#elif loader
+      eval "$castoff_loading" # what ranks alone had before
+#endif
       trap 'castoff_report_teardown $? "$BASH_COMMAND"' ERR
       eval "${castoff_lines[castoff_place]}"$'\n:'
     ) &

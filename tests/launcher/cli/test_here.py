@@ -29,6 +29,7 @@ def test_it_is_read_as_click_reads_it(more: list[str], monkeypatch: pytest.Monke
 
     monkeypatch.setattr(launch, "run", run)
     monkeypatch.setenv("CASTOFF_GIVEN_HELD", "a b")
+    monkeypatch.setenv("HELD", "inherited")  # behind the other
     program = ["sh", "-c", "--here", "é"]
     assert group.call([*WRITTEN, *more], program) == 5
     assert requests == [here.read([*WRITTEN, *more], program)]
