@@ -17,6 +17,9 @@ from launcher.runs.states import HANG, AttemptStatus
 _LOOK_BACK = 4 * 1024 * 1024
 """Bytes at the end of a log that are worth searching."""
 
+_RECENT = 64 * 1024
+"""Bytes at the end of the log of a script that runs: people look again and again."""
+
 _LAST = 40  # lines that are shown where there is no traceback
 _AFTER = (30, 30)  # first and last lines that are shown of what follows the exception's name
 _STACK = 60  # lines that are shown of a rank's stacks
@@ -41,6 +44,9 @@ _BEFORE_RANKS = re.compile(r"-{20,}$|\S+: line \d+: ")
 _BEGINS = re.compile(r"castoff: attempt (?:\d+ failed: .*; attempt )?(\d+) begins")
 """The line of a script's log with which every attempt but the first begins, whoever has started it again."""
 _WAITS = re.compile(r"castoff: after \d+ s these have not started: ")
+_ALONE = re.compile(r"castoff: the only rank waits for others")
+"""Whatever follows shows that it waits no longer."""
+_WORLDS = re.compile(r"castoff: rank \d+ has loaded MPI ")
 _WAITED = re.compile(r"castoff: after \d+ s all have started")
 
 _WHO = re.compile(rb"(?:\[rank\d+\]: )?")
@@ -118,16 +124,16 @@ def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> Faile
 
 
 def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
-    """What the script's log says of an attempt whose ranks do not run, or that no rank has ended: the last
-    lines of setup, or those of its launcher; none where it did not end so, or its log is elsewhere.
+    """What the script's log says of an attempt whose ranks do not run or meet, or that no rank has ended: the
+    last lines of setup, or those of its launcher; none where it did not end so, or its log is elsewhere.
     """
     reason = attempt.reason or ""
     if reason.startswith(_OF_SETUP):
         return _of_setup(_script_lines(run, member))
     if attempt.state == "running":
         waits = (run.path / "attempts" / f"{member}.{attempt.attempt}" / "starting").exists()
-        lines = _script_lines(run, member) if waits else []
-        return _of_waiting(_of_attempt(lines, attempt.attempt, is_newest=True))
+        lines = _of_attempt(_script_lines(run, member, _RECENT), attempt.attempt, is_newest=True)
+        return _of_waiting(lines) if waits else _of_ranks(lines)
     if attempt.ending != "failed" or attempt.failure or not (not reason or reason.startswith(_OF_LAUNCHER)):
         return []
     is_newest = not (run.path / "attempts" / f"{member}.{attempt.attempt + 1}").exists()
@@ -135,14 +141,14 @@ def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> lis
     return _of_launcher(lines, began=_ranks_wrote(Path(attempt.logs)))
 
 
-def _script_lines(run: RunDirectory, member: int) -> list[str]:
+def _script_lines(run: RunDirectory, member: int, most: int = _LOOK_BACK) -> list[str]:
     """The end of a script's log."""
     log = run.script_log(member)
     if not log.is_file():
         return []
     with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOOK_BACK))
-        return [_narrow(line).decode(errors="replace") for line in file.read(_LOOK_BACK).split(b"\n")]
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+        return [_narrow(line).decode(errors="replace") for line in file.read(most).split(b"\n")]
 
 
 def _of_setup(lines: list[str]) -> list[str]:
@@ -164,6 +170,15 @@ def _of_waiting(lines: list[str]) -> list[str]:
         line for line in lines[begins[-1] :] if line.startswith("castoff: ") or _LAUNCHER_SAYS.match(line)
     ]
     return [*before, *(line.removeprefix("castoff: ") for line in after)][:_OF_LAUNCHER_LINES]
+
+
+def _of_ranks(lines: list[str]) -> list[str]:
+    """What castoff has seen of ranks that run: each is a world of its own, or the only one waits."""
+    said = [line for line in lines if line.strip()]
+    found = [line for line in said if _WORLDS.match(line)] or [
+        line for line in said[-1:] if _ALONE.match(line)
+    ]
+    return [line.removeprefix("castoff: ") for line in found[-1:]]
 
 
 def _of_attempt(lines: list[str], attempt: int, *, is_newest: bool) -> list[str]:

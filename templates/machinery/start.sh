@@ -168,7 +168,8 @@ castoff_watch_lone_rank() { # a library that counts devices, not ranks, waits fo
           "as Lightning does with devices=2, have castoff run it once, without RANK: --set launcher.driver=true" >&2
         exit 0
       fi
-      castoff_before=$castoff_found castoff_between=$((castoff_between * 2))
+      castoff_before=$castoff_found
+      castoff_between=$((${#castoff_found} ? 4 : castoff_between < 32 ? castoff_between * 2 : 60))
     done
   ) &
   castoff_lone_watcher=$!

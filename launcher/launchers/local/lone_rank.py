@@ -16,6 +16,8 @@ from launcher.launchers.local.processes import children
 
 FIRST_LOOK = 2.0
 """Seconds after the start of the rank; each further look waits twice as long as the one before."""
+_LONGEST = 16.0  # that a look waits
+_AGAIN = 4.0  # and one after what may wait for others
 
 _STORE = "pt_tcpstore"
 _GROUPS = ("pt_gloo", "pt_nccl", "pt_xccl", "pt_mpi")
@@ -45,7 +47,7 @@ class LoneRank:
         waiting = {pid: cpu_seconds(pid) for pid in meeting(self._rank)}
         most = _IDLE * self._wait
         found = any(waiting[pid] - self._before[pid] <= most for pid in waiting.keys() & self._before.keys())
-        self._before, self._wait = waiting, 2 * self._wait
+        self._before, self._wait = waiting, _AGAIN if waiting else min(2 * self._wait, _LONGEST)
         self.due = None if found else now + self._wait
         return HINT if found else None
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from launcher.launchers.local import mpi_worlds
+from launcher.launchers.local.lone_rank import HINT
+from launcher.launchers.local.mpi_worlds import MpiWorlds
 from launcher.logs.failures import excerpt, script_output
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus
@@ -240,3 +243,22 @@ class TestScriptOutput:
         assert said == [waits.removeprefix("castoff: ").strip(), retries.strip()]
         assert self.said(tmp_path / "b", waits + "castoff: after 25 s all have started\n", **running) == []
         assert self.said(tmp_path / "c", waits, **running) == []
+
+    @pytest.mark.parametrize(
+        ("log", "shown"),
+        [
+            ("ready\ncastoff: {alone}\n", True),
+            ("castoff: {alone}\nepoch 1\n", False),
+            ("castoff: {worlds}\nepoch 1\n", True),
+            ("castoff: {worlds}\ncastoff: attempt 0 failed: x; attempt 1 begins (restart 1 of 1)\n", False),
+        ],
+    )
+    def test_while_ranks_do_not_meet(self, tmp_path: Path, log: str, shown: bool) -> None:
+        """Until something shows that they do."""
+        worlds = MpiWorlds(2, {0: 70}, 0.0)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(mpi_worlds, "mpi_of", lambda pid: "libmpi.so.40")
+            texts = {"alone": HINT, "worlds": str(worlds.look(1.0))}
+        number = log.count("begins")
+        said = self.said(tmp_path, log.format(**texts), attempt=number, state="running", ending=None)
+        assert said == [text for text in texts.values() if shown and text in log.format(**texts)]

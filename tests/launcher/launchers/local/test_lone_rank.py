@@ -54,6 +54,19 @@ def test_one_that_computes_is_not_meant(monkeypatch: pytest.MonkeyPatch) -> None
     assert said == [None, None, lone_rank.HINT]
 
 
+def test_it_is_known_soon_after_the_wait_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the imports took before."""
+    now = 0.0
+    monkeypatch.setattr(lone_rank, "meeting", lambda rank: [rank] if now > 1000 else [])
+    monkeypatch.setattr(lone_rank, "cpu_seconds", lambda pid: 9.0)
+    looks, said = lone_rank.LoneRank(7, now), None
+    while said is None:
+        assert looks.due is not None
+        now = looks.due
+        said = looks.look(now)
+    assert now <= 1000 + 20.0
+
+
 @pytest.mark.parametrize(
     ("before", "meant"),
     [
