@@ -97,7 +97,7 @@ class RemoteMachine:
     def close(self) -> None:
         """End it, and all that was started over it."""
         self.disconnect()
-        # A line, since other programs of this one may hold the other end as well, and no end of file would come.
+        # A line: no end of file comes while a program that another test has forked holds the pipe as well.
         self._process.communicate(b"\n")
         self._log.close()
         self._run.cleanup()
