@@ -50,19 +50,24 @@ NO_FOLDER, NO_CASTOFF, NO_PYTHON, SETUP, OPEN = "folder", "castoff", "python", "
 """Why nothing was begun: no such folder, no castoff there, no Python for one, a line of setup that failed, by
 its number, or a folder on the way to castoff that others can change, by its owner, mode and path."""
 
-_FIND_OPEN = r"""castoff_way=$(cd -P -- "$castoff_home" && pwd -P)
-castoff_home=$castoff_way
-set --
-while [ -n "$castoff_way" ]; do
-  set -- "$castoff_way" "$@"
-  castoff_way=${castoff_way%/*}
-done
+_STEPS = r"""castoff_steps() { # PATH: what lies on the way to it, and itself, as ls shows them
+  castoff_at=$1
+  set --
+  while [ -n "$castoff_at" ]; do
+    set -- "$castoff_at" "$@"
+    castoff_at=${castoff_at%/*}
+  done
+  LC_ALL=C ls -ldnq -- / "$@"
+}"""
+
+_FIND_OPEN = rf"""{_STEPS}
+castoff_home=$(cd -P -- "$castoff_home" && pwd -P)
 castoff_us=$(id -u)
 castoff_ours=none # a group with no member but the user
 if [ "$(id -gn)" = "$(id -un)" ]; then
   case $(getent group "$(id -g)") in *: | *:"$(id -un)") castoff_ours=$(id -g) ;; esac
 fi
-castoff_open=$(LC_ALL=C ls -ldnq -- / "$@" |
+castoff_open=$(castoff_steps "$castoff_home" |
   while read -r castoff_mode castoff_x castoff_uid castoff_gid castoff_at; do
     case $castoff_uid in
     0 | "$castoff_us") ;;
@@ -75,12 +80,37 @@ castoff_open=$(LC_ALL=C ls -ldnq -- / "$@" |
       continue
       ;;
     esac
-    printf '%s %s %s\n' "$castoff_uid" "$castoff_mode" "/${castoff_at#*/}" # without size and date
+    printf '%s %s %s\n' "$castoff_uid" "$castoff_mode" "/${{castoff_at#*/}}" # without size and date
     break
   done)"""
 """Sets castoff_home to its path without links, and castoff_open to the first folder on that way that others
 can change, as `launcher.trust.writers` decides, as far as owners and modes show it: a `+` is a POSIX list,
 whose mask is the group's bits, and lists of NFSv4 are not seen."""
+
+_FIND_OPEN_TO_ALL = rf"""{_STEPS}
+castoff_first_open_to_all() {{
+  while read -r castoff_mode castoff_x castoff_uid castoff_gid castoff_at; do
+    case $castoff_mode in
+    -???????w* | d???????w[!tT]*) printf '%s %s %s\n' "$castoff_uid" "$castoff_mode" "/${{castoff_at#*/}}" ;;
+    d????????[-T]*) ;; # not everybody reaches what lies below
+    *) continue ;;
+    esac
+    break
+  done
+}}
+castoff_open=
+castoff_program=$(command -v "$castoff_program")
+case $castoff_program in
+*/*) # else it is a function of setup
+  castoff_program=$(cd -P -- "${{castoff_program%/*}}/" && pwd -P)/${{castoff_program##*/}}
+  for castoff_one in "$castoff_program" "$(readlink -f -- "$castoff_program")"; do
+    castoff_open=$(castoff_steps "$castoff_one" | castoff_first_open_to_all)
+    [ -z "$castoff_open" ] || break
+  done
+  ;;
+esac"""
+"""Sets castoff_program to its path, and castoff_open to what everybody could change on the way to it, as
+`launcher.trust.decision.check_named` decides of what the user names: a group or an owner is his choice."""
 
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
 """Those that castoff works with, the newest first."""
@@ -151,7 +181,8 @@ def castoff_script(
         f"cd -- {folder_word(folder)} 2>/dev/null || {_obstacle(marks, NO_FOLDER)}",
         which,
         f"{look} || {_obstacle(marks, NO_CASTOFF)}",
-        *([] if own is not None else [_FIND_OPEN, f'[ -z "$castoff_open" ] || {_open(marks)}']),
+        _FIND_OPEN if own is None else _FIND_OPEN_TO_ALL,
+        f'[ -z "$castoff_open" ] || {_open(marks)}',
         *(f"export {name}={shell_word(value)}" for name, value in variables),
     ]
     call = " ".join([call, *map(shell_word, words)])

@@ -168,14 +168,18 @@ class Machine:
 
 
 def _open(entry: Entry, about: Sequence[str]) -> CastoffError:
-    """The error that others could have replaced the castoff there; about the folder that they can change."""
+    """The error that others could have replaced the castoff there; about what they can change."""
     owner, mode, path = [*about, "", "", ""][:3]
-    host, folder = visible_word(entry.host), visible_word(path)
+    host, where = visible_word(entry.host), visible_word(path)
+    if entry.castoff is None:
+        others, bits, other = "others", "go-w", "install castoff where only you can write, and name it"
+    else:
+        others, bits, other = "everybody", "o-w", "name another"
     return CastoffError(
-        f"{entry.name}: castoff there is not run, since others can change {printable(path)} on the way to it "
-        f"(mode {printable(mode)}, owner {printable(owner)})\n"
-        f"if it is yours, shut them out: ssh {host} chmod go-w {folder}\n"
-        "or install castoff where only you can write, and name it with --castoff of `castoff on add`"
+        f"{entry.name}: castoff there is not run, since {others} can change {printable(path)} on the way to "
+        f"it (mode {printable(mode)}, owner {printable(owner)})\n"
+        f"if it is yours, shut them out: ssh {host} chmod {bits} {where}\n"
+        f"or {other} with --castoff of `castoff on add`"
     )
 
 

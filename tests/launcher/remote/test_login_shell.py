@@ -124,6 +124,42 @@ def test_a_castoff_that_others_could_have_replaced_is_not_run(
         assert re.fullmatch(rf"\x1e{MARKS.failed} open \d+ d[rwxts+-]+ {home}/castoff\n", said), said
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize(
+    ("change", "opened"),
+    [
+        (lambda folder: None, ""),
+        (lambda folder: folder.chmod(0o1777), ""),
+        (lambda folder: open_to_group(folder), ""),  # a group's own software
+        (lambda folder: folder.chmod(0o777), "env"),
+        (lambda folder: (folder.chmod(0o777), folder.parent.chmod(0o710)), ""),
+        (lambda folder: (folder / "bin/real").chmod(0o777), "env/bin/real"),
+        (lambda folder: (folder.parent / "links").chmod(0o777), "links"),
+    ],
+    ids=["ours", "sticky", "group", "open", "closed above", "program", "link"],
+)
+def test_a_named_castoff_that_everybody_could_have_replaced_is_not_run(
+    tmp_path: Path, change: Callable[[Path], object], opened: str
+) -> None:
+    home = tmp_path / "a home"
+    for folder in ("env/bin", "links"):
+        (home / folder).mkdir(parents=True)
+    (home / "env/bin/real").write_text('#!/bin/sh\necho "$0"\n')
+    (home / "env/bin/real").chmod(0o755)
+    (home / "links/castoff").symlink_to("../env/bin/real")
+    change(home / "env")
+    script = castoff_script(
+        folder="", home="", setup=[], own="links/castoff", build="1", words=[], marks=MARKS
+    )
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, env=environ)
+    assert said.stderr == ""
+    if opened:
+        assert re.fullmatch(rf"\x1e{MARKS.failed} open \d+ [d-][rwxts+-]+ {home}/{opened}\n", said.stdout)
+    else:
+        assert said.stdout.startswith(f"\x1e{MARKS.begin}\n{home}/links/castoff\n"), said.stdout
+
+
 def test_what_the_login_shell_reads_holds_nothing_special() -> None:
     command = login_command("any $(text) 'with' \"quotes\"\n!\\")
     safe = set(string.ascii_letters + string.digits + "+/= -")
