@@ -109,11 +109,21 @@ for word; do
 done
 printf '%s\\0' "$@" >{here}/seen/launcher.$$
 case ${{0##*/}} in castoff) first=-- ;; *) first=$CASTOFF_ATTEMPT_DIR/rank.sh ;; esac
+given=
 while [ $# -gt 0 ]; do
-  case $1 in "$first") break ;; esac
+  case $1 in
+    "$first") break ;;
+    --given) given=$2 ;;
+  esac
   shift
 done
-if [ "$first" = -- ]; then shift; fi
+if [ "$first" = -- ]; then
+  shift
+  for name in $(IFS=,; echo $given); do
+    eval "export $name=\\"\\$CASTOFF_GIVEN_$name\\""
+    unset -v "CASTOFF_GIVEN_$name"
+  done
+fi
 code=0
 pids=
 {ranks}
