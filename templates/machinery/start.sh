@@ -7,6 +7,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_set_up=1
 #endif
   castoff_check_run_dir
+#if attempts
+  castoff_check_fence # setup may have taken long
+#endif
   castoff_command=() castoff_flags=()
   while [[ $1 != "$castoff_rank" ]]; do
     castoff_command+=("$1")

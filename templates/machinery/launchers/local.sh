@@ -16,6 +16,9 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
   castoff_command+=(--agent-for "$$") # preload: what imports outlives this attempt
 #endif
   castoff_check_run_dir
+#if attempts
+  castoff_check_fence # setup may have taken long
+#endif
 #if torchrun
   castoff_write_torchrun_rank
 #endif
