@@ -195,6 +195,25 @@ def test_libraries_that_know_nothing_of_castoff(name: str, slurm: SlurmCluster, 
     finds_its_places(job, hosts_of(job))
 
 
+_STARTS_ITS_OWN = """\
+import pytorch_lightning as pl
+from pytorch_lightning.demos.boring_classes import BoringModel
+trainer = pl.Trainer(accelerator="cpu", devices=2, max_steps=1, logger=False, enable_checkpointing=False)
+trainer.fit(BoringModel())
+print("of", trainer.world_size)
+"""
+
+
+@pytest.mark.costly
+def test_lightning_as_a_driver_starts_its_own_ranks(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """By SLURM_NTASKS it would take itself for a rank that srun has started, and fail."""
+    (tmp_path / "train.py").write_text(_STARTS_ITS_OWN)
+    command = [sys.executable, str(tmp_path / "train.py")]
+    job = Submitted(slurm, tmp_path, command=command, launcher={"driver": True})
+    assert job.ending() == ("done", 0), job.output()
+    assert job.output().count("of 2\n") == 2
+
+
 def hosts_of(job: Submitted) -> list[str]:
     """The hosts of a job that has ended well, in its own order."""
     assert job.ending() == ("done", 0), job.output()

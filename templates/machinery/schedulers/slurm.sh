@@ -31,7 +31,11 @@ castoff_scheduler_kill_delay() {
 castoff_scheduler_advice="submit with sbatch --export=NAME"
 #endif
 castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+#if driver
+castoff_scheduler_clear_env() { unset -v SLURM_NTASKS SLURM_NPROCS "${!PBS_@}"; } # or Lightning takes it for a rank
+#else
 castoff_scheduler_clear_env() { unset -v "${!PBS_@}"; } # the launcher would believe them
+#endif
 # sbatch hands on the variables of the job or step that it runs in, whatever --export says, and srun obeys them: all
 # ranks would be bound to the CPUs of that step (seen on 22.05.8), or srun would wait for ever (SLURM_TRES_PER_TASK,
 # 26.05.5). So what says how ranks share and are bound has to come from a directive of this script.
