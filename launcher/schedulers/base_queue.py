@@ -11,13 +11,23 @@ import re
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from launcher.runs.run import RunDirectory
-from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, failure_of, run_to_end
+from launcher.schedulers.command import (
+    PATIENCE,
+    Read,
+    SchedulerUnreachable,
+    answer_of,
+    failure_of,
+    parsed_answer,
+    read_to_end,
+    run_to_end,
+)
 from launcher.schedulers.job_info import JobInfo, JobUsage
+from launcher.schedulers.page import Page
 
 _MOST_CANCELLED = 250
 """Jobs that one command is to end: so many are ended well within `PATIENCE`."""
@@ -119,6 +129,16 @@ class Queue(ABC):
         """What one of its commands prints; raises as `run`, and where it fails."""
         return answer_of(command, self.patience, self.environ)
 
+    def read(
+        self, command: list[str], parse: Callable[[Page], Read]
+    ) -> tuple[subprocess.CompletedProcess[str], Read]:
+        """What one of its commands comes to, and what `parse` makes of its output; raises as `run`."""
+        return read_to_end(command, self.patience, self.environ, parse)
+
+    def parsed(self, command: list[str], parse: Callable[[Page], Read]) -> Read:
+        """What `parse` makes of what one of its commands prints; raises as `answer`."""
+        return parsed_answer(command, self.patience, self.environ, parse)
+
     def configuration(self) -> Configuration:
         """What it says of itself here; nothing where it does not answer: its submit command will say why."""
         try:
@@ -185,29 +205,29 @@ class Queue(ABC):
         `name`: the jobs'. `since`: when the first of them was sent.
         """
         try:
-            return [one for one in self.search(name, since) if one.runs(script)]
+            return [one for one in self.search(script, name, since) if one.runs(script)]
         except SchedulerUnreachable:
             return None
 
     @abstractmethod
-    def search(self, name: str, since: float) -> list[JobInfo]:
-        """This user's jobs of a name, or those since a time, with those that have ended.
+    def search(self, script: str, name: str, since: float) -> list[JobInfo]:
+        """This user's jobs of a script, of a name or since a time, with those that have ended; maybe others.
 
         Raises:
             SchedulerUnreachable: nothing answers that has to.
         """
 
-    def unfinished(self) -> list[JobInfo]:
-        """All jobs of this user that wait or run, or may, whatever ids anybody remembers.
+    def unfinished(self, script: str) -> list[JobInfo]:
+        """All jobs of a script that wait or run, or may, whatever ids anybody remembers.
 
         Raises:
             SchedulerUnreachable: nothing answers.
         """
-        return [one for one in self.of_user() if one.is_active]
+        return [one for one in self.of_user(script) if one.is_active and one.runs(script)]
 
     @abstractmethod
-    def of_user(self) -> list[JobInfo]:
-        """This user's jobs; raises as `unfinished`."""
+    def of_user(self, script: str) -> list[JobInfo]:
+        """This user's jobs of a script, and maybe others; raises as `unfinished`."""
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
         """Have jobs ended in this order, whole arrays too: by one command for as many as fit.

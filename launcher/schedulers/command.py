@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import selectors
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from launcher.ranks import is_stale
+from launcher.schedulers.page import Page, Unreadable
+
+Read = TypeVar("Read")
+"""What a reader makes of a page."""
 
 _PREFIXES = (
     # What Slurm's commands take for options, and the job that this process is part of.
@@ -49,8 +56,14 @@ PATIENCE = 30.0
 """Seconds for an answer: what a busy scheduler may take."""
 
 
+LONGEST_PAGE = 512 << 20
+"""Bytes of an answer that are read part by part: a queue of two million jobs takes so much."""
+
 LONGEST_ANSWER = 128 << 20
-"""Bytes of an answer that are read: a queue of half a million jobs takes so much."""
+"""Bytes of an answer that is held in whole: what a machine of 50,000 nodes says of each takes so much."""
+
+_BEGINNING = 1 << 16
+"""Bytes of an answer that are kept for a message."""
 
 _LONGEST_COMPLAINT = 1 << 20
 """Bytes of standard error that are kept."""
@@ -74,13 +87,16 @@ class Answering:
         """Keep at most so many bytes of its output."""
         self.output = bytearray()
         self.errors = bytearray()
-        self.is_cut = False
-        """Whether there was more output than is kept."""
         self._process = process
         self._open = [(process.stdout, self.output, most), (process.stderr, self.errors, _LONGEST_COMPLAINT)]
 
-    def wait(self, seconds: float | None, *, cuts: bool = False) -> None:
-        """Until it has ended and nobody holds its streams. `cuts`: or until its output is too long.
+    def wait(self, seconds: float | None) -> None:
+        """Until it has ended and nobody holds its streams; raises as `parts`."""
+        for _ in self.parts(seconds):
+            pass
+
+    def parts(self, seconds: float | None) -> Iterator[bytes]:
+        """All of its output, kept or not, until it has ended and nobody holds its streams.
 
         Raises:
             subprocess.TimeoutExpired: that takes longer; it may be called again.
@@ -97,11 +113,9 @@ class Answering:
                 for key, _ in selector.select(left):
                     stream, kept, most = key.data
                     data = os.read(key.fd, 1 << 16)
-                    room = most - len(kept)
-                    kept += data[:room]
-                    self.is_cut = self.is_cut or (kept is self.output and len(data) > room)
-                    if self.is_cut and cuts:
-                        return
+                    kept += data[: most - len(kept)]
+                    if data and kept is self.output:
+                        yield data
                     if not data:
                         selector.unregister(stream)
                         stream.close()
@@ -130,14 +144,63 @@ def failure_of(done: subprocess.CompletedProcess[str]) -> str:
     return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {message[:500]}"
 
 
+def parsed_answer(
+    argv: list[str], patience: float, environ: Mapping[str, str], read: Callable[[Page], Read]
+) -> Read:
+    """What `read` makes of what a command prints; raises as `answer_of`."""
+    done, found = read_to_end(argv, patience, environ, read)
+    if done.returncode:
+        raise SchedulerUnreachable(failure_of(done))
+    return found
+
+
 def run_to_end(
     argv: list[str], patience: float, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a scheduler's command to its end.
+    """Run a scheduler's command to its end, and hold all that it prints; raises as `read_to_end`."""
+    done, text = read_to_end(argv, patience, environ, "".join, most=LONGEST_ANSWER)
+    return subprocess.CompletedProcess(done.args, done.returncode, text, done.stderr)
+
+
+def read_to_end(
+    argv: list[str],
+    patience: float,
+    environ: Mapping[str, str],
+    read: Callable[[Page], Read],
+    *,
+    most: int | None = None,
+) -> tuple[subprocess.CompletedProcess[str], Read]:
+    """Run a scheduler's command to its end, and have `read` take what it prints as it arrives.
+
+    How it ended, with the beginning of its output; and what was read, which is of no use where it failed.
+    `most`: bytes that it may print (default: `LONGEST_PAGE`).
 
     Raises:
-        SchedulerUnreachable: it is not here, or takes too long.
+        SchedulerUnreachable: it is not here, takes too long, or prints what cannot be an answer.
     """
+    process = _start(argv, environ)
+    answering = Answering(process, _BEGINNING)
+    page = _decoded(answering.parts(patience), LONGEST_PAGE if most is None else most)
+    with process:
+        try:
+            found = read(page)
+            for _ in page:  # what it had no use for
+                pass
+        except subprocess.TimeoutExpired:
+            raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:g} s") from None
+        except Unreadable as why:
+            raise SchedulerUnreachable(f"{argv[0]} printed {why}, which castoff does not read") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+    output, errors = (
+        "".join(_decoded(iter([bytes(text)]), len(text))) for text in (answering.output, answering.errors)
+    )
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors), found
+
+
+def _start(argv: list[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A command that has been started; raises as `read_to_end`."""
     import shutil
 
     program = shutil.which(argv[0], path=environ.get("PATH", ""))
@@ -146,7 +209,7 @@ def run_to_end(
             f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True
         )
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [program, *argv[1:]],
             # In no language but the one that is read here, and times in seconds since 1970.
             env={**command_environment(environ), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"},
@@ -156,25 +219,24 @@ def run_to_end(
         )
     except OSError as error:
         raise SchedulerUnreachable(f"{argv[0]} cannot be run: {error.strerror}") from None
-    answering = Answering(process, LONGEST_ANSWER)
-    with process:
-        try:
-            answering.wait(patience, cuts=True)
-        except subprocess.TimeoutExpired:
-            raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:g} s") from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-    if answering.is_cut:
-        raise SchedulerUnreachable(
-            f"{argv[0]} printed more than {LONGEST_ANSWER >> 20} MiB, which castoff does not read"
-        )
-    output, errors = (
-        text.decode("utf-8", "surrogateescape") for text in (answering.output, answering.errors)
+
+
+def _decoded(parts: Iterator[bytes], most: int) -> Page:
+    """The text of so many bytes. A line may end in any way, as in all text that Python reads.
+
+    Raises:
+        Unreadable: there are more.
+    """
+    decoder = io.IncrementalNewlineDecoder(
+        codecs.getincrementaldecoder("utf-8")("surrogateescape"), translate=True
     )
-    # A line may end in any way, as in all text that Python reads.
-    output, errors = (text.replace("\r\n", "\n").replace("\r", "\n") for text in (output, errors))
-    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+    length = 0
+    for part in parts:
+        length += len(part)
+        if length > most:
+            raise Unreadable(f"more than {most >> 20} MiB")
+        yield decoder.decode(part)
+    yield decoder.decode(b"", final=True)
 
 
 def ssh_command(host: str, program: Sequence[str], *, terminal: bool) -> list[str]:

@@ -58,12 +58,17 @@ class JobInfo(NamedTuple):
         return self.stage != "ended"
 
     def runs(self, script: str) -> bool:
-        """Whether it is that of a script in a run directory, which is its tag.
+        """Whether it is that of a script in a run directory, which is its tag."""
+        return runs_script(self.script, script)
 
-        A run directory that was moved since keeps its name, which is no other's.
-        """
-        name = "/".join(script.rsplit("/", 2)[-2:])
-        return self.script == script or self.script.endswith(("/" + name, " " + script))
+
+def runs_script(submitted: str, script: str) -> bool:
+    """Whether a path, with its arguments or as the end of a command, is that of a script in a run directory.
+
+    A run directory that was moved since keeps its name, which is no other's.
+    """
+    name = "/".join(script.rsplit("/", 2)[-2:])
+    return submitted == script or submitted.endswith(("/" + name, " " + script))
 
 
 class JobUsage(NamedTuple):

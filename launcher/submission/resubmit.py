@@ -132,7 +132,7 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
 
     def living() -> list[str]:
         """By its script's path, which no other has."""
-        return sorted({one.job for one in queue.unfinished() if one.runs(str(run.script))})
+        return sorted({one.job for one in queue.unfinished(str(run.script))})
 
     give_up = time.monotonic() + _PATIENCE
     try:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.schedulers.job_info import JobInfo, whole
+from launcher.schedulers.page import Page, Wanted, check_length, everything
 
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
 """By result."""
@@ -24,6 +25,9 @@ _STAGES = {
 
 _NEVER_RAN = -128
 """The returncode of what was cancelled before it ran."""
+
+_LIST = re.compile(r'\s*\{\s*"jobs"\s*:\s*\[')
+_NEXT = re.compile(r"[\s,]*(?=[^\s,])")
 
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
@@ -55,14 +59,54 @@ def parse_denied(errors: str) -> set[str]:
     return {number for job in reported if (number := decimal(job)) is not None}
 
 
-def parse_queue(answer: str) -> list[JobInfo]:
-    """The jobs in an answer; an answer about a single job is not a list."""
+def parse_queue(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
+    """The jobs in an answer; one that was cut off, or is not JSON, says nothing."""
     try:
-        held = json.loads(answer)
+        return [
+            _job(one)
+            for one in _listed(page)
+            if isinstance(one, dict) and isinstance(one.get("id"), int)
+            if wanted(str(one["id"]), _script(one))
+        ]
     except ValueError:
         return []
-    jobs = held.get("jobs", [held]) if isinstance(held, dict) else []
-    return [_job(one) for one in jobs if isinstance(one, dict) and isinstance(one.get("id"), int)]
+
+
+def _listed(page: Page) -> Iterator[Any]:
+    """What is in the list of an answer, one by one; an answer about a single job is not a list.
+
+    Raises:
+        ValueError: it was cut off, or is not JSON.
+        Unreadable: a job is longer than any can be.
+    """
+    rest = ""
+    while not (begin := _LIST.match(rest)):
+        part = next(page, None)
+        if part is None:
+            yield json.loads(rest)
+            return
+        rest += part
+        check_length(rest)
+    decode, at = json.JSONDecoder().raw_decode, begin.end()
+    while True:
+        while (found := _NEXT.match(rest, at)) and rest[found.end()] != "]":
+            try:
+                one, at = decode(rest, found.end())
+            except ValueError:  # it has not arrived as a whole
+                break
+            yield one
+        rest, at = rest[at:], 0
+        check_length(rest)
+        part = next(page, None)
+        if part is None:
+            json.loads(f'{{"jobs": [{rest}')  # what is left ends the list
+            return
+        rest += part
+
+
+def _script(held: Mapping[str, Any]) -> str:
+    """castoff has a job start in its run directory."""
+    return f"{held.get('cwd')}/job.sh"
 
 
 def _job(held: Mapping[str, Any]) -> JobInfo:
@@ -74,7 +118,7 @@ def _job(held: Mapping[str, Any]) -> JobInfo:
         stage=_STAGES.get(word, "unknown"),
         submitted=_time(held.get("t_submit")),
         start=_time(held.get("t_run")),
-        script=f"{held.get('cwd')}/job.sh",  # castoff has it start in its run directory
+        script=_script(held),
         folder=str(held.get("cwd") or ""),
     )
     if info.stage == "ended":

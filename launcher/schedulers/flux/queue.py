@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import Configuration, QueueByIds
 from launcher.schedulers.flux import TITLE
 from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
-from launcher.schedulers.job_info import JobInfo
+from launcher.schedulers.job_info import JobInfo, runs_script
 
 _JOBS = ("flux", "jobs", "--json")
 
@@ -33,16 +34,22 @@ class FluxQueue(QueueByIds):
 
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
         """What flux jobs reports."""
-        done = self.run([*_JOBS, *jobs])
-        return done, parse_queue(done.stdout), parse_denied(done.stderr)
+        asked = {*jobs}
+        done, reported = self.read([*_JOBS, *jobs], partial(parse_queue, wanted=lambda job, _: job in asked))
+        return done, reported, parse_denied(done.stderr)
 
-    def search(self, name: str, since: float) -> list[JobInfo]:
+    def search(self, script: str, name: str, since: float) -> list[JobInfo]:
         """Those of a name."""
-        return parse_queue(self.answer([*_JOBS, "--count=0", "-a", f"--name={name}"]))
+        return self._listed(script, "-a", f"--name={name}")
 
-    def of_user(self) -> list[JobInfo]:
+    def of_user(self, script: str) -> list[JobInfo]:
         """Whatever their names."""
-        return parse_queue(self.answer([*_JOBS, "--count=0"]))
+        return self._listed(script)
+
+    def _listed(self, script: str, *options: str) -> list[JobInfo]:
+        """The jobs of a script; raises as `answer`."""
+        parse = partial(parse_queue, wanted=lambda _, submitted: runs_script(submitted, script))
+        return self.parsed([*_JOBS, "--count=0", *options], parse)
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
         """Have jobs ended, by the ids with which Flux names those that it refuses."""

@@ -8,18 +8,23 @@ sessions of their own, as Hydra does, until they are over. Seen on OpenPBS cd7ab
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from launcher.runs.records import Usage
 from launcher.schedulers.job_info import JobUsage, whole
+from launcher.schedulers.page import Page
 from launcher.schedulers.pbs.jobs import blocks, placed, time_of
 
 _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb"))}
 
 
-def parse_usage(answer: str) -> list[JobUsage]:
-    """What each job in qstat's answer used, if it has begun; an answer that was cut off says nothing."""
+def parse_usage(page: Page, jobs: Container[str] | None = None) -> list[JobUsage]:
+    """What each job in qstat's answer used, if it has begun; an answer that was cut off says nothing.
+
+    `jobs`: those alone, whose ids qstat was given (default: all).
+    """
     found = []
-    for name, held in blocks(answer):
+    for name, held in blocks(page, jobs):
         place = placed(name)
         if place is None or not any(key.startswith("resources_used.") for key in held):
             continue

@@ -37,7 +37,7 @@ class PbsAllocation(Allocation):
             shown = answer_of(["qstat", "-f", "-w", self.job], PATIENCE, environ)
         except SchedulerUnreachable:
             return None
-        held = (attributes.get("exec_vnode", "") for _, attributes in blocks(shown))
+        held = (attributes.get("exec_vnode", "") for _, attributes in blocks(iter([shown])))
         return _fewest_devices(next(held, ""), len(self.hosts))
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:

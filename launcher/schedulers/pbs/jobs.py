@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from launcher.schedulers.job_info import JobInfo, whole
+from launcher.schedulers.page import Page, records
 
 _KILLED_BY = 256
 """An Exit_status that is this much and a signal's number: the script was killed by it."""
@@ -55,9 +56,9 @@ _UNKNOWN = {"M": "it was moved to another server"}
 """What states mean that do not say whether a job has ended."""
 
 
-def parse_found(answer: str) -> list[str]:
+def parse_found(page: Page) -> list[str]:
     """The ids in qselect's answer."""
-    return [line.strip() for line in answer.splitlines() if line[:1].isdigit()]
+    return [line.strip() for line in records(page, "\n") if line[:1].isdigit()]
 
 
 def parse_denied(errors: str) -> set[str]:
@@ -65,15 +66,21 @@ def parse_denied(errors: str) -> set[str]:
     return set(re.findall(r"^qstat: Unknown Job Id (\S+)", errors, re.MULTILINE | re.IGNORECASE))
 
 
-def parse_queue(answer: str) -> list[JobInfo]:
-    """The jobs in qstat's answer; of arrays their members. An answer that was cut off says nothing."""
-    held = dict(blocks(answer))
-    found = [one for name, attributes in held.items() if (one := _job(name, attributes))]
+def parse_queue(page: Page, jobs: Container[str] | None = None) -> list[JobInfo]:
+    """The jobs in qstat's answer; of arrays their members. An answer that was cut off says nothing.
+
+    `jobs`: those alone, whose ids qstat was given (default: all).
+    """
+    reported: dict[str, JobInfo] = {}
+    counts: dict[str, int] = {}
+    for name, attributes in blocks(page, jobs):
+        if one := _job(name, attributes):
+            reported[name] = one
+        if indices := attributes.get("array_indices_submitted"):
+            counts[name] = _count(indices)
+    found = [*reported.values()]
     members = Counter(one.job for one in found if one.task is not None)
     wholes = {one.job: one for one in found if one.task is None}
-    counts = {
-        name: _count(attributes.get("array_indices_submitted", "")) for name, attributes in held.items()
-    }
     cut = {array for array, count in counts.items() if members[array] < count}
     # Of an array itself only where it has reported no member: its state B may be any of theirs.
     return [
@@ -93,15 +100,25 @@ def _of_array(one: JobInfo, whole: JobInfo | None) -> JobInfo:
     return one._replace(pending_reason=whole.pending_reason, is_held=whole.is_held)
 
 
-def blocks(answer: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The name and attributes of each that `qstat -f` or `pbsnodes -a` lists; an empty line ends them."""
-    *whole, _ = answer.replace("\n\t", "").split("\n\n")  # without -w it breaks long lines
-    for block in whole:
-        first, *lines = block.split("\n")
+def blocks(page: Page, jobs: Container[str] | None = None) -> Iterator[tuple[str, dict[str, str]]]:
+    """The name and attributes of each that `qstat -f` or `pbsnodes -a` lists; an empty line ends them.
+
+    `jobs`: of these jobs alone, and of the members of these arrays.
+    """
+    for block in records(page, "\n\n"):
+        if jobs is not None and _id_of(block) not in jobs:
+            continue
+        first, *lines = block.replace("\n\t", "").split("\n")  # without -w it breaks long lines
         held: dict[str, str] = {}
         for name, _, value in (line.lstrip(" ").partition(" = ") for line in lines):
             held[name] = f"{held[name]},{value}" if name in held else value  # a limit of several parts
         yield first.rpartition(": ")[2].strip(), held
+
+
+def _id_of(block: str) -> str | None:
+    """The id of the job, or of the array of the member, that a block is about."""
+    name = placed(block.partition("\n")[0].rpartition(": ")[2].strip())
+    return name and name[0]
 
 
 def _count(indices: str) -> int:

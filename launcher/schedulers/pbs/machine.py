@@ -68,7 +68,7 @@ _ACCESS = {"acl_users": "users", "acl_groups": "Unix groups", "acl_hosts": "subm
 
 def parse(answers: Mapping[str, str]) -> MachineInfo:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
-    asked = {name: dict(blocks(answer)) for name, answer in answers.items()}
+    asked = {name: dict(blocks(iter([answer]))) for name, answer in answers.items()}
     ((name, server),) = asked["server"].items()
     members = server.get("max_array_size")
     return MachineInfo(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import MAX_QUERIED, QueueByIds
-from launcher.schedulers.command import SchedulerUnreachable, failure_of
+from launcher.schedulers.command import Read, SchedulerUnreachable, failure_of
 from launcher.schedulers.job_info import JobInfo, JobUsage
+from launcher.schedulers.page import Page
 from launcher.schedulers.pbs import TITLE
 from launcher.schedulers.pbs.accounting import parse_usage
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
@@ -35,55 +37,59 @@ class PbsQueue(QueueByIds):
 
     def query_ids(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobInfo], set[str]]:
         """What qstat reports."""
-        done = self._run_for_all([*_QSTAT, *jobs])
-        return done, parse_queue(done.stdout) if done.returncode >= 0 else [], parse_denied(done.stderr)
+        done, reported = self._read_of_all([*_QSTAT, *jobs], partial(parse_queue, jobs={*jobs}))
+        return done, reported if done.returncode >= 0 else [], parse_denied(done.stderr)
 
     def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
         """By qstat, as long as the server remembers them."""
         wanted = sorted({*jobs})
         found: list[JobUsage] = []
         for begin in range(0, len(wanted), MAX_QUERIED):
+            some = wanted[begin : begin + MAX_QUERIED]
             with contextlib.suppress(SchedulerUnreachable):
-                found += parse_usage(
-                    self._run_for_all([*_QSTAT, *wanted[begin : begin + MAX_QUERIED]]).stdout
-                )
+                found += self._read_of_all([*_QSTAT, *some], partial(parse_usage, jobs={*some}))[1]
         return found
 
-    def search(self, name: str, since: float) -> list[JobInfo]:
+    def search(self, script: str, name: str, since: float) -> list[JobInfo]:
         """Those of a name."""
-        return self._selected(self._run_for_all(["qselect", "-u", self.user_name, "-N", name]))
+        command = ["qselect", "-u", self.user_name, "-N", name]
+        return self._selected(script, *self._read_of_all(command, parse_found))
 
-    def of_user(self) -> list[JobInfo]:
+    def of_user(self, script: str) -> list[JobInfo]:
         """What qselect finds by any name: qalter changes names."""
-        return self._selected(self.run(["qselect", "-u", self.user_name]))
+        return self._selected(script, *self.read(["qselect", "-u", self.user_name], parse_found))
 
     def is_of(self, info: JobInfo, run: RunDirectory) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
         return info.folder == str(run.path.parent)
 
-    def _selected(self, found: subprocess.CompletedProcess[str]) -> list[JobInfo]:
-        """The jobs whose ids qselect has printed.
+    def _selected(
+        self, script: str, selected: subprocess.CompletedProcess[str], jobs: list[str]
+    ) -> list[JobInfo]:
+        """The jobs of a script among those whose ids qselect has printed.
 
         Raises:
             SchedulerUnreachable: it failed, or qstat did not report one of them.
         """
-        if found.returncode:
-            raise SchedulerUnreachable(failure_of(found))
-        jobs = parse_found(found.stdout)
-        reported, unanswered = self.query(jobs)
-        for job in sorted({*jobs} - {one.job for one in reported}):
-            raise SchedulerUnreachable(unanswered.get(job, f"qselect knows of job {job}, but qstat does not"))
-        return reported
+        if selected.returncode:
+            raise SchedulerUnreachable(failure_of(selected))
+        found: list[JobInfo] = []
+        for begin in range(0, len(jobs), MAX_QUERIED):
+            some = jobs[begin : begin + MAX_QUERIED]
+            reported, unanswered = self.query(some)
+            for job in sorted({*some} - {one.job for one in reported}):
+                left_out = f"qselect knows of job {job}, but qstat does not"
+                raise SchedulerUnreachable(unanswered.get(job, left_out))
+            found += (one for one in reported if one.runs(script))
+        return found
 
-    def _run_for_all(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """What a command comes to, asked for jobs that have ended where the server remembers them.
-
-        Raises:
-            SchedulerUnreachable: it does not answer.
-        """
+    def _read_of_all(
+        self, command: list[str], parse: Callable[[Page], Read]
+    ) -> tuple[subprocess.CompletedProcess[str], Read]:
+        """The same as `read`, asked for jobs that have ended, too, where the server remembers them."""
         if self._keeps_history:
-            done = self.run([command[0], "-x", *command[1:]])
+            done, found = self.read([command[0], "-x", *command[1:]], parse)
             if _NO_HISTORY not in done.stderr:
-                return done
+                return done, found
             self._keeps_history = False
-        return self.run(command)
+        return self.read(command, parse)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from launcher.runs.records import Usage
 from launcher.schedulers.job_info import JobUsage, whole
+from launcher.schedulers.page import Page, Wanted, everything
+from launcher.schedulers.slurm.jobs import lines
 
 _FIELDS = (
     *("JobID", "Start", "ElapsedRaw", "AllocCPUS", "NNodes", "ReqMem"),
@@ -59,36 +61,57 @@ def usage_command(jobs: Iterable[str]) -> list[str]:
     ]
 
 
-def parse_usage(text: str) -> list[JobUsage]:
+class _Start:
+    """A start of a job, and what its steps come to: there may be a million."""
+
+    def __init__(self, line: _Line):
+        self.line = line
+        self.memory = 0
+        """The most that a step used."""
+        self.largest: _Line | None = None
+        """The step that used the CPUs for longest."""
+        self._longest = -1.0
+
+    def add(self, step: _Line) -> None:
+        """The next step."""
+        self.memory = max(self.memory, step.memory or 0)
+        seconds = _seconds(step.cpu) or 0.0
+        if seconds > self._longest:
+            self.largest, self._longest = step, seconds
+
+
+def parse_usage(page: Page, wanted: Wanted = everything) -> list[JobUsage]:
     """What each start of a job used, in the order of sacct's answer; incomplete lines are skipped."""
-    starts: list[tuple[_Line, list[_Line]]] = []
-    for words in (line.split("|") for line in text.split("\n")[:-1]):
-        if len(words) != len(_FIELDS):
-            continue
-        line = _Line(*words)
+    found: list[JobUsage | None] = []
+    start: _Start | None = None
+    for line in (_Line(*words) for words in lines(page, _FIELDS)):
         base, step, _ = line.job.partition(".")
-        if not step:
-            starts.append((line, []))
-        elif starts and starts[-1][0].job == base:
-            starts[-1][1].append(line)
-    found = (_usage(line, steps) for line, steps in starts)
+        if step:
+            if start is not None and start.line.job == base:
+                start.add(line)
+            continue
+        if start is not None:
+            found.append(_usage(start))
+        start = _Start(line) if wanted(base.partition("_")[0], "") else None
+    if start is not None:
+        found.append(_usage(start))
     return [one for one in found if one is not None]
 
 
-def _usage(line: _Line, steps: list[_Line]) -> JobUsage | None:
+def _usage(start: _Start) -> JobUsage | None:
+    line, largest = start.line, start.largest
     number, _, index = line.job.partition("_")
     began = re.fullmatch(r"\d{1,11}", line.start)  # SLURM_TIME_FORMAT=%s has Slurm write seconds
     if not number.isdecimal() or (index and not index.isdecimal()) or began is None:
         return None  # a part of a heterogeneous job, or it never began
     nodes, cpus = whole(line.nodes), whole(line.cpus)
-    largest = max(steps, key=lambda step: _seconds(step.cpu) or 0.0, default=None)
     usage = Usage(
         source="sacct",
         elapsed=whole(line.elapsed),
         # Without a plugin that gathers it, all is 0.
         cpu_seconds=_seconds(line.cpu) or None,
         cpus=cpus,
-        memory=max((step.memory or 0 for step in steps), default=0) or None,
+        memory=start.memory or None,
         memory_requested=_requested(line.requested, nodes, cpus),
         device_utilization=largest.device_utilization if largest else None,
     )

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.schedulers.job_info import JobInfo, whole
+from launcher.schedulers.page import Page, Wanted, everything, records
 
 MAX_QUERIED = 10_000
 """Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
 
 _QUEUE_FIELDS = ("%F", "%K", "%T", "%r", "%V", "%S", "%e", "%o")
 _HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "SubmitLine")
-_OF_RUNS = "/job.sh"
-"""What the scripts of all runs are called."""
-
 _MOST_INDICES = 4_000_001
 """More than Slurm can have in an array."""
 
@@ -193,16 +191,11 @@ def queue_command(user: str) -> list[str]:
     ]
 
 
-def parse_queue(text: str, jobs: Container[str] | None = None) -> list[JobInfo]:
-    """The jobs in squeue's answer; incomplete lines are skipped.
-
-    `jobs`: those alone, and whatever may be of a run; what else a user has may be a million jobs.
-    """
+def parse_queue(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
+    """The jobs in squeue's answer; incomplete lines are skipped."""
     found = []
-    for job, index, word, reason, *times, script in _lines(text, _QUEUE_FIELDS):
-        if jobs is not None and job not in jobs and _OF_RUNS not in script:
-            continue
-        if job.isdecimal() and word:
+    for job, index, word, reason, *times, script in lines(page, _QUEUE_FIELDS):
+        if wanted(job, script) and job.isdecimal() and word:
             info = _job(job, word, times, script)
             found += [_waiting(info._replace(task=one), reason) for one in _indices(index)]
     return found
@@ -220,7 +213,7 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
     return [*command, f"--jobs={','.join(jobs)}"]
 
 
-def parse_history(text: str) -> list[JobInfo]:
+def parse_history(page: Page, wanted: Wanted = everything) -> list[JobInfo]:
     """The starts of jobs in sacct's answer, in its order; incomplete lines are skipped.
 
     A step that was out of memory tells how its job ended, unless one that began later failed, too: each
@@ -229,7 +222,7 @@ def parse_history(text: str) -> list[JobInfo]:
     found: list[JobInfo] = []
     before: JobInfo | None = None  # the last job without its step that was out of memory
     full = 0.0  # when that step ended
-    for job, state, code, *times, script in _lines(text, _HISTORY_FIELDS):
+    for job, state, code, *times, script in lines(page, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
         word, _, by = state.partition(" by ")
         word = word.rstrip("+").strip()
@@ -245,7 +238,7 @@ def parse_history(text: str) -> list[JobInfo]:
             continue
         before = None
         number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
-        if not number.isdecimal() or not word:
+        if not (number.isdecimal() and word and wanted(number, script)):
             continue
         info = _job(number, word, times, script)
         info = info._replace(exit_code=_exit_code(code), cancelled_by=by.strip() or None)
@@ -253,13 +246,12 @@ def parse_history(text: str) -> list[JobInfo]:
     return found
 
 
-def _lines(text: str, fields: Sequence[str]) -> Iterator[list[str]]:
+def lines(page: Page, fields: Sequence[str]) -> Iterator[list[str]]:
     """The fields of each complete line: one that ends with a newline and has all fields."""
-    begin = 0
-    while (end := text.find("\n", begin)) >= 0:  # line by line: there may be a million
-        words = text[begin:end].split("|", len(fields) - 1)
-        begin = end + 1
-        if len(words) == len(fields):
+    most = len(fields) - 1
+    for line in records(page, "\n"):
+        words = line.split("|", most)
+        if len(words) > most:
             yield words
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import ClassVar
 
 from launcher.runs.run import RunDirectory
 from launcher.schedulers.base_queue import Configuration, Queue, user_name
-from launcher.schedulers.command import SchedulerUnreachable, answer_of
-from launcher.schedulers.job_info import JobInfo, JobUsage, whole
+from launcher.schedulers.command import Read, SchedulerUnreachable, parsed_answer
+from launcher.schedulers.job_info import JobInfo, JobUsage, runs_script, whole
+from launcher.schedulers.page import Page, Wanted
 from launcher.schedulers.slurm import TITLE
 from launcher.schedulers.slurm.accounting import parse_usage, usage_command
 from launcher.schedulers.slurm.jobs import (
@@ -32,6 +34,9 @@ _HISTORY_PAUSE = 60.0
 
 _CLOCKS = 3600.0
 """Seconds that the clocks here and at the accounting may differ."""
+
+_OF_RUNS = "/job.sh"
+"""What the scripts of all runs are called."""
 
 
 class SlurmQueue(Queue):
@@ -56,41 +61,46 @@ class SlurmQueue(Queue):
 
     def query(self, jobs: Iterable[str]) -> tuple[list[JobInfo], dict[str, str]]:
         """What squeue tells of these, and of all that may be jobs of this user's runs."""
-        return parse_queue(self.answer(queue_command(self.user)), {*jobs}), {}
+        asked = {*jobs}
+        return self._queued(lambda job, script: job in asked or _OF_RUNS in script), {}
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobInfo]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
         wanted = sorted({*jobs}, key=lambda job: (len(job), job))[-MAX_QUERIED:]
-        answer = self._accounted(history_command(wanted))
-        if answer is None:
+        reported = self._accounted(history_command(wanted), partial(parse_history, wanted=_one_of(wanted)))
+        if reported is None:
             return None
-        reported = parse_history(answer)
         found: dict[str, list[JobInfo]] = {}
         for one in reported:
             by = one.cancelled_by and user_name(one.cancelled_by)
             found.setdefault(one.job, []).append(one._replace(cancelled_by=by))
         return found
 
-    def search(self, name: str, since: float) -> list[JobInfo]:
+    def search(self, script: str, name: str, since: float) -> list[JobInfo]:
         """Those since a time that accounting knows; none where it does not answer."""
-        answer = self._accounted(history_command(user=self.user, since=since - _CLOCKS))
-        return parse_history(answer) if answer else []
+        command = history_command(user=self.user, since=since - _CLOCKS)
+        return self._accounted(command, partial(parse_history, wanted=_of_script(script))) or []
 
     def usage(self, jobs: Iterable[str]) -> list[JobUsage]:
         """By sacct."""
         wanted = sorted({*jobs})[-MAX_QUERIED:]
-        return parse_usage(self._accounted(usage_command(wanted)) or "")
+        parse = partial(parse_usage, wanted=_one_of(wanted))
+        return self._accounted(usage_command(wanted), parse) or []
 
-    def of_user(self) -> list[JobInfo]:
+    def of_user(self, script: str) -> list[JobInfo]:
         """What squeue tells of."""
-        return self.query(())[0]
+        return self._queued(_of_script(script))
 
-    def _accounted(self, command: list[str]) -> str | None:
-        """What sacct answers; None where it does not in time."""
+    def _queued(self, wanted: Wanted) -> list[JobInfo]:
+        """The jobs in squeue's answer; raises as `answer`."""
+        return self.parsed(queue_command(self.user), partial(parse_queue, wanted=wanted))
+
+    def _accounted(self, command: list[str], parse: Callable[[Page], Read]) -> Read | None:
+        """What is in sacct's answer; None where there is none in time."""
         if time.monotonic() < self._history_rests:
             return None
         try:
-            return answer_of(command, min(_HISTORY_PATIENCE, self.patience), self.environ)
+            return parsed_answer(command, min(_HISTORY_PATIENCE, self.patience), self.environ, parse)
         except SchedulerUnreachable:
             self._history_rests = time.monotonic() + _HISTORY_PAUSE
             return None
@@ -102,3 +112,12 @@ class SlurmQueue(Queue):
             return script.encode("utf-8", "surrogateescape") == run.script.read_bytes()
         except (SchedulerUnreachable, OSError):
             return False
+
+
+def _one_of(jobs: Iterable[str]) -> Wanted:
+    asked = {*jobs}
+    return lambda job, _: job in asked
+
+
+def _of_script(script: str) -> Wanted:
+    return lambda _, submitted: runs_script(submitted, script)

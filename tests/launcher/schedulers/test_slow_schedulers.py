@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -39,11 +38,9 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
         self.patience: list[float] = []
         self._capsys = capsys
-        monkeypatch.setattr(command, "run_to_end", self._hang)
+        monkeypatch.setattr(command, "read_to_end", self._hang)
 
-    def _hang(
-        self, argv: list[str], patience: float, environ: Mapping[str, str], **_: Any
-    ) -> subprocess.CompletedProcess[str]:
+    def _hang(self, argv: list[str], patience: float, environ: Mapping[str, str], *_: Any) -> NoReturn:
         self.patience.append(patience)
         raise SchedulerUnreachable(f"{argv[0]} gave no answer within {patience:.0f} s")
 

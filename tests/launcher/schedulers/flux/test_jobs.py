@@ -9,6 +9,8 @@ import pytest
 
 from launcher.schedulers.flux.jobs import decimal, f58, parse_denied, parse_queue
 
+from ..pages import page
+
 ANSWERS = Path(__file__).parents[2] / "answers" / "flux"
 
 NAMES = [
@@ -17,7 +19,7 @@ NAMES = [
 ]
 """The jobs in jobs.json, in the order in which they were asked for."""
 
-JOBS = dict(zip(NAMES, parse_queue((ANSWERS / "jobs.json").read_text()), strict=True))
+JOBS = dict(zip(NAMES, parse_queue(page((ANSWERS / "jobs.json").read_text())), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -65,29 +67,37 @@ def test_why_it_ended() -> None:
     assert [name for name, job in JOBS.items() if job.why] == ["void"]
     lost = {"occurred": True, "severity": 0, "type": "node-failure", "note": "fx1 is gone"}
     record = {"id": 1, "status": "FAILED", "t_run": 1.0, "returncode": 1, "exception": lost}
-    (job,) = parse_queue(json.dumps(record))
+    (job,) = parse_queue(page(json.dumps(record)))
     assert (job.ending, job.why) == ("node-failure", "Flux ended it (node-failure): fx1 is gone")
 
 
 def test_a_single_job_is_read_though_it_is_not_a_list() -> None:
-    (one,) = parse_queue((ANSWERS / "one.json").read_text())
+    (one,) = parse_queue(page((ANSWERS / "one.json").read_text()))
     assert one == JOBS["running"]
 
 
 def test_one_of_two_that_are_asked_about() -> None:
-    (one,) = parse_queue((ANSWERS / "one-of-two.json").read_text())
+    (one,) = parse_queue(page((ANSWERS / "one-of-two.json").read_text()))
     assert one == JOBS["running"]
     assert parse_denied((ANSWERS / "one-of-two.err").read_text()) == {"123456"}
 
 
 def test_none() -> None:
-    assert parse_queue((ANSWERS / "unknown.json").read_text()) == []
+    assert parse_queue(page((ANSWERS / "unknown.json").read_text())) == []
     assert parse_denied((ANSWERS / "unknown.err").read_text()) == {"123456"}
-    assert parse_queue("[]") == parse_queue('{"jobs": [{}, null]}') == parse_queue("flux: no") == []
+    for text in ("[]", '{"jobs": [{}, null]}', "flux: no"):
+        assert parse_queue(page(text)) == []
+
+
+def test_an_answer_that_was_cut_off_says_nothing() -> None:
+    text = (ANSWERS / "jobs.json").read_text()
+    for end in range(0, len(text.rstrip()), 97):
+        assert parse_queue(page(text[:end], 1 << 16)) == []
+    assert parse_queue(page(text + "{}")) == []
 
 
 def test_its_script_is_that_of_its_working_directory() -> None:
-    (job,) = parse_queue('{"id": 1, "status": "RUN", "cwd": "/runs/train-1"}')
+    (job,) = parse_queue(page('{"id": 1, "status": "RUN", "cwd": "/runs/train-1"}'))
     assert job.runs("/runs/train-1/job.sh") and job.runs("/moved/train-1/job.sh")
     assert not job.runs("/runs/train-10/job.sh")
 

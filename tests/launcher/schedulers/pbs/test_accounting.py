@@ -11,6 +11,7 @@ from launcher.runs.records import Usage
 from launcher.schedulers.job_info import JobUsage
 from launcher.schedulers.pbs.accounting import parse_usage
 
+from ..pages import page
 from .test_jobs import FURTHER, block
 
 BEGAN = time.mktime(time.strptime("Sat Nov 28 08:42:27 2026", "%a %b %d %H:%M:%S %Y"))
@@ -29,7 +30,7 @@ USED = {
 
 def test_a_job_and_a_member() -> None:
     used = Usage("qstat", 720, 93784, 4, 5124 << 10, 2 << 30)
-    assert parse_usage(block("7.head", USED) + block("8[3].head", USED)) == [
+    assert parse_usage(page(block("7.head", USED) + block("8[3].head", USED))) == [
         JobUsage("7.head", None, BEGAN, used),
         JobUsage("8[].head", 3, BEGAN, used),
     ]
@@ -40,16 +41,16 @@ def test_what_the_mom_has_not_seen_is_not_known() -> None:
     nothing = dict.fromkeys(("mem", "vmem"), "0kb") | {"cpupercent": 0, "cput": "00:00:00"}
     used = {f"resources_used.{name}": value for name, value in nothing.items()}
     told = {**USED, **used, "resources_used.walltime": "00:00:19"}
-    (found,) = parse_usage(block("7.head", told))
+    (found,) = parse_usage(page(block("7.head", told)))
     assert found.usage == Usage("qstat", 19, None, 4, None, 2 << 30)
 
 
 def test_what_has_not_begun_used_nothing() -> None:
-    assert parse_usage(block("7.head", {"job_state": "Q", "Resource_List.mem": "2gb"})) == []
-    assert parse_usage(block("7.head", USED)[:-1]) == []
+    assert parse_usage(page(block("7.head", {"job_state": "Q", "Resource_List.mem": "2gb"}))) == []
+    assert parse_usage(page(block("7.head", USED)[:-1])) == []
 
 
 @given(FURTHER, st.sampled_from(sorted(USED)), st.text("0123456789:kbgmx-", max_size=25))
 def test_no_value_is_an_error(further: dict[str, str], name: str, value: str) -> None:
-    (found,) = parse_usage(block("7.head", {**USED, **further, name: value}))
+    (found,) = parse_usage(page(block("7.head", {**USED, **further, name: value})))
     assert found.job == "7.head"

@@ -12,6 +12,8 @@ from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 from tests.hostile import any_text
 
+from ..pages import page
+
 WORDS = any_text(categories=("Cc", "Cs")) | st.sampled_from(
     [
         "Job Id: 5",  # as a job's name
@@ -95,14 +97,14 @@ def test_jobs_are_read_as_they_were_meant(
 ) -> None:
     """Where the answer was cut, those before that place are, and nothing else."""
     answer = "".join(text for _, text in made)
-    assert [*map(read, parse_queue(answer))] == [info for info, _ in made]
+    assert [*map(read, parse_queue(page(answer)))] == [info for info, _ in made]
     cut = data.draw(st.integers(0, len(answer)))
     whole = [
         info
         for place, (info, _) in enumerate(made)
         if len("".join(one for _, one in made[: place + 1])) <= cut
     ]
-    assert [*map(read, parse_queue(answer[:cut]))] == whole
+    assert [*map(read, parse_queue(page(answer[:cut])))] == whole
 
 
 @given(arrays(), st.data())
@@ -110,9 +112,9 @@ def test_an_array_is_reported_of_as_a_whole_or_not_at_all(
     made: tuple[list[JobInfo], str], data: st.DataObject
 ) -> None:
     info, text = made
-    assert parse_queue(text) == info
+    assert parse_queue(page(text)) == info
     cut = data.draw(st.integers(0, len(text) - 1))
-    assert parse_queue(text[:cut]) == []
+    assert parse_queue(page(text[:cut])) == []
 
 
 @given(st.text(), st.text(alphabet="Job Id:=\n .[]0123456789abstate_"))
@@ -123,8 +125,8 @@ def test_whatever_is_printed(anything: str, alike: str) -> None:
         f"Job Id: 7.head\n{anything}\n\n",
         f"Job Id: {anything}\n    job_state = R\n\n",
     ):
-        parse_queue(text)
-        parse_found(text)
+        parse_queue(page(text))
+        parse_found(page(text))
         parse_denied(text)
 
 
@@ -135,10 +137,10 @@ def test_when_a_job_that_waits_may_begin() -> None:
         "comment": "Not Running: Insufficient amount of resource: ncpus",
         "estimated.start_time": "Fri Nov 27 10:20:30 2026",
     }
-    (info,) = parse_queue(block("5.head", attributes))
+    (info,) = parse_queue(page(block("5.head", attributes)))
     assert info.pending_reason == "PBS says: Not Running: Insufficient amount of resource: ncpus"
     assert info.start == datetime(2026, 11, 27, 10, 20, 30).timestamp()
-    (requeued,) = parse_queue(block("5.head", {**attributes, "stime": "Fri Nov 27 08:00:00 2026"}))
+    (requeued,) = parse_queue(page(block("5.head", {**attributes, "stime": "Fri Nov 27 08:00:00 2026"})))
     assert requeued.start == info.start
-    (held,) = parse_queue(block("5.head", {**attributes, "job_state": "H", "Hold_Types": "u"}))
+    (held,) = parse_queue(page(block("5.head", {**attributes, "job_state": "H", "Hold_Types": "u"})))
     assert held.start is None

@@ -10,6 +10,8 @@ from launcher.schedulers.job_info import JobUsage
 from launcher.schedulers.slurm.accounting import parse_usage, usage_command
 from tests.hostile import any_text
 
+from ..pages import page
+
 ANSWER = """\
 1|1795855347|12|4|2|200M|00:23.084|||
 1.batch|1795855347|12|2|1||00:00.067|14296K|cpu=00:00:00,energy=0,mem=14296K,pages=2|cpu=00:00:00,mem=14296K
@@ -26,7 +28,7 @@ ANSWER = """\
 
 
 def test_starts_of_jobs_with_their_steps() -> None:
-    first, member, ungathered, per_cpu, per_node = parse_usage(ANSWER)
+    first, member, ungathered, per_cpu, per_node = parse_usage(page(ANSWER))
     used = Usage("sacct", 12, 23.084, 4, 3 << 29, 200 << 20, 0.65)
     assert first == JobUsage("1", None, 1795855347, used)
     of_member = Usage("sacct", 2, 93784.0, 1, 3212 << 10, 2000 << 20)
@@ -48,6 +50,6 @@ LINES = st.lists(
 
 @given(st.lists(LINES.map("|".join), max_size=4).map("\n".join), st.integers(0, len(ANSWER)))
 def test_no_answer_is_an_error(text: str, cut: int) -> None:
-    parse_usage(text + "\n")
-    whole = parse_usage(ANSWER)
-    assert all(one.job in {known.job for known in whole} for one in parse_usage(ANSWER[:cut]))
+    parse_usage(page(text + "\n"))
+    whole = parse_usage(page(ANSWER))
+    assert all(one.job in {known.job for known in whole} for one in parse_usage(page(ANSWER[:cut])))

@@ -11,6 +11,8 @@ from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.slurm.jobs import history_command, parse_history, parse_queue, queue_command
 from tests.hostile import any_text
 
+from ..pages import page
+
 # As Slurm 22.05.8 printed it.
 QUEUE = """\
 1|N/A|COMPLETED|None|1795251484|1795251487|1795251487|/home/a/job.sh 0.1
@@ -36,7 +38,7 @@ HISTORY = """\
 
 class TestTheQueue:
     def test_each_job_and_member(self) -> None:
-        info = parse_queue(QUEUE)
+        info = parse_queue(page(QUEUE))
         places = [(one.job, one.task, one.word) for one in info]
         assert places == [
             ("1", None, "COMPLETED"),
@@ -61,8 +63,8 @@ class TestTheQueue:
     @given(st.text(), st.integers(0, 400))
     def test_whatever_is_printed(self, text: str, cut: int) -> None:
         """Output that was cut off, or is none of Slurm's, tells of no job that was not there."""
-        assert {*parse_queue(QUEUE[:cut])} <= {*parse_queue(QUEUE)}
-        for one in parse_queue(text):
+        assert {*parse_queue(page(QUEUE[:cut]))} <= {*parse_queue(page(QUEUE))}
+        for one in parse_queue(page(text)):
             assert one.job.isdecimal()
 
     @given(
@@ -77,18 +79,19 @@ class TestTheQueue:
     ) -> None:
         shown = ["N/A" if time is None else str(time) for time in times]
         line = "|".join([str(job), "N/A" if task is None else str(task), "RUNNING", reason, *shown, path])
-        (info,) = parse_queue(line + "\n")
+        (info,) = parse_queue(page(line + "\n"))
         assert (info.job, info.task, info.word, info.stage) == (str(job), task, "RUNNING", "running")
         assert (info.submitted, info.start, info.end, info.script) == (*times, path)
 
     def test_huge_ranges_are_bounded(self) -> None:
-        assert parse_queue("3|0-99999999|PENDING|None|1|1|1|x\n") == []
-        assert [one.task for one in parse_queue("3|0-8:4,11,...|PENDING|None|1|1|1|x\n")] == [0, 4, 8, 11]
+        assert parse_queue(page("3|0-99999999|PENDING|None|1|1|1|x\n")) == []
+        found = parse_queue(page("3|0-8:4,11,...|PENDING|None|1|1|1|x\n"))
+        assert [one.task for one in found] == [0, 4, 8, 11]
 
 
 class TestHistory:
     def test_each_start(self) -> None:
-        info = parse_history(HISTORY)
+        info = parse_history(page(HISTORY))
         assert [(one.job, one.task, one.word) for one in info] == [
             ("1", None, "COMPLETED"),
             ("3", 0, "REQUEUED"),
@@ -115,18 +118,19 @@ class TestHistory:
     def test_of_several_attempts_the_last_step_that_failed_tells(self, states: list[str], word: str) -> None:
         lines = (state.replace("|", "|0:0|1|", 1) for state in states)
         steps = [f"4.{step}|{line}|\n" for step, line in enumerate(lines)]
-        (info,) = parse_history(f"4|FAILED|9:0|1|2|3|sbatch /r/j/job.sh\n{''.join(steps)}")
+        (info,) = parse_history(page(f"4|FAILED|9:0|1|2|3|sbatch /r/j/job.sh\n{''.join(steps)}"))
         assert info.word == word
 
     @given(st.text(), st.integers(0, 900))
     def test_whatever_is_printed(self, text: str, cut: int) -> None:
-        whole = {(one.job, one.task, one.word) for one in parse_history(HISTORY)} | {("4", None, "FAILED")}
-        assert {(one.job, one.task, one.word) for one in parse_history(HISTORY[:cut])} <= whole
-        for one in parse_history(text):
+        whole = {(one.job, one.task, one.word) for one in parse_history(page(HISTORY))}
+        whole.add(("4", None, "FAILED"))
+        assert {(one.job, one.task, one.word) for one in parse_history(page(HISTORY[:cut]))} <= whole
+        for one in parse_history(page(text)):
             assert one.job.isdecimal()
 
     def test_a_part_of_a_heterogeneous_job(self) -> None:
-        (info,) = parse_history("7+1|FAILED|3:0|1|1|1|sbatch x\n")
+        (info,) = parse_history(page("7+1|FAILED|3:0|1|1|1|sbatch x\n"))
         assert (info.job, info.task, info.exit_code) == ("7", None, 3)
 
     def test_the_question(self) -> None:
@@ -147,7 +151,7 @@ STATES = [
 
 def queued(word: str, reason: str = "None", task: str = "N/A", start: str = "N/A") -> JobInfo:
     """Job 7, by what squeue prints."""
-    (info,) = parse_queue(f"7|{task}|{word}|{reason}|1|{start}|N/A|/r/a/job.sh\n")
+    (info,) = parse_queue(page(f"7|{task}|{word}|{reason}|1|{start}|N/A|/r/a/job.sh\n"))
     return info
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from launcher.runs.records import Send
 from launcher.runs.run import LOCK
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers import base_queue as questions
+from launcher.schedulers.job_info import JobInfo
+from launcher.schedulers.page import Page
 from launcher.status import poller
 from launcher.status.overview import Overview
 from launcher.status.poller import Poller
@@ -653,11 +656,13 @@ class TestLookingAgain:
         clock = [0.0]
         asked: list[float] = []
 
-        def answer(argv: list[str], patience: float, environ: object, **_: object) -> str:
+        def answer(
+            argv: list[str], patience: float, environ: object, read: Callable[[Page], list[JobInfo]]
+        ) -> list[JobInfo]:
             asked.append(clock[0])
-            return slurm.queue.read_text()
+            return read(iter([slurm.queue.read_text()]))
 
-        monkeypatch.setattr(questions, "answer_of", answer)
+        monkeypatch.setattr(questions, "parsed_answer", answer)
         monkeypatch.setattr(time, "monotonic", lambda: clock[0])
         monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
         slurm.tells(("7", "PENDING"), run=made.run, reason="Priority")
