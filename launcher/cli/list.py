@@ -23,11 +23,14 @@ from launcher.cli.output import (
     several,
     table_lines,
 )
-from launcher.errors import printable
+from launcher.errors import CastoffError, printable
+from launcher.logs.failures import script_headline
 from launcher.runs.index import Index
-from launcher.runs.states import ENDINGS, EXPLAINED, members_words
+from launcher.runs.states import ENDINGS, EXPLAINED, RunStatus, members_words
 from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
 from launcher.status.poller import AT_A_GLANCE, Poller
+from launcher.status.survey import RunRecords
+from launcher.status.watch import judge
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""
@@ -144,7 +147,8 @@ class _Choice(NamedTuple):
 
         rows, left_out = overview.choose(wanted, self.newest)
         older = [f"{left_out} older runs are over and not shown; --all shows them"] if left_out else []
-        return _Found(rows, self._why_none(overview.known), [*overview.notes, *older], now)
+        explained = [_explained(row, overview.statuses.get(row.entry.path)) for row in rows]
+        return _Found(explained, self._why_none(overview.known), [*overview.notes, *older], now)
 
     def _why_none(self, known: int) -> str:
         if self.states or self.name is not None or self.since is not None:
@@ -152,6 +156,22 @@ class _Choice(NamedTuple):
         if known:
             return "the directories of all runs are gone; --scan FOLDER finds those that were moved there"
         return "no runs yet; --scan FOLDER finds those in a folder"
+
+
+def _explained(row: Row, now: RunStatus | None) -> Row:
+    """A row; where a run failed and no record says why, with what the log of its script says.
+
+    `now`: the run's status, where it was looked at.
+    """
+    if row.summary.ending != "failed" or row.summary.reason:
+        return row
+    try:
+        (now,) = (now,) if now else judge([RunRecords(row.run)])
+    except CastoffError:  # its records are damaged since
+        return row
+    failed = [one for one in now.members if one.ending == "failed" and one.attempts]
+    printed = [script_headline(row.run, one.member, one.attempts[-1]) for one in failed[:1]]
+    return row._replace(summary=msgspec.structs.replace(row.summary, reason=next(iter(printed), None)))
 
 
 def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:

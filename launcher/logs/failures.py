@@ -134,10 +134,32 @@ def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> lis
         waits = (run.path / "attempts" / f"{member}.{attempt.attempt}" / "starting").exists()
         lines = _of_attempt(_script_lines(run, member, _RECENT), attempt.attempt, is_newest=True)
         return _of_waiting(lines) if waits else _of_ranks(lines)
-    if attempt.ending != "failed" or attempt.failure or not (not reason or reason.startswith(_OF_LAUNCHER)):
-        return []
+    if not reason or reason.startswith(_OF_LAUNCHER):
+        return _of_failed(run, member, attempt, _LOOK_BACK).lines
+    return []
+
+
+def script_headline(run: RunDirectory, member: int, attempt: AttemptStatus) -> str | None:
+    """The line at the end of the script's log that says best why an attempt failed that has no reason on
+    record, as its launcher's first; None where there is none.
+    """
+    return None if attempt.reason else _of_failed(run, member, attempt, _RECENT).headline
+
+
+class _Printed(NamedTuple):
+    """What a script has printed of how its attempt failed."""
+
+    lines: list[str]
+    headline: str | None
+    """The one that says most."""
+
+
+def _of_failed(run: RunDirectory, member: int, attempt: AttemptStatus, most: int) -> _Printed:
+    """Of an attempt that no rank has ended, in so many bytes at the end of its script's log."""
+    if attempt.ending != "failed" or attempt.failure:
+        return _Printed([], None)
     is_newest = not (run.path / "attempts" / f"{member}.{attempt.attempt + 1}").exists()
-    lines = _of_attempt(_script_lines(run, member), attempt.attempt, is_newest=is_newest)
+    lines = _of_attempt(_script_lines(run, member, most), attempt.attempt, is_newest=is_newest)
     return _of_launcher(lines, began=_ranks_wrote(Path(attempt.logs)))
 
 
@@ -192,20 +214,23 @@ def _of_attempt(lines: list[str], attempt: int, *, is_newest: bool) -> list[str]
     return lines if is_newest else []
 
 
-def _of_launcher(lines: list[str], *, began: bool) -> list[str]:
+def _of_launcher(lines: list[str], *, began: bool) -> _Printed:
     """What a launcher printed, from its first line on; where ranks wrote, the lines that look like it."""
     if began:
-        return [line for line in lines if _LAUNCHER_SAYS.match(line)][:_OF_LAUNCHER_LINES]
+        its = [line for line in lines if _LAUNCHER_SAYS.match(line)][:_OF_LAUNCHER_LINES]
+        return _Printed(its, next(iter(its), None))
     said = [line for line in lines if line.strip()]
     first = next(
         (n for n, line in enumerate(said) if _LAUNCHER_SAYS.match(line) or _BEFORE_RANKS.match(line)), None
     )
     if first is None:
-        return said[-_OF_LAUNCHER_LINES:]
+        last = said[-_OF_LAUNCHER_LINES:]
+        return _Printed(last, last[-1].removeprefix("castoff: ") if last else None)
     # Its first line says most, and castoff's own come last, but for what is the attempt's reason anyway.
     own = [line for line in said if line.startswith("castoff: ") and not line.startswith("castoff: not ")]
     its = [line for line in said[first:] if line.strip("- ") and not line.startswith("castoff: ")]
-    return its[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]
+    found = its[:_OF_LAUNCHER_LINES] + [line.removeprefix("castoff: ") for line in own[-3:]]
+    return _Printed(found, next(iter(found), None))
 
 
 def _ranks_wrote(logs: Path) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from launcher.errors import CastoffError
-from launcher.logs.failures import FailedRank, failed_rank
+from launcher.logs.failures import FailedRank, failed_rank, script_headline
 from launcher.logs.lines import Source
 from launcher.logs.show import End, Show
 from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
@@ -194,6 +194,9 @@ class Follower:
             if worst is not None:
                 ending, code, reason = worst.ending, worst.code, worst.reason
         reason = reason or next((one.reason for _, one in last if one.code), None)
+        if first is None and reason is None:
+            printed = (script_headline(self.run, member, one) for member, one in last)
+            reason = next(filter(None, printed), None)
         return End(now.id, ending or "unknown", code, reason, first)
 
     def _newest(self, member: MemberStatus) -> AttemptStatus | None:

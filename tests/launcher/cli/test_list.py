@@ -47,6 +47,23 @@ def columns(output: str) -> list[list[str]]:
     return [re.split(r"  +", line) for line in output.splitlines()]
 
 
+def test_why_no_rank_began(castoff: Castoff, tmp_path: Path, index: Index) -> None:
+    """No record says it, and so the launcher's own words stand for it, also once the index has the ending."""
+    words = "srun: error: Unable to create step for job 2: Memory required by task is not available"
+    made = Made(tmp_path, members=2)
+    made.attempt("0.0", "done")
+    made.attempt("1.0", "failed", 1)
+    index.add(made.run, "made")
+    for member in (0, 1):
+        made.run.script_log(member).parent.mkdir(exist_ok=True)
+        made.run.script_log(member).write_text(f"member {member}\n{words * member}\nand more\n")
+    for _ in range(2):
+        assert columns(castoff("list").stdout)[1][-1] == words
+    assert objects(castoff("list", "--json").stdout)[0]["reason"] == words
+    shutil.rmtree(made.run.path / "logs")
+    assert columns(castoff("list").stdout)[1][-1] == "-"
+
+
 def alone(castoff: Castoff, folder: Path, name: str) -> RunDirectory:
     """A run whose script was not submitted: somebody handed it to a shell."""
     folder.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ import pytest
 from launcher.launchers.local import mpi_worlds
 from launcher.launchers.local.lone_rank import HINT
 from launcher.launchers.local.mpi_worlds import MpiWorlds
-from launcher.logs.failures import excerpt, script_output
+from launcher.logs.failures import excerpt, script_headline, script_output
 from launcher.runs.run import RunDirectory
 from launcher.runs.states import AttemptStatus
 
@@ -157,9 +157,12 @@ class TestScriptOutput:
         "castoff: attempt 0 failed: the launcher failed with code 1; attempt 1 begins (restart 1 of 1)\n"
     )
 
-    def said(
+    def said(self, folder: Path, log: str, **changes: Any) -> list[str]:
+        return script_output(*self.made(folder, log, **changes))
+
+    def made(
         self, folder: Path, log: str, *, attempt: int = 0, rank: str = "", **changes: object
-    ) -> list[str]:
+    ) -> tuple[RunDirectory, int, AttemptStatus]:
         run = RunDirectory(folder)
         for number in range(log.count("castoff: attempt ") + 1):
             (folder / "attempts" / f"0.{number}").mkdir(parents=True, exist_ok=True)
@@ -183,7 +186,7 @@ class TestScriptOutput:
             logs=str(logs),
             **facts,
         )
-        return script_output(run, 0, status)
+        return run, 0, status
 
     @pytest.mark.parametrize(
         ("log", "first"),
@@ -206,7 +209,17 @@ class TestScriptOutput:
         ],
     )
     def test_the_launchers_own_words_begin(self, tmp_path: Path, log: str, first: str) -> None:
-        assert self.said(tmp_path, log)[0] == first
+        made = self.made(tmp_path, log)
+        assert script_output(*made)[0] == script_headline(*made) == first
+
+    def test_a_headline_is_the_last_line_of_others(self, tmp_path: Path) -> None:
+        log = "module load: no such module\ncastoff: the job has 1 node and needs 2\n"
+        assert script_headline(*self.made(tmp_path / "a", log)) == "the job has 1 node and needs 2"
+        assert script_headline(*self.made(tmp_path / "b", "\n")) is None
+        assert script_headline(*self.made(tmp_path / "c", log, reason="it is known")) is None
+        assert script_headline(*self.made(tmp_path / "d", log, ending="done")) is None
+        long = self.SRUN + "x\n" * (1 << 16)
+        assert script_headline(*self.made(tmp_path / "e", long)) == "x"  # no more than its end is read
 
     def test_each_attempt_has_its_own(self, tmp_path: Path) -> None:
         log = self.SRUN + self.RESTART + "srun: error: something else\n"

@@ -116,6 +116,15 @@ class TestEnds:
         time.at(0.05, lambda: append(rank(logs, 0), "two\n"))
         assert follow(made).lines == ["[0] one", "[0] two"]
 
+    def test_where_no_rank_began_with_the_launchers_words(
+        self, made: MadeRun, time: Time, follow: Follow
+    ) -> None:
+        made.begin()
+        append(made.script_log(), "srun: unrecognized option '--no'\nTry \"srun --help\"\n")
+        time.at(2, lambda: made.end(code=255, ending="failed"))
+        followed = follow(made)
+        assert followed.lines[0] == followed.end.reason == "srun: unrecognized option '--no'"
+
 
 class TestFailure:
     TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no\n'
