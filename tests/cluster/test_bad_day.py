@@ -12,7 +12,7 @@ from launcher.runs.run import RunDirectory
 from tests.patience import until
 
 from .desk import Desk
-from .slurm import SlurmCluster
+from .slurm import OTHER_DEBIAN, SlurmCluster
 
 AGAIN = """\
 [ $CASTOFF_ATTEMPT = 0 ] || exit 0
@@ -54,19 +54,25 @@ def endings(desk: Desk, run: RunDirectory) -> list[str]:
 def test_it_is_asked_until_it_answers(desk: Desk, slurm: SlurmCluster, how: str) -> None:
     run = submitted(desk, "10m")
     go = desk.folder / "go"
+
+    def waits() -> bool:
+        """Whether the requeue waits; with the srun of 26.05, that does, once the rank has ended."""
+        return (run.path / "attempts" / "0.0" / "finished").exists() if OTHER_DEBIAN else refused(run)
+
     if how == "away":
         with slurm.without_controller():
             go.touch()
-            until(lambda: refused(run), "a requeue that fails")
+            until(waits, "a requeue that fails")
     else:
         slurm.stop_controller()
         go.touch()
-        until(lambda: refused(run), "a requeue without an answer")
+        until(waits, "a requeue without an answer")
         slurm.continue_controller()
     assert endings(desk, run) == ["resume", "done"]
     assert len(run.attempts()) == 2
 
 
+@pytest.mark.skipif(bool(OTHER_DEBIAN), reason="until the controller answers, srun of 26.05 does not end")
 def test_it_does_so_after_the_script_has_given_up(desk: Desk, slurm: SlurmCluster) -> None:
     """Slurm has the last word: what it has queued again is not over, whatever the script wrote."""
     run = submitted(desk, "1s")
@@ -97,4 +103,5 @@ def test_a_step_that_srun_cannot_start(desk: Desk) -> None:
         assert line.startswith("srun: error: Unable to create step for job ")
     assert f"\n             {line}\n" in desk.castoff("status", devices.path).output
     (attempt,) = desk.until(nowhere, ending="failed")["members"][0]["attempts"]
-    assert "these have not started: n" in attempt["script_output"][-1]
+    said = "Invalid feature" if OTHER_DEBIAN else "these have not started: n"  # 26.05 does not try again
+    assert said in attempt["script_output"][-1]
