@@ -66,13 +66,13 @@ castoff_scheduler_requeue() { # Slurm then ends this job, and scontrol with it, 
   local castoff_code castoff_said castoff_last=$((SECONDS + ${castoff_grace:-120}))
   castoff_terminated=
 #if !rerun
-  scontrol update "JobId=$castoff_member" Requeue=1 >/dev/null 2>&1 || true # or it refuses this, too
+  timeout -k 2 30 scontrol update "JobId=$castoff_member" Requeue=1 >/dev/null 2>&1 || true # or it refuses this, too
 #endif
   while :; do
     castoff_code=0
-    castoff_said=$(scontrol requeue "$castoff_member" 2>&1) || castoff_code=$?
+    castoff_said=$(timeout -k 2 30 scontrol requeue "$castoff_member" 2>&1) || castoff_code=$?
     if ((castoff_code == 0 || castoff_code == 143)) || [[ -n $castoff_terminated ]]; then return 0; fi
-    echo "castoff: scontrol requeue $castoff_member: ${castoff_said:-exit code $castoff_code}" >&2
+    echo "castoff: scontrol requeue $castoff_member: ${castoff_said:-no answer (exit code $castoff_code)}" >&2
     if [[ $castoff_said == *denied* || $castoff_said == *disabled* ]]; then return 1; fi
     # What had no answer may still happen, and a second request could end the next attempt: so there is
     # none before Slurm says that it still runs this one.
@@ -87,7 +87,7 @@ castoff_scheduler_requeue() { # Slurm then ends this job, and scontrol with it, 
   done
 }
 castoff_as_slurm_has_it() { # the state of this job, and how often it has been started again
-  squeue --noheader --job "$castoff_member" --Format State:20,RestartCnt:20 2>/dev/null
+  timeout -k 2 30 squeue --noheader --job "$castoff_member" --Format State:20,RestartCnt:20 2>/dev/null
 }
 #endif
 #if spares
@@ -105,11 +105,12 @@ castoff_scheduler_guard() { # from now on; each attempt has its own
 #endif
   castoff_write guard.sh castoff_member castoff_script_host castoff_output castoff_requeues <<'CASTOFF_GUARD'
 castoff_working() { # whether Slurm still has the script's host in the job, or somebody is at work without it
-  castoff_job_now=$(squeue --noheader --job "$castoff_member" --format '%T %N' 2>/dev/null) || return 0
+  castoff_job_now=$(timeout -k 2 30 squeue --noheader --job "$castoff_member" --format '%T %N' 2>/dev/null) || return 0
   case $castoff_job_now in RUNNING*) ;; *) return 0 ;; esac
   castoff_hosts_now=$(scontrol show hostnames "${castoff_job_now#* }" 2>/dev/null) || return 0
   ! echo "$castoff_hosts_now" | grep -qxF "$castoff_script_host" || return 0
-  castoff_steps=$(squeue --noheader --steps --job "$castoff_member" --format '%i %j' 2>/dev/null) || return 0
+  castoff_steps=$(timeout -k 2 30 squeue --noheader --steps --job "$castoff_member" --format '%i %j' 2>/dev/null) ||
+    return 0
   echo "$castoff_steps" | grep -qvE '^ *$|^[^ ]*[.](batch|extern|interactive) |castoff-guard *$'
 }
 castoff_idle=0 castoff_slept=0 castoff_looked=
@@ -136,7 +137,12 @@ while sleep 1; do
   if [ -n "$castoff_requeues" ]; then
     echo "castoff: $castoff_why: the job is requeued" >>"$castoff_output"
     rm -f "$CASTOFF_ATTEMPT_DIR/ending.json" # or the run would seem to be over
-    ! scontrol requeue "$castoff_member" >>"$castoff_output" 2>&1 || exit 0
+    castoff_code=0
+    timeout -k 2 30 scontrol requeue "$castoff_member" >>"$castoff_output" 2>&1 || castoff_code=$?
+    case $castoff_code in
+      0) exit 0 ;;
+      124 | 137) continue ;; # no answer: it may still happen, so Slurm is asked once more what it has
+    esac
   fi
   echo "castoff: $castoff_why: the job is ended" >>"$castoff_output"
   (
@@ -147,7 +153,7 @@ while sleep 1; do
     }
     echo over 1<>"$CASTOFF_ATTEMPT_DIR/fence" # ranks on the lost host end themselves, should they still run
   )
-  ! scancel "$castoff_member" 2>>"$castoff_output" || exit 0
+  ! timeout -k 2 30 scancel "$castoff_member" 2>>"$castoff_output" || exit 0
 done
 CASTOFF_GUARD
   while read -r castoff_host; do

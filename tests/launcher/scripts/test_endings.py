@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -331,15 +332,31 @@ def test_a_refused_requeue_is_reported(kind: str, refusal: str, bench: Benches) 
     assert "not requeued: the scheduler did not requeue it" in ended.output
 
 
-@pytest.mark.parametrize("reported", ["$$", "$$ $PPID", "$PPID $$"])
+@pytest.mark.parametrize("reported", ["$$", "$PPID $$", "$$ $PPID $script", "$script $PPID $$"])
 def test_slurm_may_end_scontrol_with_the_job_that_it_queues_again(reported: str, bench: Benches) -> None:
     """Its TERM goes to all processes of the job, whether scontrol has its answer or not."""
     here = bench("srun")
-    here.stub(
-        "scontrol", f'#!/bin/sh\n[ "$1" = show ] && echo x0 && exit\nkill -s TERM {reported}\nsleep 5\n'
-    )
+    script = 'read -r _ _ _ script _ <"/proc/$PPID/stat"'  # its own parent is timeout
+    show = '[ "$1" = show ] && echo x0 && exit'
+    here.stub("scontrol", f"#!/bin/sh\n{show}\n{script}\nkill -s TERM {reported}\nsleep 5\n")
     ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome resume"})
     assert ended.ending == ("resume", 0)
+
+
+HANGS = ': >"$PROBE_FOLDER/hangs-$$"; exec sleep 1000'
+"""What a program does whose answer never comes, once it has said so to `ENDS_WHAT_HANGS`."""
+
+ENDS_WHAT_HANGS = f"""#!/bin/bash
+[[ " $* " == *\\ @(scontrol|squeue)\\ * ]] || exec {shutil.which("timeout")} "$@"
+until [[ $1 == s[cq]* ]]; do shift; done
+"$@" &
+while builtin kill -0 $! 2>/dev/null; do
+  if [[ -e $PROBE_FOLDER/hangs-$! ]]; then builtin kill $! && exit 124; fi
+  sleep 0.1
+done
+wait $!
+"""
+"""A timeout that ends no program of Slurm's, however slow the machine is, but those that hang."""
 
 
 class TestSlurmDoesNotAnswer:
@@ -372,6 +389,16 @@ class TestSlurmDoesNotAnswer:
         assert (ended.code, ended.ending) == (0, ("resume", 0)), ended.output
         assert self.requeues(here) == 2
         assert "castoff: scontrol requeue 12: Unexpected message received\n" in ended.output
+
+    @pytest.mark.parametrize(("state", "requeues"), [("RUNNING 0", 2), ("PENDING 0", 1)])
+    def test_nor_end(self, state: str, requeues: int, bench: Benches) -> None:
+        """What hangs with slurmctld is ended, and has not answered."""
+        here = self.here(bench, f"((n > 1)) || {{ {HANGS}; }}", f"((n)) || {{ {HANGS}; }}; echo '{state}'")
+        here.stub("timeout", ENDS_WHAT_HANGS)
+        ended = here.run(**{**self.ASKED, "requeue": {"max": 1, "on": ["stop"]}})
+        assert (ended.code, ended.ending) == (0, ("resume", 0)), ended.output
+        assert self.requeues(here) == 1 + requeues  # scontrol update comes first
+        assert "castoff: scontrol requeue 12: no answer (exit code 124)\n" in ended.output
 
     @pytest.mark.parametrize("state", ["PENDING 0", "RUNNING 1"])
     def test_but_not_where_it_has_happened(self, state: str, bench: Benches) -> None:
