@@ -465,6 +465,7 @@ class TestGuard:
         requeue: dict[str, int] | None = None,
         fence: str = "live",
         ending: str = "",
+        code: int = 0,
     ) -> tuple[Ended, str]:
         """What it does where Slurm says so of the job; it looks ten times."""
         here = three_hosts(bench)
@@ -481,9 +482,8 @@ class TestGuard:
         here.stub("squeue", f"#!/bin/sh\n{asked}")
         here.stub("sleep", f"#!/bin/sh\n{counted}\n")
         said = attempt / "said"
-        here.stub(
-            "scontrol", f'#!/bin/sh\n[ "$1" = requeue ] && echo "$*" >>"{said}" || echo "$3" | tr , "\\n"\n'
-        )
+        asks = f'{{ echo "$*" >>"{said}"; exit {code}; }}'
+        here.stub("scontrol", f'#!/bin/sh\n[ "$1" != requeue ] || {asks}\necho "$3" | tr , "\\n"\n')
         here.stub("scancel", f'#!/bin/sh\necho "scancel $*" >>"{said}"\n')
         environ = {
             **os.environ,
@@ -514,6 +514,11 @@ class TestGuard:
         """Slurm does not hear of it, and the job would be running without a script all the same."""
         found = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, "over", ending)
         assert found[1] == does
+
+    def test_a_requeue_without_an_answer_is_not_refused(self, bench: Benches) -> None:
+        """As where timeout ended scontrol: a job that may be requeued already is not cancelled."""
+        _, said = self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, code=124)
+        assert {*said.splitlines()} == {"requeue 12"}
 
     def test_a_guard_of_an_earlier_attempt_leaves_the_next_alone(self, bench: Benches) -> None:
         assert self.looks(bench, "x1,x2", "12.batch batch", {"max": 1}, fence="next")[1] == ""
