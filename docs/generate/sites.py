@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launcher.config.site import Site
 
-_NAMES = ("aurora", "polaris", "crux", "perlmutter", "frontier", "tuolumne")
+_NAMES = ("aurora", "polaris", "crux", "sophia", "perlmutter", "frontier", "tuolumne")
 """Those that describe a machine, as the page has them."""
 
 _SITES = {name: Site.load(name) for name in _NAMES}

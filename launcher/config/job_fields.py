@@ -49,7 +49,9 @@ EnvName = Annotated[
         pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
     ),
 ]
-Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
+Count = Annotated[
+    int, takes("a whole number of at least 1", many="whole numbers of at least 1", ge=1, le=10_000_000)
+]
 CountOrNone = Annotated[
     int, takes("a whole number of at least 0", many="whole numbers of at least 0", ge=0, le=1_000_000)
 ]

@@ -80,6 +80,8 @@ class Site(Checked, frozen=True, kw_only=True):
     """Whether jobs may use queues that are not listed."""
     default_queue: Word | None = None
     """The queue of jobs that name none; its limits apply to them."""
+    queue_choice: list[Word] = []
+    """Queues for jobs that name none: castoff requests the first that takes their nodes and walltime."""
     qos: dict[Word, Queue] = {}
     """Slurm's qualities of service, by name, described like queues. A job must fit its queue and its QOS."""
     other_qos: bool = True
@@ -293,6 +295,13 @@ def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
         yield from _of_reserved(site, site.node)
     yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
     yield from _of_queues("QOS", "qos", site.qos, site.default_qos, site.other_qos)
+    for number, name in enumerate(site.queue_choice):
+        if name not in site.queues:
+            hint = did_you_mean(name, site.queues)
+            yield ("queue_choice", number), f"is {name}, which is not a queue of this site{hint}"
+    for name, queue in site.queues.items():
+        if queue.select_counts == "devices":
+            yield from ((("queues", name, *path), message) for path, message in _of_devices(site, queue))
     fields = fields_of(JobSpec)
     for number, required in enumerate(site.required):
         if required.field not in fields and not required.field.startswith("directives."):
@@ -319,6 +328,23 @@ def _of_queues(
             shortest, longest = range_.min_walltime, range_.max_walltime
             if shortest and longest and seconds(shortest) > seconds(longest):
                 yield (field, name, "ranges", number), "has a longer minimum walltime than maximum"
+        if queue.max_devices and queue.device_counts:
+            yield (field, name, "device_counts"), "is set, and so is max_devices: drop one of the two"
+        if queue.exclusive and queue.most_devices:
+            shared = "max_devices" if queue.max_devices else "device_counts"
+            yield (field, name, "exclusive"), f"is true, but with {shared} jobs share nodes: drop one"
+
+
+def _of_devices(site: Site, queue: Queue) -> Iterator[tuple[FieldPath, str]]:
+    """What a queue lacks whose `select` counts devices."""
+    if not queue.ranges or any(one.max_nodes != 1 for one in queue.ranges):
+        yield ("ranges",), "must each have max_nodes: 1, as select_counts is devices: those of one node"
+    if not queue.most_devices:
+        yield ("select_counts",), "is devices, but device_counts and max_devices are missing: write one"
+    if site.request_form != "select":
+        yield ("select_counts",), f"is devices, but request_form is {site.request_form}: drop one of the two"
+    if site.node is None or not site.node.device_count:
+        yield ("select_counts",), "is devices, but the node has none: write node.devices"
 
 
 def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:

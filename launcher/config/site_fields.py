@@ -144,6 +144,12 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The longest walltime."""
 
 
+def alternatives(counts: Sequence[int]) -> str:
+    """Numbers in words: `1, 2 or 4`."""
+    *others, last = map(str, counts)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A queue, a partition or a QOS, and its limits."""
 
@@ -155,12 +161,32 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How many members of an array may run at a time. A larger array must set `array.max_concurrent`."""
     max_devices: Count | None = None
     """How many devices of a node a job may have. If set, jobs share nodes."""
+    device_counts: list[Count] = []
+    """Instead of `max_devices`: the numbers of devices that a job may have, such as [1, 2, 4, 8]."""
+    select_counts: Literal["nodes", "devices"] = "nodes"
+    """What PBS's `select` counts: nodes, or devices of one node, each with its share of cores and memory."""
+    exclusive: bool = False
+    """Whether its jobs get whole nodes, where `node.exclusive` is false."""
     listed_as: Word | None = None
     """The name under which the scheduler lists it, if users write another."""
     submit_to: Word | None = None
     """The queue to use instead, if this one accepts no jobs itself."""
     by_request: bool = False
     """Whether the site opens it only on request. castoff does not suggest it in place of another."""
+
+    @property
+    def most_devices(self) -> int:
+        """Devices of a node that a job may have, where jobs share nodes; otherwise 0."""
+        return self.max_devices or max(self.device_counts, default=0)
+
+    def takes_devices(self, count: int) -> bool:
+        """Whether a job may have so many devices of a node, where jobs share nodes."""
+        return count in self.device_counts if self.device_counts else count <= self.most_devices
+
+    @property
+    def devices_words(self) -> str:
+        """How many those may be: `2`, or `1, 2, 4 or 8`."""
+        return alternatives(self.device_counts or [self.most_devices])
 
 
 class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -101,9 +101,14 @@ def account(scheduler: QueuedScheduler, subject: Subject, info: MachineInfo) -> 
         yield Finding("account", refuses, f"{named} is not an account of {me}, who has {theirs}", fix)
 
 
+def _queue_of(subject: Subject) -> str | None:
+    """The queue that the job names, that castoff has chosen for it, or that is the site's default."""
+    return subject.plan.queue if subject.plan else subject.spec.queue or subject.site.default_queue
+
+
 def queue(subject: Subject, info: MachineInfo) -> Findings:
     """Whether the job's queue is there, is up, and takes a job of this size."""
-    names = subject.spec.queue or subject.site.default_queue or info.default_queue
+    names = _queue_of(subject) or info.default_queue
     if not info.queues:
         return
     if names is None:
@@ -125,7 +130,7 @@ def queue(subject: Subject, info: MachineInfo) -> Findings:
 
 def hosts(subject: Subject, info: MachineInfo) -> Findings:
     """Which hosts get no jobs now, where this job might have got them, and whether enough are left."""
-    names = subject.spec.queue or subject.site.default_queue or info.default_queue or ""
+    names = _queue_of(subject) or info.default_queue or ""
     known = {name: subject.site.queues.get(name) for name in names.split(",") if name}
     listed = {(own and own.listed_as) or name for name, own in known.items()}
 

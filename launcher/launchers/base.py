@@ -99,6 +99,8 @@ class Request(msgspec.Struct, frozen=True):
     """Seconds."""
     grace: int = 0
     """Seconds."""
+    device_queue: str | None = None
+    """The queue, if a scheduler that is asked in chunks gives a device for each there."""
     spare_nodes: int = 0
     """Nodes that the job has beyond those of the layout, to replace hosts that fail."""
     kinds: Sequence[Kind] = ()

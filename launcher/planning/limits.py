@@ -11,7 +11,7 @@ from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Site, nodes_words, range_words
-from launcher.config.site_fields import Queue
+from launcher.config.site_fields import Node, OtherNodes, Queue
 from launcher.errors import shown
 from launcher.schedulers.base import QueuedScheduler, Scheduler
 from launcher.schedulers.fields import refused_of_job
@@ -52,7 +52,23 @@ class Kind(msgspec.Struct, frozen=True):
     @property
     def max_devices(self) -> int:
         """Devices of a node that a job may have there, where jobs share nodes; otherwise 0."""
-        return self.known[self.name].max_devices or 0 if self.name in self.known else 0
+        return self.known[self.name].most_devices if self.name in self.known else 0
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a job gets whole nodes there."""
+        return self.name in self.known and self.known[self.name].exclusive
+
+    @property
+    def counts_devices(self) -> bool:
+        """Whether PBS's `select` counts devices there."""
+        return self.name in self.known and self.known[self.name].select_counts == "devices"
+
+    @property
+    def of_whole_nodes(self) -> str | None:
+        """Another one, which gives whole nodes."""
+        offered = (name for name, one in self.known.items() if one.exclusive and not one.by_request)
+        return next(offered, None)
 
 
 def kinds(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Kind]:
@@ -62,6 +78,15 @@ def kinds(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Kind]:
         yield Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
     if qos is not None and "qos" in scheduler.handles:
         yield Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
+
+
+def chosen_queue(spec: JobSpec, site: Site, scheduler: Scheduler, walltime: int | None) -> str | None:
+    """The queue that castoff requests for a job that names none; None: it requests none."""
+    if spec.queue is not None or not scheduler.has_queue:
+        return None
+    offered = ((name, site.queues[name]) for name in site.queue_choice)
+    fitting = (name for name, one in offered if not (spec.exclusive and one.most_devices))
+    return next((name for name in fitting if _takes(site.queues[name], _nodes(spec), walltime)), None)
 
 
 def _stopping(site: Site, scheduler: Scheduler, walltime: int | None, grace: int) -> _Found:
@@ -108,8 +133,10 @@ def _members(spec: JobSpec) -> int:
 def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
     limit, node = site.array, site.node if own.has_queue else None
     array, way = spec.array, spec.requeue.how
-    if node and node.memory and spec.memory and size(spec.memory) > size(node.memory):
-        there = f"a node has {node.memory} ({site.name}: {node.source}, {node.date})"
+    of_queue = (one for one in site.other_nodes or [] if spec.queue in one.queues)
+    held: Node | OtherNodes | None = next(of_queue, node)
+    if node and held and held.memory and spec.memory and size(spec.memory) > size(held.memory):
+        there = f"a node has {held.memory} ({site.name}: {held.source}, {held.date})"
         yield "memory", f"is {spec.memory}, but {there}: lower it, or use more nodes"
     if limit and array and array.size > limit.max_count and not own.splits_arrays:
         taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"
@@ -140,12 +167,15 @@ def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime
         return
     nodes = _nodes(spec)
     if not _takes(queue, nodes, walltime):
-        taken = " or ".join(range_words(range_) for range_ in queue.ranges)
-        which = f"is {name!r}, which" if kind.asked else f"is not set, and {name}, which is the default,"
         fitting = _taking(kind.known, nodes, walltime, _members(spec))
         others = f"; what would: {', '.join(fitting)}" if fitting else ""
         asked = _asked(nodes, walltime)
-        yield field, f"{which} does not take {asked}; it takes {taken} {queue.cited}{others}"
+        if field == "queue" and site.queue_choice and not kind.asked:
+            choice = (f"{one} takes {_taken(site.queues[one])}" for one in site.queue_choice)
+            yield field, f"is not set, and none takes {asked}: {'; '.join(choice)} {queue.cited}{others}"
+        else:
+            which = f"is {name!r}, which" if kind.asked else f"is not set, and {name}, which is the default,"
+            yield field, f"{which} does not take {asked}; it takes {_taken(queue)} {queue.cited}{others}"
     yield from _job_limit(spec, scheduler, kind, walltime)
 
 
@@ -228,6 +258,11 @@ def notes(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[str]:
         elif largest >= most:
             alone = f"{scheduler.submit_command[0]} alone takes {most} members at the most"
             yield f"array of {largest + 1}: castoff submit sends it in parts; {alone}"
+
+
+def _taken(queue: Queue) -> str:
+    counted = f", and {queue.devices_words} of its devices" if queue.select_counts == "devices" else ""
+    return " or ".join(range_words(range_) for range_ in queue.ranges) + counted
 
 
 def _takes(queue: Queue, nodes: int, walltime: int | None) -> bool:

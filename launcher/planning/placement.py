@@ -14,7 +14,7 @@ from launcher.config.job import JobSpec
 from launcher.config.job_fields import Directives, LauncherName
 from launcher.config.quantities import cpulist, cpus
 from launcher.config.site import Site
-from launcher.config.site_fields import Node
+from launcher.config.site_fields import Node, Queue, alternatives
 from launcher.errors import shown
 from launcher.launchers.base import Layout
 from launcher.launchers.commands import LAUNCHERS
@@ -23,6 +23,7 @@ from launcher.planning.binding import Bound
 from launcher.planning.findings import Findings
 from launcher.runs.plan import Devices
 from launcher.schedulers.base import Scheduler
+from launcher.typed.suggestion import setting
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -106,9 +107,16 @@ class _Placer:
             return binding.width(node, lists), lists
         if node is None or not node.sockets:
             return asked, []
+        usable = sum(len(socket) for socket in node.usable_cores())
         if shared and asked is None:  # of the cores as much as of the devices
-            usable = sum(len(socket) for socket in node.usable_cores())
             asked = max(usable * self.asked.per_rank // max(node.device_count, 1), 1)
+        elif shared and shared.counts_devices and asked is not None:
+            each = usable // node.device_count
+            share = each * self.asked.node_devices // self.ranks
+            if asked > share > 0:
+                given = f"{shared.name} gives {each} cores with each device {shared.known[shared.name].cited}"
+                message = f"is {asked}, but {given}, {share} for each rank: lower it"
+                self.found.report("cores_per_rank", message)
         try:
             lists = binding.cores(node, self.ranks, asked)
         except ValueError as error:
@@ -158,20 +166,18 @@ class _Placer:
         except ValueError as error:
             self._does_not_fit("devices_per_rank", error)
             return []
-        if shared and self.ranks * per_rank > (most := shared.max_devices):
-            given = f"{shared.name} gives a job {most} of a node's devices {shared.known[shared.name].cited}"
-            fits = f"use up to {most // max(per_rank, 1)} ranks a node"
-            self.found.report_ranks(
-                self.spec, self.asked.layout, f"{given}; {fits}, or another {shared.field}"
-            )
+        if shared and not shared.known[shared.name].takes_devices(self.asked.node_devices):
+            self._report_devices(shared, shared.known[shared.name])
         return chosen
 
     def _devices(self, chosen: list[list[int]], lists: list[list[int]], by_list: bool) -> Devices:
         node, per_rank = self.node, self.asked.per_rank
         rule = self._rule()
         # A scheduler that hands out some of a node's devices numbers those alone, from 0.
-        whole = not self.asked.scheduler.hands_out_devices(self.site) or (
-            node is not None and self.asked.node_devices == node.device_count
+        shared = self.asked.shared
+        whole = not (shared and shared.counts_devices) and (
+            not self.asked.scheduler.hands_out_devices(self.site)
+            or (node is not None and self.asked.node_devices == node.device_count)
         )
         numbered = bool(node and chosen and whole and not rule)
         if self.torchrun:  # the shim runs once a node, so no rank is given its own
@@ -275,6 +281,19 @@ class _Placer:
             self.found.report_site(bound.field, message)
         else:
             self.found.report(bound.field, message)
+
+    def _report_devices(self, shared: limits.Kind, queue: Queue) -> None:
+        """A number of devices that a job cannot have of a node that it shares."""
+        per_rank, counts = self.asked.per_rank, queue.device_counts
+        given = f"{shared.name} gives a job {queue.devices_words} of a node's devices {queue.cited}"
+        whole = shared.of_whole_nodes
+        other = f"{setting(shared.field, whole)} for whole nodes" if whole else f"another {shared.field}"
+        ranks = [count // per_rank for count in counts if per_rank and count % per_rank == 0]
+        if counts and (not ranks or (self.ranks == 1 and per_rank > 1)):
+            self.found.report("devices_per_rank", f"is {per_rank}, but {given}; use one of these, or {other}")
+            return
+        fits = alternatives(ranks) if counts else f"up to {queue.most_devices // max(per_rank, 1)}"
+        self.found.report_ranks(self.spec, self.asked.layout, f"{given}; use {fits} ranks a node, or {other}")
 
     def _check_variable(self, given: Devices) -> None:
         """Whether the job sets itself what shows a rank its devices."""

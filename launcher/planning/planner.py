@@ -94,8 +94,12 @@ class _Planner:
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         grace = DEFAULT_GRACE if self.walltime is None else min(DEFAULT_GRACE, self.walltime // 4)
         self.grace = seconds(spec.grace) if spec.grace else grace
-        self.shared = next((kind for kind in limits.kinds(spec, site, scheduler) if kind.max_devices), None)
-        self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
+        self.queue_chosen = limits.chosen_queue(spec, site, scheduler, self.walltime)
+        self.spec = spec = msgspec.structs.replace(spec, queue=spec.queue or self.queue_chosen)
+        known = [*limits.kinds(spec, site, scheduler)]
+        self.shared = next((kind for kind in known if kind.max_devices), None)
+        exclusive = spec.exclusive or any(kind.exclusive for kind in known)
+        self.whole_nodes = bool(exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.found = Findings(self.name, site, given.source, self.given)
         self.layout = self._layout()
@@ -125,6 +129,7 @@ class _Planner:
             walltime=self.walltime,
             grace=self.grace,
             spare_nodes=self.spec.restart.spare_nodes or 0,
+            device_queue=self.shared.name if self.shared and self.shared.counts_devices else None,
             kinds=kinds.decided(
                 self.kinds,
                 cores=placed.asked,
@@ -154,6 +159,9 @@ class _Planner:
         again = "requeue" if self.scheduler.requeues_in_place else spec.requeue.how or "copy"
         causes = spec.requeue.causes(by_scheduler=self.scheduler.reruns_jobs)
         self.found.notes += limits.notes(spec, site, self.scheduler)
+        if self.queue_chosen:
+            among = ", ".join(site.queue_choice)
+            self.found.notes.append(f"queue {self.queue_chosen}: chosen from {among}, as the job names none")
         return Plan(
             **{field: getattr(spec, field) for field in AS_THEY_ARE},
             name=self.name,

@@ -45,11 +45,14 @@ OF_QUEUED_SITES = frozenset(
         *("queues.ranges.min_walltime", "queues.ranges.max_walltime", "queues.max_jobs"),
         *(
             "queues.max_devices",
+            "queues.device_counts",
+            "queues.exclusive",
             "queues.listed_as",
             "queues.submit_to",
             "queues.by_request",
             "other_queues",
             "default_queue",
+            "queue_choice",
         ),
         *(
             "launcher_args",

@@ -197,4 +197,6 @@ def _limits(queue: Queue) -> dict[str, int | None]:
 
     choices = {"min_nodes": min, "max_nodes": max, "min_walltime": min, "max_walltime": max}
     bounds = {part: bound(choose, part) for part, choose in choices.items()}
+    if queue.select_counts == "devices":  # PBS bounds the number of chunks
+        bounds |= {"min_nodes": min(queue.device_counts, default=1), "max_nodes": queue.most_devices}
     return {**bounds, "max_jobs": queue.max_jobs, "max_devices": queue.max_devices}

@@ -97,6 +97,9 @@ class _Update:
             limit = getattr(theirs, part)
             path = (field, name, part)
             self.text = put(self.text, path, str(limit)) if limit else remove(self.text, path)
+        elif queue.select_counts == "devices" and part.endswith("_nodes"):
+            self.left.append(f"{field}.{name}.{part}: counts devices there; change device_counts by hand")
+            return
         elif theirs.routes_to:
             ranges = ranges_of(theirs, self.info)
             self.text = put(self.text, (field, name, "ranges"), ranges_text(ranges))

@@ -130,6 +130,7 @@ def _job_in(
         site,
         required=[],
         queues={},
+        queue_choice=[],
         other_queues=True,
         array=None,
         directives={},

@@ -137,8 +137,9 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("j", "oe"),
         ("r", "y" if array or "preempted" in spec.requeue.causes(by_scheduler=True) else "n"),
     ]
-    # Each chunk gets a host of its own; beside other forms qsub takes no place.
-    own.append(("place", "scatter" if site.request_form == "select" else None))
+    # Each chunk gets a host of its own, unless it is a device; beside other forms qsub takes no place.
+    of_nodes = site.request_form == "select" and request.device_queue is None
+    own.append(("place", "scatter" if of_nodes else None))
     found = [one for one in layered(asked, own, site, spec) if one[0] != "W"]
     if together:  # neither the site's nor the job's alone, which would hide the others'
         before = {name for name, _ in asked[: asked.index(("W", together))]}

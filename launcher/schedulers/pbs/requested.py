@@ -8,7 +8,7 @@ from launcher.config import chunks
 from launcher.config.chunks import Kind, Resource
 from launcher.config.directives import of_scheduler
 from launcher.config.job import JobSpec
-from launcher.config.quantities import cpus
+from launcher.config.quantities import cpus, size
 from launcher.config.site import Site
 from launcher.launchers.base import Request
 from launcher.schedulers.directives import Layer
@@ -33,6 +33,9 @@ _OF_JOBS = ("place", "filesystems", "cput")
 def of(spec: JobSpec, site: Site, request: Request) -> Layer:
     """The resources of -l that say it."""
     kinds = _kinds(spec, request)
+    if request.device_queue:
+        own = {name: _text(value) for name, value in kinds[0].resources.items()}
+        return [("select", select_text([Chunk(request.node_devices, own)]))]
     if site.request_form == "select":
         return [("select", select_text(_chunk(kind, site, request) for kind in kinds))]
     if site.request_form == "nodes":
@@ -48,12 +51,13 @@ def of(spec: JobSpec, site: Site, request: Request) -> Layer:
 def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
     """Why PBS cannot be asked for what a job wants there: fields and messages."""
     form = f"{site.name} asks PBS by -l {'nodes' if site.request_form == 'nodes' else 'ncpus'}"
-    for field, memory in _memories(spec):
-        if memory is not None and "mem" not in site.requested_resources and not request.whole_nodes:
-            fix = "drop it, or add mem to `requested_resources` in a profile that extends this site"
-            yield field, f"is {memory}, but {site.name} asks PBS for no memory: {fix}"
-    yield from _of_device_type(spec, site, request)
     of_job, of_site = (of_scheduler(one.directives, NAME) for one in (spec, site))
+    if request.device_queue:
+        place = of_job.get("place", of_site.get("place"))
+        yield from _of_device_queue(spec, site, request, request.device_queue, place)
+    else:
+        yield from _of_memory(spec, site, request)
+    yield from _of_device_type(spec, site, request)
     if site.request_form == "select":
         for name in filter(of_job.get, chunks.resources(site.defaults.select)):
             fix = f"use `select: {{{name}: {of_job[name]}}}`"
@@ -75,6 +79,35 @@ def problems(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str,
         yield from _of_resources(spec, site)
     if request.layout.nodes + request.spare_nodes > 1 and site.request_form in ("ncpus", "totals"):
         yield from _of_several_nodes(site, request, form)
+
+
+def _of_memory(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
+    for field, memory in _memories(spec):
+        if memory is not None and "mem" not in site.requested_resources and not request.whole_nodes:
+            fix = "drop it, or add mem to `requested_resources` in a profile that extends this site"
+            yield field, f"is {memory}, but {site.name} asks PBS for no memory: {fix}"
+
+
+def _of_device_queue(
+    spec: JobSpec, site: Site, request: Request, name: str, place: Resource | None
+) -> Iterator[tuple[str, str]]:
+    """What cannot be where a chunk is one of a node's devices, with its share of the node."""
+    queue, node = site.queues[name], site.node
+    gives = f"{name} gives a job devices of one node, which others share {queue.cited}"
+    if spec.exclusive:
+        yield "exclusive", f"is true, but {gives}: drop it, or use another queue"
+    if isinstance(place, str) and "scatter" in place:
+        yield "directives.place", f"is {place}, which asks for a node for each device, but {gives}: drop it"
+    if isinstance(spec.select, list):
+        yield "select", f"is a list, but {gives}, in chunks that are alike: write a mapping"
+    if spec.memory is None or node is None or not request.node_devices:
+        return
+    share = size(node.memory) * request.node_devices // node.device_count if node.memory else 0
+    if size(spec.memory) > share:
+        part = f"{request.node_devices} of a node's {node.device_count} devices"
+        known = f"{part} come with {share >> 30}G {node.cited}: lower it, or use more devices"
+        unknown = f"{site.name} does not say how much memory comes with {part}: drop it"
+        yield "memory", f"is {spec.memory}, but {known if share else unknown}"
 
 
 def _of_device_type(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:

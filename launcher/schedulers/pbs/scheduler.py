@@ -62,6 +62,7 @@ class Pbs(QueuedScheduler):
             "request_form",
             "requested_resources",
             "queues.array_max_concurrent",
+            "queues.select_counts",
             "array.source",
             "array.date",
             "array.max_count",

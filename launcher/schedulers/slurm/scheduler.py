@@ -60,6 +60,8 @@ class Slurm(QueuedScheduler):
             "qos.ranges.max_walltime",
             "qos.array_max_concurrent",
             "qos.max_devices",
+            "qos.device_counts",
+            "qos.exclusive",
         ),
         *(
             "qos.listed_as",

@@ -155,6 +155,7 @@ class TestInBash:
             "perlmutter",
             "polaris",
             "slurm",
+            "sophia",
         ]
         every = [*clusters, "tuolumne"]
         lines = {

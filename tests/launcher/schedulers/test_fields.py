@@ -230,7 +230,9 @@ def test_fields_are_listed_by_their_names_and_once() -> None:
         assert own.handles_of_site <= of_sites - fields.OF_SITES
         assert own.instead.keys() <= of_jobs | {name.partition(".")[0] for name in of_jobs}
     assert of_jobs == OF_EVERY_SCRIPT.union(*(scheduler_of(name).handles for name in NAMES))
-    assert of_sites == fields.OF_SITES.union(*(scheduler_of(name).handles_of_site for name in NAMES))
+    of_none = {"qos.select_counts"}  # of PBS alone, which has no QOS
+    handled = fields.OF_SITES.union(*(scheduler_of(name).handles_of_site for name in NAMES))
+    assert of_sites - of_none == handled
 
 
 class _Array(Array, frozen=True, forbid_unknown_fields=True):

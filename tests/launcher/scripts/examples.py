@@ -42,6 +42,13 @@ NEEDED: dict[str, dict[str, Any]] = {
         "ranks_per_node": 8,
         "directives": {"filesystems": "home:eagle"},
     },
+    "sophia": {
+        "account": "MyProject",
+        "walltime": "00:30:00",
+        "ranks_per_node": 4,
+        "setup": ["module load compilers/openmpi", "module load conda", "conda activate base"],
+        "directives": {"filesystems": "home:eagle"},
+    },
     "perlmutter": {
         "account": "m1234",
         "qos": "regular",
