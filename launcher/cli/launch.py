@@ -111,10 +111,11 @@ def command(
 ) -> int:
     """Start ranks here and now, and show what they write.
 
-    Inside an allocation (salloc, qsub -I) they start on its hosts, through the site's launcher, as a run
-    with a directory of its own. Anywhere else, and with --here, castoff starts them on this host; setup
-    lines of a job file are then not run, since this is your shell's environment. With --node-rank it starts
-    this host's ranks of a job on several: the same command on each, with a number of its own, makes one job.
+    Inside an allocation (salloc, qsub -I, flux alloc) they start on its hosts, through the site's launcher,
+    as a run with a directory of its own. Anywhere else, and with --here, castoff starts them on this host;
+    setup lines of a job file are then not run, since this is your shell's environment. With --node-rank it
+    starts this host's ranks of a job on several: the same command on each, with a number of its own, makes
+    one job.
 
     The program follows --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
     one kills it. The exit code is that of the first rank to fail; 75 if the program has saved and said that

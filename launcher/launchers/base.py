@@ -159,6 +159,8 @@ class Launcher(ABC):
     """How many words of a command it takes; None: any number."""
     fills_in: ClassVar[bool] = False
     """Whether it puts something of its own in the place of `{{…}}` in a word."""
+    cancels_on_int: ClassVar[bool] = False
+    """Whether two INTs, and not TERM, have it end ranks that ignore TERM."""
     fills_nodes: ClassVar[bool] = False
     """Whether it can only fill node after node, so that the last ones may have fewer processes."""
     runs_containers: ClassVar[bool] = False

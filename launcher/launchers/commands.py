@@ -293,6 +293,7 @@ class FluxRun(Launcher):
     """flux run in the instance that a batch job is: https://flux-framework.readthedocs.io, flux-run(1)."""
 
     fills_in = True
+    cancels_on_int = True
 
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
@@ -312,6 +313,14 @@ class FluxRun(Launcher):
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
         """See `Launcher.each_host`."""
         return ["flux", "run", "--tasks-per-node=1", "--setopt=gpu-affinity=off", *of_site]
+
+    def heeds_cpus(self, argv: Sequence[str]) -> bool:
+        """Always: a job for more cores than the instance has is refused."""
+        return True
+
+    def only_on(self, hosts: Sequence[str]) -> list[str]:
+        """It would take whichever hosts are idle."""
+        return [f"--requires=host:{','.join(hosts)}"]
 
 
 class Here(Launcher):

@@ -197,8 +197,6 @@ class QueuedScheduler(Scheduler):
 
     # Interactive allocations
 
-    starts_ranks: ClassVar[str] = "castoff launch"
-    """What starts ranks on all hosts from a shell in an allocation."""
     interactive_prompt: ClassVar[tuple[bytes, bytes] | None] = None
     """What its command for an allocation asks when it is interrupted while it waits, and the answer that
     withdraws the request; such a command needs a terminal. None: it withdraws it without asking."""

@@ -1,6 +1,7 @@
-"""Hosts that a scheduler has given to this shell (salloc, qsub -I).
+"""Hosts that a scheduler has given to this shell (salloc, qsub -I, flux alloc).
 
-The scheduler's variables and PBS's node file hold all of it but GPUs and times, for which it is asked.
+Slurm's variables and PBS's node file hold all of it but GPUs and times, for which they are asked, as Flux is
+for everything.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Allocation(ABC):
     """In the scheduler's order; a shell of PBS runs on the first."""
     cpus: tuple[int, ...] = ()
     """Of each host, as far as the scheduler reports and enforces them."""
+    device_counts: tuple[int, ...] = ()
+    """Devices of each host, as far as the scheduler enforces them."""
     in_step: bool = False
     """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
 
@@ -50,6 +53,10 @@ class Allocation(ABC):
     def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
         """Of the host with the fewest; None where the scheduler does not say. `node`: the site's."""
         return None
+
+    def larger(self, nodes: int, ranks: int, cores: int, devices: int) -> str:
+        """The command that gets an allocation for so many ranks on each host, with so much for each rank."""
+        return f"salloc --nodes={nodes} --ntasks-per-node={ranks} --cpus-per-task={cores}"
 
     def end(self, environ: Mapping[str, str]) -> float | None:
         """When it ends, in seconds since 1970; None where it is not known."""

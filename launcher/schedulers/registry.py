@@ -67,9 +67,10 @@ def readers() -> list[ScriptReader]:
 
 def in_allocation(environ: Mapping[str, str]) -> bool:
     """Whether a variable says that this shell is in an allocation; loads no scheduler."""
-    from launcher.schedulers import pbs, slurm
+    from launcher.schedulers import flux, pbs, slurm
 
-    return any(name in environ for name in (*slurm.JOB_VARIABLES, *pbs.JOB_VARIABLES))
+    names = (*slurm.JOB_VARIABLES, *pbs.JOB_VARIABLES, *flux.JOB_VARIABLES)
+    return any(name in environ for name in names)
 
 
 def queued(name: str) -> QueuedScheduler | None:

@@ -19,6 +19,8 @@ from typing import BinaryIO, TextIO
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError
+from launcher.launchers.base import Launcher
+from launcher.launchers.commands import LAUNCHERS
 from launcher.launchers.local.processes import GRACE, send
 from launcher.launchers.local.streams import RankLines, RankLog
 from launcher.launchers.local.supervision import Rank, Report, Supervision
@@ -32,6 +34,8 @@ from launcher.submission.in_allocation import plan_in
 from launcher.submission.submit import recorded, working_directory
 from launcher.submission.syntax import check_syntax
 
+_BETWEEN = 0.3  # seconds in which flux run takes note of an INT: two within 2 s cancel its job
+_CANCELLING = 5.0  # seconds after which Flux kills what it cancels
 _POLL = 0.5  # seconds between looks at what sends no signal: the deadline, a wish from another host
 
 
@@ -68,7 +72,7 @@ def run_in_foreground(
         run = stack.enter_context(made).final
         record_owner(run, 0)
         environment = allocation.environment(decided.nodes, environ, run.path, directory)
-        attempt = _Attempt(run, stack, output, messages)
+        attempt = _Attempt(run, stack, output, messages, LAUNCHERS[decided.launcher])
         attempt.report(f"{allocation}: {FILTERS['layout_words'](decided)}, started by {decided.launcher}")
         attempt.report(
             f"run {run.id}: logs are in {run.log_folder / '0.0'}, and the first of them is shown here"
@@ -90,11 +94,19 @@ class _AsItIs(RankLines):
 class _Attempt(Supervision):
     """The one attempt of such a run: from the start of its script to the end of all that it started."""
 
-    def __init__(self, run: RunDirectory, stack: contextlib.ExitStack, output: BinaryIO, messages: TextIO):
+    def __init__(
+        self,
+        run: RunDirectory,
+        stack: contextlib.ExitStack,
+        output: BinaryIO,
+        messages: TextIO,
+        launcher: Launcher,
+    ):
         super().__init__(Report("", output, messages, None, run.log_folder), stack)
         self._shown.append(self._messages)
         self._run = run
         self._stack = stack
+        self._launcher = launcher
         self._folder = run.path / "attempts" / "0.0"
         self._script: subprocess.Popen[bytes] | None = None
         self._stop_at: float | None = None  # seconds since 1970
@@ -143,8 +155,16 @@ class _Attempt(Supervision):
         # srun kills its tasks, on every host, when it gets TERM; KILL would leave them running.
         # The script itself then sees the end of its launcher, and writes its records.
         script = self._script and self._script.pid
-        send([one for one in self._tree.members() if one.pid != script], signal.SIGTERM)
-        self._kill_time = min(self._kill_time or now + GRACE, now + GRACE)
+        others = [one for one in self._tree.members() if one.pid != script]
+        grace = GRACE
+        if self._launcher.cancels_on_int:
+            for _ in range(3):  # two count, unless they are taken for one
+                send(others, signal.SIGINT)
+                time.sleep(_BETWEEN)
+            grace += _CANCELLING
+        else:
+            send(others, signal.SIGTERM)
+        self._kill_time = min(self._kill_time or now + grace, now + grace)
 
     def _timeout(self) -> float:
         due = super()._timeout()

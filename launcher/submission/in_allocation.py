@@ -1,7 +1,4 @@
-"""Allocations: the hosts that a scheduler has given to this shell (salloc, qsub -I), and a job on them.
-
-The scheduler's variables and PBS's node file hold all of it but GPUs and times, for which it is asked.
-"""
+"""Allocations: the hosts that a scheduler has given to this shell, and a job on them."""
 
 from __future__ import annotations
 
@@ -81,7 +78,7 @@ def plan_in(
     timeout = spec.launcher.timeout or site.defaults.launcher.timeout
     counts = [count for count, times in decided.layout for _ in range(times)]
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
-    share = min(shares, default=0)  # of the CPUs that Slurm has given; none where it does not say
+    share = min(shares, default=0)  # of the CPUs that it has given; none where it does not say
     asked = spec.cores_per_rank or site.defaults.cores_per_rank
     if share and not asked and (decided.cores_per_rank is None or decided.cores_per_rank > share):
         decided = planner.plan(job.changed(cores_per_rank=share), here)
@@ -89,22 +86,40 @@ def plan_in(
         decided = msgspec.structs.replace(decided, start_timeout=None)
     if LAUNCHERS[decided.launcher].heeds_cpus(decided.start):
         _check_cpus(allocation, decided, counts)
+    _check_devices(allocation, decided, counts)
     return decided, scheduler
 
 
 def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
-    """Refuse what srun would refuse, or lay out otherwise: more on a host than it has CPUs for."""
+    """Refuse what the launcher would refuse, or lay out otherwise: more on a host than it has CPUs for."""
     cores = decided.cores_per_rank or 1
     for host, cpus, count in zip(allocation.hosts, allocation.cpus, counts, strict=False):
         tasks = 1 if decided.torchrun and decided.cores_per_rank is None else count
         if tasks * cores > cpus:
             each = f" with {cores} cores each" if cores > 1 else ""
             message = (
-                f"{count} {'rank' if count == 1 else 'ranks'} on a host{each} need {tasks * cores} CPUs, but "
-                f"{allocation} has {cpus} on {host}: start fewer, or ask for more (salloc "
-                f"--nodes={decided.nodes} --ntasks-per-node={count} --cpus-per-task={cores})"
+                f"{_ranks(count)} on a host{each} need {tasks * cores} CPUs, but {allocation} has {cpus} on "
+                f"{host}: start fewer, or ask for more "
+                f"({allocation.larger(decided.nodes, count, cores, decided.devices_per_rank)})"
             )
             raise InvalidInput([Problem(f"{decided.name} on {decided.site}", "", message)])
+
+
+def _check_devices(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
+    """Refuse more devices on a host than it has."""
+    each = decided.devices_per_rank
+    for host, devices, count in zip(allocation.hosts, allocation.device_counts, counts, strict=False):
+        if count * each > devices:
+            larger = allocation.larger(decided.nodes, count, decided.cores_per_rank or 1, each)
+            message = (
+                f"{_ranks(count)} on a host with {each} devices each need {count * each} devices, but "
+                f"{allocation} has {devices} on {host}: start fewer, or ask for more ({larger})"
+            )
+            raise InvalidInput([Problem(f"{decided.name} on {decided.site}", "", message)])
+
+
+def _ranks(count: int) -> str:
+    return f"{count} {'rank' if count == 1 else 'ranks'}"
 
 
 def _job_in(

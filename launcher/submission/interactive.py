@@ -97,10 +97,8 @@ def request(
     scheduler = queued_of(site.scheduler)
     if jupyter:
         _check_jupyter(decided)
-    starts = scheduler.starts_ranks
-    what = f"{starts} -- python train.py"
-    if starts == "castoff launch":  # without -n it starts as many as a node of the site has devices
-        what = f"{starts} {visible_word(job) if job else f'-n {decided.ranks} -- python train.py'}"
+    # Without -n it starts as many as a node of the site has devices.
+    what = f"castoff launch {visible_word(job) if job else f'-n {decided.ranks} -- python train.py'}"
     said = {*site.env, *site.defaults.env}
     variables = {
         "plan": decided,

@@ -101,6 +101,10 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 castoff_end_launcher() { # what watches beside it does so, and never reads anything from 9
   builtin kill -s TERM "$castoff_launcher" 2>/dev/null || true
   read -r -t 6 -u 9 _ || true
+#ifdef castoff_launcher_cancel
+  castoff_launcher_cancel
+  read -r -t 6 -u 9 _ || true
+#endif
   builtin kill -s KILL "$castoff_launcher" 2>/dev/null || true
 }
 #endif

@@ -62,7 +62,11 @@ castoff_kill_ranks() { # what TERM has not ended
   read -r -a castoff_children <"/proc/$castoff_launcher/task/$castoff_launcher/children" || true # no line's end
   builtin kill -s KILL "${castoff_children[@]}" 2>/dev/null || true
 #else
+#ifdef castoff_launcher_cancel
+  castoff_launcher_cancel
+#else
   builtin kill -s KILL "$castoff_launcher" 2>/dev/null || true
+#endif
 #endif
 }
 #endif

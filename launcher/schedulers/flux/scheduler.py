@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,6 +20,7 @@ from launcher.schedulers.flux.jobs import decimal
 from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
+    from launcher.schedulers.base_allocation import Allocation
     from launcher.schedulers.base_queue import Queue
     from launcher.schedulers.directives import Directives
 
@@ -40,7 +41,6 @@ class Flux(QueuedScheduler):
     requeues_in_place = False
     reports_end_time = True
     interactive = "flux alloc"
-    starts_ranks = "flux run"
     submit_command = ("flux", "batch")
     directive_mark = "#flux: "
     forbidden_path_patterns: ClassVar[Mapping[str, str]] = {
@@ -108,6 +108,12 @@ class Flux(QueuedScheduler):
         if terminal:
             return ssh_command(hosts[number], program, terminal=True)
         return ["flux", "proxy", job, "flux", "exec", f"--rank={number}", "--dir=/", *program]
+
+    def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
+        """See `QueuedScheduler.allocation`."""
+        from launcher.schedulers.flux.allocation import find
+
+        return find(environ)
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""

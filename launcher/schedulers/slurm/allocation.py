@@ -82,7 +82,7 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAl
     cpus: tuple[int, ...] = ()
     if counts is not None and "SLURM_OVERCOMMIT" not in around:
         cpus = tuple(tasks_on_node(counts, node) for node in range(len(hosts)))
-    return SlurmAllocation(job, hosts, cpus, slurm_in_step(around))
+    return SlurmAllocation(job, hosts, cpus, in_step=slurm_in_step(around))
 
 
 def _fewest_devices(shown: str) -> int | None:

@@ -17,7 +17,7 @@ castoff_scheduler_kill_delay() { echo 5; } # kill-timeout
 #if secrets
 castoff_scheduler_advice="submit with flux batch --env=NAME"
 #endif
-castoff_scheduler_hosts() { command flux hostlist --expand --delimiter=$'\n' local; }
+castoff_scheduler_hosts() { cat "$CASTOFF_RUN_DIR/hosts-$castoff_job" 2>&- || command flux hostlist -e -d $'\n' local; }
 castoff_scheduler_clear_env() { unset -v "${!SLURM_@}" "${!PBS_@}"; } # the launcher would believe them
 # At the walltime Flux sends ALRM, with HUP; KILL follows both of them within seconds.
 castoff_scheduler_listen() { trap castoff_terminate ALRM; }

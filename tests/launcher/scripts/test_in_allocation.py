@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,8 +25,9 @@ from tests import patience
 from tests.cases import others_long
 from tests.launcher.terminal import on_terminal
 
+from . import stub_flux
 from .conftest import Benches
-from .harness import CASTOFF, PROBE, STALE, Bench
+from .harness import CASTOFF, CHECKOUT, PROBE, STALE, Bench
 
 SAYS = "echo out of $RANK; echo err of $RANK >&2"
 
@@ -267,3 +269,56 @@ def test_missing_secrets_are_reported_before_anything_is_made(bench: Benches) ->
     assert answer.returncode == 1
     assert "env_from: NOT_SET_ANYWHERE not set in this environment" in answer.stderr
     assert not (here.folder / "castoff-runs").exists()
+
+
+def in_flux(here: Bench, flux: stub_flux.Instance) -> dict[str, str]:
+    """What the shell of an allocation has in its environment."""
+    program = f'#!/bin/sh\nexport PYTHONPATH={CHECKOUT}\nexec {sys.executable} -m {stub_flux.__name__} "$@"\n'
+    here.stub("flux", program)
+    path = {"PATH": f"{here.bin}{os.pathsep}{os.environ['PATH']}", "PROBE_FOLDER": str(here.seen)}
+    return {**os.environ, **path, **stub_flux.ENVIRONMENT, "FLUX_URI": flux.uri}
+
+
+def test_flux_alloc(bench: Benches, tmp_path: Path) -> None:
+    """On the first hosts alone, by flux run, which would take any."""
+    here = bench("srun")
+    with stub_flux.instance(tmp_path) as flux:
+        answer = launch(here, "--nodes", "2", "-n", "3", "--", *PROBE, env=in_flux(here, flux))
+    assert answer.returncode == 0, answer.stderr
+    places = [(rank["detected"]["launcher"], rank["detected"]["node_rank"]) for rank in here.ranks()]
+    assert places == [("flux", 0), ("flux", 0), ("flux", 1)]
+    assert {rank["environ"]["MASTER_ADDR"] for rank in here.ranks()} == {"fx0"}
+    assert "--requires=host:fx0,fx1" in flux.calls[0]
+    assert answer.stderr.splitlines()[:2] == [
+        "castoff: site flux: this shell is in an allocation of flux",
+        "castoff: Flux job 779167465472 (3 hosts: fx0, fx1, fx2): 3 ranks, 2 on 1 node and 1 on 1 node, "
+        "started by flux",
+    ]
+    assert (the_run(here).job, the_run(here).ending) == ("779167465472", "done")
+
+
+def test_a_second_signal_ends_ranks_of_flux_that_ignore_the_first(bench: Benches, tmp_path: Path) -> None:
+    """They are no children of flux run: killed, it would leave them running on the allocation's cores."""
+    here = bench("srun")
+    program = "trap : TERM; touch $PROBE_FOLDER/here-$RANK; while :; do sleep 0.1; done"
+    with stub_flux.instance(tmp_path) as flux:
+        process = subprocess.Popen(
+            [CASTOFF, "launch", "-n", "3", "--", "sh", "-c", program],
+            cwd=here.folder,
+            env=in_flux(here, flux),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        patience.until(lambda: len(list(here.seen.glob("here-*"))) == 3, "three ranks")
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "a second one kills them" in line:
+                break
+        while process.poll() is None:  # what comes soon may be an echo of the first
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+        process.communicate(timeout=patience.SECONDS)
+        assert process.returncode == 143
+        patience.until(lambda: all(rank.poll() is not None for rank in flux.ranks), "all ranks have ended")

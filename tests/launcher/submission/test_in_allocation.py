@@ -12,6 +12,7 @@ import pytest
 from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
 from launcher.schedulers.base_allocation import Allocation
 from launcher.schedulers.command import SchedulerUnreachable
+from launcher.schedulers.flux.allocation import FluxAllocation
 from launcher.schedulers.pbs.allocation import PbsAllocation
 from launcher.schedulers.registry import in_allocation
 from launcher.schedulers.slurm.allocation import SlurmAllocation
@@ -85,6 +86,92 @@ class TestFind:
             find(environ)
         assert said in str(caught.value)
         assert "unset " in str(caught.value) and "castoff launch --here" in str(caught.value)
+
+
+ANSWERS = Path(__file__).parents[1] / "answers" / "flux"
+FLUX = {"FLUX_ENCLOSING_ID": "ƒMU7MvhV", "FLUX_URI": "local:///tmp/flux-XxlURQ/local-0"}
+"""As recorded with these answers."""
+
+
+def flux_answers(monkeypatch: pytest.MonkeyPatch, **other: str | None) -> None:
+    """Have flux answer as it was recorded in an allocation, but for what is given; None: it fails."""
+    recorded = {"getattr": "jobid-path.txt", "resource": "resource-R.json"}
+    said = {
+        **{name: (ANSWERS / file).read_text() for name, file in recorded.items()},
+        "job": "599\n",
+        **other,
+    }
+
+    def answer(argv: list[str], *_: object) -> str:
+        if (text := said[argv[1]]) is None:
+            raise SchedulerUnreachable("flux failed with exit code 1: flux: flux_open: No such file")
+        return text
+
+    monkeypatch.setattr("launcher.schedulers.flux.allocation.answer_of", answer)
+
+
+class TestFlux:
+    def test_its_hosts_and_what_they_have(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        flux_answers(monkeypatch)
+        (found,) = find(FLUX)
+        assert str(found) == "Flux job 779167465472 (3 hosts: fx0, fx1, fx2)"
+        assert found.cpus == found.device_counts == (2, 2, 2)
+        monkeypatch.setattr("time.time", lambda: 1000.0)
+        assert found.end(FLUX) == 1599.0
+        flux_answers(monkeypatch, job="4294967295\n")
+        assert found.end(FLUX) is None
+
+    def test_hosts_that_differ(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        held = json.loads((ANSWERS / "resource-R.json").read_text())
+        held["execution"]["R_lite"] = [
+            {"rank": "0,2", "children": {"core": "4-11", "gpu": "1"}},
+            {"rank": "1", "children": {"core": "0,5"}},
+        ]
+        flux_answers(monkeypatch, resource=json.dumps(held))
+        (found,) = find(FLUX)
+        assert (found.cpus, found.device_counts) == ((8, 2, 8), (1, 0, 1))
+
+    def test_the_machines_own_instance_is_no_allocation(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("launcher.schedulers.flux.allocation.answer_of", None)
+        assert find({"FLUX_URI": "local:///run/flux/local"}) == []
+        assert not in_allocation({"FLUX_URI": "local:///run/flux/local"})
+
+    @pytest.mark.parametrize(
+        ("answers", "said"),
+        [
+            ({"getattr": None}, "are not known: flux failed with exit code 1"),
+            ({"getattr": "/\n"}, "flux here speaks to the instance /, which is not that job's"),
+            ({"resource": "{}"}, "the answer of flux resource R cannot be read"),
+        ],
+    )
+    def test_unknown_hosts_are_reported(
+        self, answers: dict[str, str | None], said: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        flux_answers(monkeypatch, **answers)
+        with pytest.raises(CastoffError) as caught:
+            find(FLUX)
+        assert "FLUX_ENCLOSING_ID=ƒMU7MvhV is set, but its hosts" in str(caught.value)
+        assert said in str(caught.value) and "flux uri --local ƒMU7MvhV" in str(caught.value)
+
+    def test_a_rank_holds_cores_for_which_others_would_wait(self) -> None:
+        with pytest.raises(CastoffError, match="was itself started by flux run in Flux job ƒMU7MvhV"):
+            find({**FLUX, "FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "1"})
+
+    def test_a_job_on_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        flux_answers(monkeypatch)
+        (found,) = find(FLUX)
+        fewer = decided(found, "flux", nodes=2, ranks_per_node=2)
+        assert (fewer.layout, fewer.cores_per_rank) == ([(2, 2)], 1)
+        assert "--requires=host:fx0,fx1" in fewer.start
+        assert "--gpus-per-task=2" in decided(found, "flux", devices_per_rank=2).start
+        for fields, said in (
+            ({"nodes": 4}, "has no more: ask for 3 at the most (--nodes 3), or for a larger allocation (f"),
+            ({"ranks_per_node": 3}, "need 3 CPUs, but Flux job 779167465472 (3 hosts: fx0, fx1, fx2) has 2"),
+            ({"devices_per_rank": 3}, "--nslots=3 --cores-per-slot=2 --gpus-per-slot=3)"),
+        ):
+            with pytest.raises(InvalidInput) as caught:
+                decided(found, "flux", **fields)
+            assert said in str(caught.value)
 
 
 class TestRankHere:
@@ -352,9 +439,18 @@ class TestEnvironment:
         fewer = hosts.environment(1, reported, tmp_path, "/work")
         assert Path(fewer["PBS_NODEFILE"]).read_text() == "a\n"
 
+    def test_flux(self, tmp_path: Path) -> None:
+        """A file that is of this job alone: a batch job may resume the same run."""
+        hosts = FluxAllocation("7", ["a", "b"])
+        assert hosts.environment(1, FLUX, tmp_path, "/work") == {**FLUX, "CASTOFF_RUN_DIR": str(tmp_path)}
+        assert (tmp_path / "hosts-7").read_text() == "a\n"
 
-@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"])
-def test_a_variable_that_marks_an_allocation_is_one_that_is_looked_into(name: str) -> None:
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "FLUX_ENCLOSING_ID"])
+def test_a_variable_that_marks_an_allocation_is_one_that_is_looked_into(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flux_answers(monkeypatch, getattr=None)
     assert in_allocation({name: "1"}) and not in_allocation({})
     with pytest.raises(CastoffError, match=f"{name.replace('BID', 'B_?ID')}=1 is set, but"):
         find({name: "1"})

@@ -1,0 +1,127 @@
+"""Hosts that Flux has given to this shell: `flux alloc`, or a script of flux batch.
+
+Such a job is a Flux instance of its own, which is asked for its hosts: no variable lists them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from launcher.config.quantities import cpus
+from launcher.config.site_fields import Node
+from launcher.errors import CastoffError
+from launcher.ranks.hostlist import expand
+from launcher.runs.records import write_file
+from launcher.schedulers.base_allocation import Allocation, no_hosts
+from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
+from launcher.schedulers.flux import JOB_VARIABLES, NAME, TITLE
+from launcher.schedulers.flux.jobs import decimal
+
+(_JOB,) = JOB_VARIABLES
+
+_RESOURCES = ["flux", "resource", "R"]
+_UNLIMITED = 2**32 - 1
+
+
+class _Answer(msgspec.Struct):
+    """What of R castoff reads (Flux's RFC 20)."""
+
+    execution: _Execution
+
+
+class _Execution(msgspec.Struct):
+    R_lite: list[_Ranks]
+    nodelist: list[str]
+
+
+class _Ranks(msgspec.Struct):
+    """Brokers, which are hosts, that have the same."""
+
+    rank: str
+    children: dict[str, str]
+
+
+@dataclass(frozen=True)
+class FluxAllocation(Allocation):
+    """Flux's, whose broker drops what jobs around it have set for their own ranks."""
+
+    scheduler: ClassVar[str] = NAME
+    title: ClassVar[str] = TITLE
+    reports_end_time: ClassVar[bool] = True
+
+    def devices(self, environ: Mapping[str, str], node: Node) -> int | None:
+        """As the instance has them."""
+        return min(self.device_counts, default=None)
+
+    def larger(self, nodes: int, ranks: int, cores: int, devices: int) -> str:
+        """See `Allocation.larger`; a slot is a host's share."""
+        gpus = f" --gpus-per-slot={ranks * devices}" if devices else ""
+        return f"flux alloc --nodes={nodes} --nslots={nodes} --cores-per-slot={ranks * cores}{gpus}"
+
+    def end(self, environ: Mapping[str, str]) -> float | None:
+        """By the seconds that Flux says are left: 4294967295 where there is no limit."""
+        try:
+            left = answer_of(["flux", "job", "timeleft"], PATIENCE, environ).strip()
+        except SchedulerUnreachable:
+            return None
+        return time.time() + int(left) if left.isdecimal() and int(left) < _UNLIMITED else None
+
+    def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
+        """The same, as no variable names hosts; a file tells the script of those in use, if some are not."""
+        if nodes < len(self.hosts):
+            write_file(run / f"hosts-{self.job}", "".join(f"{host}\n" for host in self.hosts[:nodes]))
+        return {**environ}
+
+
+def find(environ: Mapping[str, str]) -> FluxAllocation | None:
+    """The allocation that the environment describes, if it does.
+
+    A shell on a login node, under the machine's own instance, has no job around it; nor has `flux start`.
+    """
+    job = environ.get(_JOB)
+    if not job:
+        return None
+    if environ.get("FLUX_JOB_SIZE") == "1" and "FLUX_TASK_RANK" in environ:
+        raise CastoffError(
+            f"this process was itself started by flux run in Flux job {job}, and holds cores for which ranks "
+            "would wait: start them in the shell of flux alloc, or in the script of flux batch.\n"
+            "On this host alone: castoff launch --here"
+        )
+    try:
+        around = answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ).strip()
+        if decimal(around.rpartition("/")[2]) != (number := decimal(job)) or number is None:
+            raise _unknown(job, f"flux here speaks to the instance {around}, which is not that job's")
+        held = msgspec.json.decode(answer_of(_RESOURCES, PATIENCE, environ), type=_Answer).execution
+        hosts = [host for part in held.nodelist for host in expand(part)]
+        cores, devices = (_counts(held.R_lite, kind, len(hosts)) for kind in ("core", "gpu"))
+    except SchedulerUnreachable as error:
+        raise _unknown(job, f"{error}") from None
+    except (msgspec.DecodeError, ValueError):
+        raise _unknown(job, f"the answer of {' '.join(_RESOURCES)} cannot be read") from None
+    return FluxAllocation(number, hosts, cores, device_counts=devices)
+
+
+def _counts(parts: list[_Ranks], kind: str, hosts: int) -> tuple[int, ...]:
+    """How many each host has; a rank is the number of a host."""
+    found = {
+        rank: len(_numbers(part.children.get(kind, ""))) for part in parts for rank in _numbers(part.rank)
+    }
+    return tuple(found[rank] for rank in sorted(found)) if len(found) == hosts else ()
+
+
+def _numbers(idset: str) -> list[int]:
+    return cpus(idset) if idset else []
+
+
+def _unknown(job: str, why: str) -> CastoffError:
+    return no_hosts(
+        f"{_JOB}={job} is set, but its hosts are not known: {why}",
+        f'export FLUX_URI="$(env -u FLUX_URI flux uri --local {job})", with flux on PATH',
+        _JOB,
+    )
