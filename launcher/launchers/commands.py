@@ -35,15 +35,13 @@ class Srun(Launcher):
 
     def argv(self, request: Request) -> list[str]:
         """See `Launcher.argv`."""
-        layout = request.layout
-        argv = ["srun", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
-        if not request.own_distribution:
-            # An uneven layout follows the host file; srun would warn that it cannot do both.
-            argv.append(
-                f"--ntasks-per-node={layout.max_per_node}"
-                if layout.is_uniform
-                else "--distribution=arbitrary"
-            )
+        layout, own = request.layout, request.own_distribution
+        # An uneven layout follows the host file, beside which srun 26.05 refuses --nodes.
+        uneven = not (own or layout.is_uniform)
+        nodes = [] if uneven or own == "arbitrary" else [f"--nodes={layout.nodes}"]
+        argv = ["srun", *nodes, f"--ntasks={layout.processes}"]
+        if not own:
+            argv.append("--distribution=arbitrary" if uneven else f"--ntasks-per-node={layout.max_per_node}")
         if request.by_list:
             # Numbers of CPUs as the kernel has them: Slurm takes masks as they are on a job's whole nodes.
             # With --cpus-per-task the step has so many CPUs, the first ones, and a mask of others ends it.

@@ -23,10 +23,10 @@ castoff_unset_user_functions() { # functions of setup's or of the environment ar
   POSIXLY_CORRECT=1 # so that unset is bash's own
   unset -f builtin shopt unset && unset -v POSIXLY_CORRECT
   shopt -u inherit_errexit 2>/dev/null || ((1)) # which bash before 5.2 keeps of that
-  unset -f awk bash break cat cd chmod cksum cmp command compgen continue cp date declare df disown echo env eval exec \
-    exit export false find getent grep head hostname id kill local ls mapfile mkdir mktemp mv printf qdel qsub read \
-    readonly return rm rmdir scontrol sed set sh sha256sum shift sleep sort squeue stat sync tail tar timeout tr trap \
-    true umask unzip wait wc xargs : . # programs of the nodes call some of them, where sh is bash
+  unset -f awk bash break cat cd chmod cksum cmp command compgen continue cp cut date declare df disown echo env eval \
+    exec exit export false find getent grep head hostname id kill local ls mapfile mkdir mktemp mv printf qdel qsub \
+    read readonly return rm rmdir scontrol sed set sh sha256sum shift sleep sort squeue stat sync tail tar timeout tr \
+    trap true umask unzip wait wc xargs : . # programs of the nodes call some of them, where sh is bash
 }
 #if loader
 #if here !torchrun !container

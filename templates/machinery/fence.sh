@@ -5,18 +5,21 @@
 # attempt. All words have one length: a full disk takes each of them.
 castoff_fence_every=5 castoff_fence_due=0 # seconds
 castoff_check_fence() { # whether another attempt has begun, for then nothing of this one may touch what is the run's
-  local castoff_pids
   castoff_fence_due=$((SECONDS + castoff_fence_every))
   if [[ $(cat "$CASTOFF_ATTEMPT_DIR/fence" 2>/dev/null) != next ]]; then return 0; fi
   trap - EXIT # no records, no teardown, no requeue
   trap '' TERM INT HUP USR2
   echo "castoff: another attempt has begun, so attempt $CASTOFF_ATTEMPT ends itself" >&2
+  castoff_end_left
+  builtin exit 1
+}
+castoff_end_left() { # what this attempt has here, even if its launcher has lost it, as srun does where slurmd is gone
+  local castoff_pids castoff_last=$((SECONDS + castoff_fence_every))
   while mapfile -t castoff_pids < <(castoff_left "$CASTOFF_ATTEMPT_DIR" "$castoff_mark") &&
-    ((${#castoff_pids[@]} && SECONDS <= castoff_fence_due)); do
+    ((${#castoff_pids[@]} && SECONDS < castoff_last)); do
     builtin kill -s KILL "${castoff_pids[@]}" 2>/dev/null || true
     read -r -t 0.2 -u 9 _ 9<> <(:) || true
   done
-  builtin exit 1
 }
 castoff_left() { # FOLDER MARK of an attempt: what it has here; first what stands round the ranks and records failures
   {

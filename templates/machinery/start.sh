@@ -96,6 +96,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   castoff_end_hang_watch
 #endif
   builtin wait "$castoff_tail" || true
+#if fence !nodes !hosts !driver
+  castoff_end_left
+#endif
 }
 #if survives | nodes !driver | hang !here
 castoff_end_launcher() { # what watches beside it does so, and never reads anything from 9

@@ -10,7 +10,7 @@ from tests.patience import until
 from . import healing
 from .desk import Desk
 from .jobs import Submitted
-from .slurm import SlurmCluster
+from .slurm import OTHER_DEBIAN, SlurmCluster
 
 
 def test_a_first_host_whose_slurmd_is_gone_runs_no_two_attempts(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -36,7 +36,9 @@ def test_a_resubmission_runs_no_two_attempts(slurm: SlurmCluster, tmp_path: Path
     try:
         slurm.kill_slurmd(host)
         slurm.set_down(host)
-        assert desk.until(run, state="ended")["ending"] == "node-failure"
+        ending = desk.until(run, state="ended")["ending"]
+        # srun of 26.05 ends then, so the script, which nobody has ended, has the last word.
+        assert ending == "node-failure" or (OTHER_DEBIAN and ending == "failed")
         answer = desk.castoff("resubmit", run.id)
         assert answer.code == 0, answer.errors
         assert "within 10 s they end themselves" in answer.errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_job_from_a_laptop_to_slurm(ssh: Path, castoff_command: Castoff, tmp_p
         "-t",
         "5m",
         "--",
-        "python3",
+        sys.executable,
         "train.py",
     )
     answer = castoff("--on", "lab", *words)

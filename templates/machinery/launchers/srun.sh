@@ -21,6 +21,8 @@ castoff_launcher_beside() { # as long as a host is away, Slurm takes what the st
 }
 #endif
 #if torchrun | driver
+#elif arbitrary
+castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file says it all
 #elif distribution
 castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE; } # they go where --distribution says
 #elif uneven
@@ -28,7 +30,7 @@ castoff_launcher_place() {
   awk -v most="$castoff_ranks_per_node" -v full="$castoff_full_nodes" \
     '{ for (i = NR > full; i < most; i++) print }' "$CASTOFF_ATTEMPT_DIR/hosts" >"$CASTOFF_ATTEMPT_DIR/hostfile"
   castoff_command=(env "SLURM_HOSTFILE=$CASTOFF_ATTEMPT_DIR/hostfile" "${castoff_command[@]}")
-  unset -v SLURM_NTASKS_PER_NODE # srun would warn that it cannot keep to both
+  unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES # srun could not keep to both
 }
 #elif spares
 castoff_launcher_place() {

@@ -39,7 +39,7 @@ castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Start
-castoff_start srun --nodes=2 --ntasks=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 --export=ALL \
+castoff_start srun --ntasks=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 --export=ALL \
   --distribution=arbitrary \
   "$castoff_rank" \
   python -m trainers.gnn --config causets.yaml

@@ -50,8 +50,8 @@ castoff_container apptainer exec --rocm
 
 # --- Start
 castoff_stage srun --nodes=3 --ntasks=3 --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=0 --export=ALL
-castoff_start srun --nodes=3 --ntasks=8 --distribution=arbitrary --cpus-per-task=8 --kill-on-bad-exit=1 \
-  --wait=0 --export=ALL \
+castoff_start srun --ntasks=8 --distribution=arbitrary --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 \
+  --export=ALL \
   "$castoff_rank" \
   python -m trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due

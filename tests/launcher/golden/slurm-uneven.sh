@@ -39,8 +39,8 @@ castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Start
-castoff_start srun --nodes=3 --ntasks=8 --distribution=arbitrary --cpus-per-task=8 --kill-on-bad-exit=1 \
-  --wait=0 --export=ALL \
+castoff_start srun --ntasks=8 --distribution=arbitrary --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 \
+  --export=ALL \
   "$castoff_rank" \
   python -m trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
