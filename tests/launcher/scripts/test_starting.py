@@ -157,3 +157,24 @@ def test_a_name_of_a_job_that_is_too_long_for_a_socket(bench: Benches) -> None:
     long = {"PBS_JOBID": f"7.{'server' * 15}"}
     ended = bench("hydra").run(env=long, command=says, launcher={"preload": ["wave"]})
     assert ended.code == 0 and "copied" in ended.output, ended.output
+
+
+_LOSES_ITS_RANK = """#!/bin/bash
+while [ "$1" != /bin/sh ]; do shift; done
+export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=1
+setsid "$@" &
+until [ -s {0} ]; do sleep 0.1; done
+echo 'srun: error: Node failure on here' >&2
+exit 1
+"""
+
+
+def test_a_rank_that_its_launcher_has_lost_does_not_outlive_the_script(bench: Benches) -> None:
+    """As where slurmd is gone: nothing but the script could end it, before the user resubmits the run."""
+    here = bench("srun")
+    number = here.folder / "number"
+    here.stub("srun", _LOSES_ITS_RANK.format(number))
+    ended = here.run(command=["sh", "-c", f"echo $$ >'{number}'; exec sleep 1000"])
+    assert ended.ending == ("failed", 1), ended.output
+    cmdline = Path(f"/proc/{number.read_text().strip()}/cmdline")  # it may be a zombie still
+    assert not cmdline.exists() or cmdline.read_bytes() == b""
