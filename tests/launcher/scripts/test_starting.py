@@ -162,7 +162,7 @@ def test_a_name_of_a_job_that_is_too_long_for_a_socket(bench: Benches) -> None:
 _LOSES_ITS_RANK = """#!/bin/bash
 while [ "$1" != /bin/sh ]; do shift; done
 export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=1
-setsid "$@" &
+setsid "$@" </dev/null >/dev/null 2>&1 &
 until [ -s {0} ]; do sleep 0.1; done
 echo 'srun: error: Node failure on here' >&2
 exit 1
