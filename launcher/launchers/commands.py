@@ -309,8 +309,8 @@ class FluxRun(Launcher):
         return [*argv, "--setopt=exit-on-error", "--setopt=exit-timeout=none"]
 
     def each_host(self, site: Site, of_site: list[str]) -> list[str]:
-        """See `Launcher.each_host`."""
-        return ["flux", "run", "--tasks-per-node=1", "--setopt=gpu-affinity=off", *of_site]
+        """By the brokers themselves, which need no cores for it."""
+        return ["flux", "exec", "--noinput"]
 
     def heeds_cpus(self, argv: Sequence[str]) -> bool:
         """Always: a job for more cores than the instance has is refused."""

@@ -30,7 +30,7 @@ castoff_run_on() { # SECONDS FILE PROGRAM
     timeout -k 2 "$1" "${castoff_each_host[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} \
       "${castoff_run_checked[@]/-ge 60/-ge 10}" "$3" "$2" </dev/null 2>>"$CASTOFF_LOG_DIR/hosts.log" |
       while IFS= read -r castoff_line; do printf '%(%s)T %s\n' -1 "$castoff_line"; done >>"$castoff_answers"
-  } &
+  } 2>>"$CASTOFF_LOG_DIR/hosts.log" & # bash says there if timeout was killed
   castoff_await "$!"
 }
 castoff_missing() { # FILE: its hosts that have not answered

@@ -24,7 +24,7 @@ castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 ca
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_step=0
 castoff_hang=1200 # seconds without output or progress
-castoff_each_host=(flux run --tasks-per-node=1 --setopt=gpu-affinity=off) # one process a host
+castoff_each_host=(flux exec --noinput) # one process a host
 export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 

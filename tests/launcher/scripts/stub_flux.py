@@ -2,6 +2,9 @@
 
 flux run hands TERM on to them; the second INT within 2 s cancels its job, which then gets TERM and soon KILL;
 and where it is killed itself, they go on. One that fails has the others ended.
+
+With STUB_FROZEN, a host, that one's broker does not answer: flux exec then shows nothing of any host, and a
+timeout has to kill it.
 """
 
 from __future__ import annotations
@@ -106,17 +109,30 @@ def main(words: list[str]) -> int:
     """The command flux."""
     if words[0] == "--parent":
         print("/")
+    elif words == ["getattr", "hostname"]:
+        print(os.environ["STUB_HOST"])
     elif words[0] == "getattr":
         print((ANSWERS / "jobid-path.txt").read_text(), end="")
     elif words[:2] == ["resource", "R"]:
         print((ANSWERS / "resource-R.json").read_text(), end="")
+    elif words[:2] == ["hostlist", "-F"]:
+        print(*[HOSTS.index(host) for host in words[2].split(",")])
     elif words[0] == "hostlist":
         print(*HOSTS, sep="\n")
     elif words[0] == "job":
         print({"id": "779167465472", "timeleft": "599"}[words[1]])
+    elif words[:2] == ["exec", "--noinput"]:
+        return _exec([HOSTS[int(rank)] for rank in words[2].removeprefix("--rank=").split(",")], words[3:])
     elif words[0] == "run":
         return _run(words[1:])
     return 0
+
+
+def _exec(hosts: list[str], program: list[str]) -> int:
+    if os.environ.get("STUB_FROZEN") in hosts:
+        return 137
+    started = [subprocess.Popen(program, env={**os.environ, "STUB_HOST": host}) for host in hosts]
+    return max(one.wait() for one in started)
 
 
 def _run(words: list[str]) -> int:

@@ -297,6 +297,20 @@ def test_flux_alloc(bench: Benches, tmp_path: Path) -> None:
     assert (the_run(here).job, the_run(here).ending) == ("779167465472", "done")
 
 
+def test_a_frozen_host_of_flux_is_the_only_one_that_is_not_fit(bench: Benches, tmp_path: Path) -> None:
+    """Jobs of flux run that look at hosts would wait for it, and keep others from starting."""
+    here = bench("flux")
+    here.stub("hostname", '#!/bin/sh\necho "${STUB_HOST-fx0}"\n')
+    with stub_flux.instance(tmp_path) as flux:
+        env = {**in_flux(here, flux), "STUB_FROZEN": "fx2"}
+        ended = here.run(nodes=3, command=["false"], restart={"max": 1}, walltime="5m", env=env)
+        assert len(flux.calls) == 1, "the ranks themselves"
+    assert ended.ending == ("node-failure", 1)
+    assert ended.record("ending")["reason"] == (
+        "3 hosts are needed, and 2 of the job's are fit: fx2: it does not answer"
+    )
+
+
 def test_a_second_signal_ends_ranks_of_flux_that_ignore_the_first(bench: Benches, tmp_path: Path) -> None:
     """They are no children of flux run: killed, it would leave them running on the allocation's cores."""
     here = bench("srun")
