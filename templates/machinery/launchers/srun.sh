@@ -22,7 +22,7 @@ castoff_launcher_beside() { # as long as a host is away, Slurm takes what the st
 #endif
 #if torchrun | driver
 #elif arbitrary
-castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file says it all
+castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file says all
 #elif distribution
 castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE; } # they go where --distribution says
 #elif uneven
