@@ -268,7 +268,9 @@ class RunRecords:
         own = {self.job, *(send.job for send in self.sends)}
         for found in self.attempts.values():
             own |= {one.job for one in found if not one.is_certain}
-            own |= {one.next for one in found[-2:]}  # the last may not have said whose it is
+            own |= {one.next for one in found[-2:]}
+            if found[-1:] and found[-1].job is None:  # the last has not said yet whose it is
+                own |= {one.job for one in found[-2:]}
         return {job for job in own if job is not None}
 
     def following(self, one: Attempt) -> str | None:

@@ -15,7 +15,8 @@ MARK = b"\0== and ==\0"
 """What divides a record of the program."""
 
 _TOOLS = [
-    *("awk", "bash", "cat", "chmod", "cksum", "cmp", "cp", "date", "df", "env", "find", "grep", "hostname"),
+    *("awk", "bash", "cat", "chmod", "cksum", "cmp", "cp", "cut", "date", "df", "env", "find", "grep"),
+    "hostname",
     *(
         "id",
         "ls",
@@ -32,6 +33,7 @@ _TOOLS = [
         "stat",
         "tar",
         "wc",
+        "xargs",
     ),
 ]
 """What a script may call besides these stand-ins; anything else is `command not found`."""

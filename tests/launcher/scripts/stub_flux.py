@@ -71,7 +71,9 @@ class Instance:
         own = {"FLUX_TASK_RANK": rank, "FLUX_TASK_LOCAL_ID": rank % each, "FLUX_JOB_SIZE": job["size"]}
         environ = {**job["environ"], **{name: str(value) for name, value in own.items()}}
         environ["FLUX_JOB_NNODES"] = str(job["nodes"])
-        return subprocess.Popen(job["program"], env=environ, cwd=job["cwd"], stdin=subprocess.DEVNULL)
+        return subprocess.Popen(
+            job["program"], env=environ, cwd=job["cwd"], stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
     def _obey(self, said: Any, ranks: list[subprocess.Popen[bytes]]) -> None:
         with contextlib.suppress(ValueError, OSError):
@@ -84,15 +86,16 @@ class Instance:
     def close(self) -> None:
         """End it with all that it runs."""
         self._server.close()
+        _send(self.ranks, signal.SIGKILL)
         for rank in self.ranks:
-            rank.kill()
             rank.wait(patience.SECONDS)
 
 
 def _send(ranks: list[subprocess.Popen[bytes]], number: signal.Signals) -> None:
+    """To what each has started as well."""
     for rank in ranks:
         if rank.poll() is None:
-            rank.send_signal(number)
+            os.killpg(rank.pid, number)
 
 
 @contextlib.contextmanager
