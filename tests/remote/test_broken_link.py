@@ -15,7 +15,7 @@ from tests.cases import others_long
 from tests.command_line import COMMAND
 from tests.remote.conftest import Laptop
 
-_HERE = (2000, 6400)
+_HERE = (2000, 7700)
 """From which byte on to which a break can matter, of those that go there: before, ssh greets."""
 
 _BACK = (2000, 5400)
@@ -72,7 +72,7 @@ def cut_link(laptop: Laptop) -> None:
     assert subprocess.run(words, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("at", others_long(range(*_HERE, 100), everyday=(3000, 5000)))
+@pytest.mark.parametrize("at", others_long(range(*_HERE, 100), everyday=(3000, 6300)))
 def test_a_link_that_breaks_on_the_way_there(laptop: Laptop, at: int) -> None:
     laptop.add("far", "broken")
     laptop.a_job()
@@ -138,7 +138,7 @@ def test_a_laptop_that_dies_while_it_submits(laptop: Laptop) -> None:
 def test_another_job_learns_what_became_of_one_that_was_not_answered(laptop: Laptop) -> None:
     laptop.add("far", "broken")
     laptop.a_job()
-    laptop.machine.order_link("cut 6000")  # within the job, or just behind it
+    laptop.machine.order_link("cut 7300")  # within the job, or just behind it
     first = laptop("--on", "far", "submit", "job.yaml")
     laptop.machine.order_link("")
     other = laptop("--on", "far", "submit", "--name", "other", "job.yaml")
@@ -150,7 +150,7 @@ def test_another_job_learns_what_became_of_one_that_was_not_answered(laptop: Lap
 def test_a_link_that_stalls_is_given_up(laptop: Laptop) -> None:
     laptop.add("far", "broken")
     laptop.a_job()
-    laptop.machine.order_link("stall 5000")
+    laptop.machine.order_link("stall 6300")
     first, _ = submit_until_answered(laptop, "job.yaml")
     assert "the connection to broken broke while" in first, first
     one_job_and_nothing_else(laptop)

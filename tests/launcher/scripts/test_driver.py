@@ -42,8 +42,9 @@ def seen(here: Bench) -> dict[str, Any]:
 def test_what_it_sees(kind: str, bench: Benches) -> None:
     here = bench(kind)
     nodes = 3 if kind in ("srun", "pals") else 1
-    own = {"SLURM_NTASKS": "3"} if kind == "srun" else {"PBS_JOBNAME": "x"}
-    ended = drive(here, ["python3", "-c", LOOK, ":", "it's $HOME"], nodes=nodes, env=own)
+    own = {"SLURM_NTASKS_PER_NODE": "1"} if kind == "srun" else {"PBS_JOBNAME": "x"}
+    of_ranks = {"SLURM_NTASKS": "3"}  # by which Lightning would take it for one
+    ended = drive(here, ["python3", "-c", LOOK, ":", "it's $HOME"], nodes=nodes, env=own | of_ranks)
     assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
     assert "driven : it's $HOME\n" in (ended.run_dir / "logs" / "0.0" / "rank-00000.log").read_text()
     assert "driven" in ended.output
@@ -59,7 +60,7 @@ def test_what_it_sees(kind: str, bench: Benches) -> None:
         assert int(environ["CASTOFF_CORES_PER_NODE"]) >= 1 and environ["CASTOFF_DEVICES_PER_NODE"] == "0"
     assert here.calls("srun") == here.calls("mpiexec") == [], "nothing round it"
     if kind != "local":
-        assert own.items() <= environ.items()
+        assert own.items() <= environ.items() and "SLURM_NTASKS" not in environ
         assert environ.get("SLURM_JOB_NODELIST" if kind == "srun" else "PBS_NODEFILE")
 
 
