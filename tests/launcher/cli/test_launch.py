@@ -99,7 +99,7 @@ def test_devices_that_one_rank_leaves_idle(
     monkeypatch.setattr("launcher.launchers.local.gpus._nvidia", lambda root: 4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     for words, said in ((["--", "true"], True), (["-n", "1", "--", "true"], False)):
-        context = command.make_context("launch", words)
+        context = command.make_context("launch", words, help_option_names=["-h", "--help"])
         with context:
             command.invoke(context)
         assert ("this host shows 3 GPUs" in capsys.readouterr().err) == said

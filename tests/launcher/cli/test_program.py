@@ -23,7 +23,7 @@ OPTIONS = [[], ["-n", "2"], ["--here"], ["--ranks=2", "--set", "env.A=1"], ["-n2
 
 def parsed(words: list[str], behind: list[str] | None) -> tuple[list[str] | None, dict[str, object]]:
     """The program, and the verb's own options."""
-    with click.Context(click.Group()) as parent:
+    with click.Context(click.Group(), help_option_names=["-h", "--help"]) as parent:
         parent.obj = behind
         with launch.command.make_context("launch", [*words], parent=parent) as context:
             return context.obj, context.params
