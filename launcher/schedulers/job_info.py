@@ -65,7 +65,7 @@ class JobInfo(NamedTuple):
 def runs_script(submitted: str, script: str) -> bool:
     """Whether a path, with its arguments or as the end of a command, is that of a script in a run directory.
 
-    A run directory that was moved since keeps its name, which is no other's.
+    A run directory that was moved since keeps its name, which no other has.
     """
     name = "/".join(script.rsplit("/", 2)[-2:])
     return submitted == script or submitted.endswith(("/" + name, " " + script))

@@ -16,7 +16,7 @@ LONGEST_RECORD = 16 << 20
 
 
 class Unreadable(Exception):
-    """A page that is no scheduler's; the text is what a command printed."""
+    """A page that cannot come from a scheduler; the text is what a command printed."""
 
 
 def everything(_job: str, _script: str) -> bool:

@@ -24,7 +24,7 @@ def raise_fences(run: RunDirectory, members: Collection[int]) -> float:
 
     Raises:
         CastoffError: their folder cannot be read.
-        OSError: the lock file cannot be written.
+        OSError: the lock file or a fence cannot be written.
     """
     (run.path / LOCK).touch()
     now = (run.path / LOCK).stat().st_mtime  # by the clock that dates the fences, too
@@ -34,7 +34,7 @@ def raise_fences(run: RunDirectory, members: Collection[int]) -> float:
 
 def _raise(attempt: Path, now: float) -> float:
     """How long processes of an attempt may still run: not at all if it has no fence, or has seen them end."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError):  # anything else says nothing about what may still run
         descriptor = os.open(attempt / "fence", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "r+b", buffering=0) as fence:
             word = fence.read(8)

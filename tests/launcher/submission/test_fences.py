@@ -43,6 +43,12 @@ def test_what_may_still_run_is_to_end_itself(
 
 def test_an_attempt_without_a_fence_has_left_nothing(tmp_path: Path) -> None:
     (tmp_path / "attempts" / "0.0").mkdir(parents=True)
-    (tmp_path / "attempts" / "0.1").mkdir()
-    (tmp_path / "attempts" / "0.1" / "fence").symlink_to("/dev/zero")
     assert raise_fences(RunDirectory(tmp_path), {0}) == 0
+
+
+def test_a_fence_that_cannot_be_written_says_nothing_about_what_runs(tmp_path: Path) -> None:
+    fence = tmp_path / "attempts" / "0.0" / "fence"
+    fence.parent.mkdir(parents=True)
+    fence.symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="fence"):
+        raise_fences(RunDirectory(tmp_path), {0})
