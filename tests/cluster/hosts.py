@@ -177,7 +177,12 @@ class Hosts:
 
     def close(self) -> None:
         """End everything on the hosts, and the hosts with it."""
-        if self._held_by is not None:
-            os.write(self._held_by, b"\n")
+        # A line: no end of file comes while a program that this one has forked holds the pipe as well.
+        other_end = self._held_by
+        if other_end is None:
+            assert self._holder.stdin is not None
+            other_end = self._holder.stdin.fileno()
+        with contextlib.suppress(BrokenPipeError):
+            os.write(other_end, b"\n")
         with contextlib.suppress(BrokenPipeError), self._holder:  # which closes its pipes and waits
             pass
