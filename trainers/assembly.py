@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,8 @@ class Assembly:
         """
         must_be(EvaluationLoader, test, "test")
         self.manager.best.load()
-        metrics = tested(self.task, self.engine, test, self.state)
+        with closing(test):
+            metrics = tested(self.task, self.engine, test, self.state)
         self.reports.tested(self.state, metrics)
         return metrics
 

@@ -173,6 +173,9 @@ class TrainerDDP(Assembly):
     def _begin(self, train: TrainingLoader, val: EvaluationLoader | None, stack: ExitStack) -> None:
         """Make what lives as long as the loop."""
         training = self.config.training
+        for each in (train, val):
+            if each is not None:
+                stack.callback(each.close)
         stack.enter_context(self.manager)
         self._epoch_is_over = train.is_over
         self._total = train.total(training)

@@ -120,6 +120,9 @@ class TrainingLoader(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a checkpoint."""
 
+    def close(self) -> None:
+        """End the workers that it keeps from one epoch to the next; another epoch has them begin again."""
+
     def load_state_dicts(self, states: Sequence[dict[str, Any]], context: RankContext) -> None:
         """Resume from the states of another number of ranks.
 

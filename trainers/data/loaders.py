@@ -28,6 +28,7 @@ from trainers.data.iterable import IterableLoader
 from trainers.data.length_batching import length_bucketed, lengths_of, longest_first
 from trainers.data.sampling import Order, ShardPlan, micro_batches, order_of, shard
 from trainers.distributed.permutation import Permutation
+from trainers.distributed.private_torch import end_workers
 from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, SAMPLE, Stream, seed_all
 from trainers.task import Splits
@@ -93,6 +94,10 @@ class MapLoader(TrainingLoader):
         """Whether the epoch has no group after the first `consumed`."""
         return consumed >= self.steps
 
+    def close(self) -> None:
+        """End the workers that it keeps from one epoch to the next; another epoch has them begin again."""
+        end_workers(self._loader)
+
 
 class EvaluationLoader:
     """A rank's share of a data set that is only looked at: every world_size-th batch.
@@ -147,6 +152,10 @@ class EvaluationLoader:
         """This rank's batches."""
         for number, data in zip(self._share.numbers, iterate(self._loader), strict=True):
             yield Batch(data, len(self._share.samples(number)), number, self._stream.seed(number))
+
+    def close(self) -> None:
+        """End the workers that it keeps from one look to the next; another look has them begin again."""
+        end_workers(self._loader)
 
 
 def loaders(

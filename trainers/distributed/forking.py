@@ -44,6 +44,10 @@ class _Process(ForkProcess):
         code: int = super()._bootstrap(parent_sentinel)  # type: ignore[misc]
         return code
 
+    def terminate(self) -> None:
+        """Kill it: a worker ignores TERM, and a loader that must end one waits for it after this."""
+        self.kill()
+
 
 class Forking(ForkContext):
     """The context `fork` of multiprocessing, with processes that begin."""

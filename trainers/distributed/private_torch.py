@@ -16,6 +16,7 @@ from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeo
 from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
+from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker as _worker
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "begun_collectives",
     "default_store",
     "die_with_parent",
+    "end_workers",
     "hide_worker",
     "import_compiler",
     "in_bad_fork",
@@ -119,6 +121,18 @@ def import_compiler() -> None:
 def die_with_parent(signal: int) -> None:
     """Have the kernel send this process a signal when the thread that has forked it ends."""
     _prctl_pr_set_pdeathsig(signal)
+
+
+def end_workers(loader: DataLoader[Any]) -> None:
+    """End the workers that a loader keeps from one pass to the next.
+
+    torch does so when the loader is garbage. Where that is found by the collector of circles, the queue that
+    would tell a worker is gone by then, and torch waits 5 s for it, and kills it.
+    """
+    iterator: Any = loader._iterator
+    loader._iterator = None
+    if iterator is not None:
+        iterator._shutdown_workers()
 
 
 def hide_worker() -> None:

@@ -225,9 +225,10 @@ def test_a_set_that_cannot_be_read_is_an_error_before_training(workers: int, tmp
             return super().build_data()._replace(validation=Unreadable())
 
     fields = {**config(tmp_path), "validation": {"num_workers": workers}}
+    before = set(multiprocessing.active_children())
     with pytest.raises(FileNotFoundError, match=r"validation-\d+\.pt"):
         TrainerDDP(0, fields, Unread()).prepare_dataloaders()
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
 
 
 class Keeping(Judged):

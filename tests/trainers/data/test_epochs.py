@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch.utils.data import Dataset, Subset
 from tests.trainers.toys import Toy, config, digest
 from trainers.ddp import TrainerDDP
 from trainers.task import Loss, Splits
+
+KEPT = {"num_workers": 1, "persistent_workers": True}
 
 
 class Curriculum(Dataset[Any]):
@@ -56,15 +59,22 @@ class Follows(Toy):
 
 
 def trained(path: Path, task: Follows, **training: Any) -> str:
-    fields = config(path, **{"check_first_step": False, "num_epochs": 2, **training})
-    fields["validation"] = {"every_steps": 2}
-    trainer = TrainerDDP(0, fields, task)
-    trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    trainer, loaders = made(path, task, **training)
+    trainer.run_training(*loaders[:2])
     return digest(trainer.model)
 
 
+def made(path: Path, task: Follows, **training: Any) -> tuple[TrainerDDP, Any]:
+    fields = config(path, **{"check_first_step": False, "num_epochs": 2, **training})
+    workers = {name: value for name, value in training.items() if "workers" in name}
+    fields["validation"] = {"every_steps": 2, **workers}
+    fields["testing"] = {**workers}
+    trainer = TrainerDDP(0, fields, task)
+    return trainer, trainer.prepare_dataloaders()
+
+
 @pytest.mark.parametrize("kind", [Curriculum, Unhashable])
-@pytest.mark.parametrize("workers", [{}, {"num_workers": 1, "persistent_workers": True}])
+@pytest.mark.parametrize("workers", [{}, KEPT])
 def test_each_epoch_is_told(kind: type[Curriculum], workers: dict[str, Any], tmp_path: Path) -> None:
     """Though a validation in between reads the same set, in the same process."""
     task = Follows(kind())
@@ -77,3 +87,31 @@ def test_a_resumed_run_is_told_the_same(tmp_path: Path) -> None:
     whole = trained(tmp_path / "whole", Follows(Curriculum()), num_epochs=3, check_first_step=True)
     trained(tmp_path / "parts", Follows(Curriculum()), num_epochs=1, check_first_step=True)
     assert trained(tmp_path / "parts", Follows(Curriculum()), num_epochs=3, check_first_step=True) == whole
+
+
+def test_no_worker_outlives_a_training_or_a_test(tmp_path: Path) -> None:
+    """Nor do loaders that have been closed refuse another pass."""
+    before = set(multiprocessing.active_children())
+    trainer, (train, validation, test) = made(tmp_path, Follows(Curriculum()), **KEPT)
+    trainer.run_training(train, validation)
+    assert set(multiprocessing.active_children()) <= before
+    trainer.run_test(test)
+    assert set(multiprocessing.active_children()) <= before
+    assert len(list(train.groups(2, 0))) == 3
+    train.close()
+
+
+class Fails(Follows):
+    """Fails in the second epoch."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if batch[1].max() == 1:
+            raise ZeroDivisionError
+        return super().loss(model, batch)
+
+
+def test_no_worker_outlives_a_training_that_fails(tmp_path: Path) -> None:
+    before = set(multiprocessing.active_children())
+    with pytest.raises(ZeroDivisionError):
+        trained(tmp_path, Fails(Curriculum()), **KEPT)
+    assert set(multiprocessing.active_children()) <= before

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,19 @@ def test_of_a_loader(next_child: list[str]) -> None:
     next_child.append("asleep")
     loader = loaded(num_workers=2, shuffle=False)
     assert len(samples(loader.groups(0, 0))) == 20
+
+
+def ignores_term(begun: Connection) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    begun.send_bytes(b"ignores")
+    signal.pause()
+
+
+def test_a_loader_can_end_one_that_ignores_term() -> None:
+    """As where the loader is found by the collector of circles, its queues before itself."""
+    child = Forking().Process(target=ignores_term, args=((pipe := Pipe())[1],))
+    child.start()
+    assert pipe[0].recv_bytes() == b"ignores"
+    child.terminate()
+    child.join(patience.SECONDS)
+    assert child.exitcode == -signal.SIGKILL

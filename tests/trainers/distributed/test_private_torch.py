@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
 import trainers
 from tests import patience
@@ -28,7 +28,7 @@ from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 TESTED = {
     *("multiply_all", "lerp_all", "norms", "version_of", "after_backward", "rebuild_buckets"),
     *("mark_as_stepped", "Store", "TCPStore", "default_store", "set_group_timeout", "begun_collectives"),
-    *("import_compiler", "die_with_parent", "hide_worker", "in_bad_fork", "ExceptionWrapper"),
+    *("import_compiler", "die_with_parent", "end_workers", "hide_worker", "in_bad_fork", "ExceptionWrapper"),
     "tree_map_only",
 }
 
@@ -178,6 +178,21 @@ def test_a_process_dies_with_its_parent() -> None:
     assert select.select([reading], [], [], patience.SECONDS)[0], "it lives on"
     assert os.read(reading, 1) == b""  # its end of the pipe is closed
     os.close(reading)
+
+
+def test_workers_that_a_loader_keeps_end() -> None:
+    """Though its iterator is still held, as by the frames of an error; the next pass has new ones."""
+    loader: DataLoader[Any] = DataLoader(
+        TensorDataset(torch.arange(4)), num_workers=1, persistent_workers=True
+    )
+    held = iter(loader)
+    next(held)
+    (worker,) = held._workers  # type: ignore[attr-defined]
+    private_torch.end_workers(loader)
+    assert worker.exitcode is not None
+    assert len(list(loader)) == 4
+    private_torch.end_workers(loader)
+    private_torch.end_workers(loader)  # which has none
 
 
 class Workers(IterableDataset[bool]):
