@@ -15,7 +15,7 @@ castoff_check_fence() { # whether another attempt has begun, for then nothing of
 }
 castoff_end_left() { # what this attempt has here, even if its launcher has lost it, as srun does where slurmd is gone
   local castoff_pids castoff_last=$((SECONDS + castoff_fence_every))
-  while mapfile -t castoff_pids < <(castoff_left "$CASTOFF_ATTEMPT_DIR" "$castoff_mark") &&
+  while mapfile -t castoff_pids < <(set +e && castoff_left "$CASTOFF_ATTEMPT_DIR" "$castoff_mark") &&
     ((${#castoff_pids[@]} && SECONDS < castoff_last)); do
     builtin kill -s KILL "${castoff_pids[@]}" 2>/dev/null || true
     read -r -t 0.2 -u 9 _ 9<> <(:) || true

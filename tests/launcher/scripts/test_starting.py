@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -168,12 +169,23 @@ echo 'srun: error: Node failure on here' >&2
 exit 1
 """
 
+_MEETS_A_PROCESS_THAT_ENDS = """#!/bin/bash
+{0} "$@"
+code=$?
+case "$*" in */proc/*) exit 2 ;; esac
+exit "$code"
+"""
+
 
 def test_a_rank_that_its_launcher_has_lost_does_not_outlive_the_script(bench: Benches) -> None:
-    """As where slurmd is gone: nothing but the script could end it, before the user resubmits the run."""
+    """As where slurmd is gone: nothing but the script could end it, before the user resubmits the run.
+
+    On a busy host grep always meets a process that ends while it looks through all of them.
+    """
     here = bench("srun")
     number = here.folder / "number"
     here.stub("srun", _LOSES_ITS_RANK.format(number))
+    here.stub("grep", _MEETS_A_PROCESS_THAT_ENDS.format(shutil.which("grep")))
     ended = here.run(command=["sh", "-c", f"echo $$ >'{number}'; exec sleep 1000"])
     assert ended.ending == ("failed", 1), ended.output
     cmdline = Path(f"/proc/{number.read_text().strip()}/cmdline")  # it may be a zombie still

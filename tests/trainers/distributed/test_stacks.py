@@ -49,11 +49,11 @@ def deadlocked(path: str) -> None:
     initialize_ddp(me.rank, me.world_size, device="cpu")
     if me.rank == 1:
         build_for_ever()
-    Path(f"{os.environ['SEEN']}-{me.rank}").touch()
-    wait_for_the_others()
+    wait_for_the_others(me.rank)
 
 
-def wait_for_the_others() -> None:
+def wait_for_the_others(rank: int) -> None:
+    Path(f"{os.environ['SEEN']}-{rank}").touch()
     dist.all_reduce(torch.zeros(1))
 
 
@@ -102,7 +102,7 @@ def test_each_rank_writes_its_own(program: Callable[[str], None], places: list[s
         for rank, place in enumerate(places):
             path = tmp_path / f"rank-{rank:05d}.txt"
             text: str = until(partial(written, path), "its stacks")
-            assert f" in {place}\n" in text and text.count("Current thread") == 1, text
+            assert text.count(f" in {place}\n") == 1, text
             assert "torch/utils/data/_utils/worker.py" not in text
         assert [process.poll() for process in ranks.processes] == [None] * len(places)
     finally:
