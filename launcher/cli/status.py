@@ -16,6 +16,7 @@ from launcher.cli.output import brief, json_option, moment, print_json, print_ta
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError, printable
+from launcher.history.early import early_ranks, early_words
 from launcher.history.hosts import hosts
 from launcher.logs.failures import script_output
 from launcher.logs.silence import LONG, last_sign
@@ -87,12 +88,14 @@ def _print_whole(one: RunStatus, now: float) -> None:
 
 def _facts(one: RunStatus) -> dict[str, Any]:
     """All that is known; of each attempt that no rank has ended, what its script printed; of one that runs,
-    when its ranks last wrote something."""
+    when its ranks last wrote something; the ranks that ended well long before others."""
     found: dict[str, Any] = msgspec.to_builtins(one)
     for member, facts in zip(one.members, found["members"], strict=True):
         for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
             its["script_output"] = script_output(RunDirectory(Path(one.directory)), member.member, attempt)
             its["last_output"] = last_sign(attempt) if attempt.state == "running" else None
+            early = early_ranks(RunDirectory(Path(one.directory)), attempt)
+            its["ended_early"] = [rank._asdict() for rank in early]
     return found
 
 
@@ -121,7 +124,9 @@ def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus,
     _line("attempt", f"{number}  {_words(attempt, place, one.walltime, now)}")
     for line in why(attempt.failure, attempt.reason):
         _line("", line)
-    for line in script_output(RunDirectory(Path(one.directory)), member.member, attempt):
+    run = RunDirectory(Path(one.directory))
+    _line("", early_words(early_ranks(run, attempt), attempt))
+    for line in script_output(run, member.member, attempt):
         _line("", f"  {line}")
     _line("", attempt.started and f"logs in {attempt.logs}")
 

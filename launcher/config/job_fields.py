@@ -252,9 +252,8 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
         meaning("After which endings; default: all that the scheduler supports."),
     ] = None
     """`stop`: the program stopped early (outcome `resume`, or it ended after `signal`). `walltime`: it was
-    still running shortly before the walltime, when castoff ends it, and had made progress since its start.
-    `preempted`, `node-failure`: Slurm and PBS then start the job again themselves, as often as it happens;
-    name both or neither."""
+    still running shortly before the walltime, when castoff ends it. `preempted`, `node-failure`: Slurm and
+    PBS then start the job again themselves, as often as it happens; name both or neither."""
     progress: Annotated[
         Word | None,
         meaning(
@@ -263,8 +262,9 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
         ),
     ] = None
     """If a program reports nothing, castoff looks in the ranks' folder and the run directory for a newer file
-    named like a checkpoint (`*.pt`, `*.ckpt`, `*.safetensors`, `*checkpoint*` …). After two attempts in a
-    row without progress, the run is not started again."""
+    named like a checkpoint (`*.pt`, `*.ckpt`, `*.safetensors`, `*checkpoint*` …). Files in other runs'
+    directories do not count, nor do names that also changed while this run waited in the queue: another job
+    writes them. After two attempts in a row without progress, the run is not started again."""
 
     def causes(self, *, by_scheduler: bool) -> list[RequeueCause]:
         """After which endings it is started again; `by_scheduler`: whether a scheduler does so by itself."""

@@ -44,6 +44,8 @@ class Failure(msgspec.Struct, frozen=True):
     reason: str | None = None
     """`hang`: nothing failed, and nothing showed any sign of life; the rank is the one that differs.
     `out-of-memory`: the kernel killed for want of memory where this rank ran."""
+    detail: str | None = None
+    """Why its program could not be run, by its log; in no record, but added where one is read."""
 
 
 class Start(msgspec.Struct):

@@ -16,7 +16,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   stop             `castoff stop` was here: nothing of it begins any more
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; launched
                    since its ranks were started; metrics.jsonl of what its program reports; usage.json of
-                   what its job used; finished once rank 0 has ended well, but for the local launcher;
+                   what its job used; ended/, a file of each rank that has ended well;
                    terminated once its ranks were asked to end
   set-aside/       HOST.json: hosts that get no ranks of a job any more, and why
   logs/job-M.log   what the script of member M wrote

@@ -212,6 +212,8 @@ def failure_words(failure: Failure) -> str:
     how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
     if failure.reason == OUT_OF_MEMORY:
         how += ", out of memory"
+    if failure.detail:
+        how += f" ({failure.detail})"
     return f"{who} on {failure.host} failed first: {how}"
 
 

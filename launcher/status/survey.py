@@ -27,6 +27,7 @@ from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.base_queue import Key
 from launcher.schedulers.job_info import JobInfo
 from launcher.schedulers.registry import queued
+from launcher.status.not_run import explained
 
 LAST_WORD = "scheduler.json"
 """The scheduler's last word on an attempt, in its folder."""
@@ -53,8 +54,6 @@ class Attempt(NamedTuple):
     last: LastWord | None
     next: str | None = None
     """The job that it has submitted to resume it."""
-    finished: bool = False
-    """Whether rank 0 has ended well."""
     settled: bool = False
     """Whether its local scheduler has seen to it that nothing of it is left."""
     requeue: bool = False
@@ -88,6 +87,11 @@ class Attempt(NamedTuple):
         return self.end is not None and not (
             self.end.ending == "cancelled" or self.is_active or self.was_killed or self._may_be_requeued
         )
+
+    @property
+    def finished(self) -> bool:
+        """Whether rank 0, or torchrun where that was, has ended well."""
+        return any((self.folder / "ended" / name).exists() for name in ("0", "node-0"))
 
     @property
     def restarted(self) -> bool:
@@ -136,7 +140,7 @@ class Attempt(NamedTuple):
             restart=self.start.restart if self.start else None,
             ended=ended,
             failure=self.failure,
-            logs=str(self.folder.parents[1] / "logs" / self.folder.name),
+            logs=str(logs_of(self.folder)),
         )
 
     def by_records(self) -> AttemptStatus:
@@ -147,6 +151,11 @@ class Attempt(NamedTuple):
             return self.status("unknown", "unknown")
         ended = (self.end.time if self.end else None) or record.time
         return self.status("ended", known_ending(record.ending), record.code, record.reason, ended)
+
+
+def logs_of(folder: Path) -> Path:
+    """The folder of the ranks' logs of the attempt with that folder."""
+    return folder.parents[1] / "logs" / folder.name
 
 
 def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
@@ -163,10 +172,11 @@ def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
         folder,
         start,
         read(folder / "ending.json", Ending) if "ending.json" in held else None,
-        read(folder / "failure.json", Failure) if "failure.json" in held else None,
+        explained(read(folder / "failure.json", Failure), logs_of(folder))
+        if "failure.json" in held
+        else None,
         read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None,
         following.job if following else None,
-        finished="finished" in held,
         settled=SETTLED in held,
         requeue="requeue" in held,
         requeues=requeues,

@@ -124,7 +124,7 @@ castoff_begin_records() {
   castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # tells each rank who it is
   (
     umask 077
-    mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_STACK_DIR"
+    mkdir -p -- "$CASTOFF_ATTEMPT_DIR/ended" "$CASTOFF_STACK_DIR" # a file of each rank that has ended well
 #if restart
     printf '{"job": "%s"%s, "host": "%s", "time": %(%s)T%s}\n' "$castoff_job" \
       "${castoff_cluster:+, \"cluster\": \"$castoff_cluster\"}" "$(hostname)" -1 \

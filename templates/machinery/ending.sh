@@ -19,11 +19,13 @@ castoff_end() { # the first failure and the program's own word decide; a launche
   fi
 #endif
 #if expiry copy | expiry chain
-  if [[ -n $castoff_terminated && -n $castoff_late ]]; then castoff_expired=term; fi
+  if [[ -z $castoff_expired && -n $castoff_terminated && -n $castoff_late ]]; then
+    castoff_expired="ended by a signal shortly before the walltime"
+  fi
 #endif
 #if expiry
   if [[ -n $castoff_expired && ! $castoff_outcome =~ ^(done|resume)$ ]]; then
-    castoff_end_early "killed at the walltime"
+    castoff_end_early "$castoff_expired"
   fi
 #endif
 #if obeyed
@@ -58,7 +60,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
       echo "castoff: $castoff_reason" >&2
 #endif
 #endif
-      castoff_ending=walltime # nobody starts it again
+      castoff_ending=walltime castoff_reason=${castoff_reason:-it stopped early; castoff resubmit resumes it}
     fi
     exit 75 # EX_TEMPFAIL: it can resume
   fi
@@ -129,6 +131,9 @@ castoff_end_early() { # WHAT ended it; its program wrote no outcome, so what cou
     echo "castoff: $castoff_reason" >&2
   else
     castoff_ending=resume castoff_reason=$1
+#if guessed
+    castoff_reason+=${castoff_seen:+; $castoff_seen}
+#endif
 #if teardown
     castoff_tear_down resume 75
 #endif

@@ -58,6 +58,15 @@ castoff_raise_fence() { # this attempt has ended
   # A launcher that ended by itself, and well, has seen its ranks end.
   if [[ ! -e $CASTOFF_ATTEMPT_DIR/launched || ($castoff_code -eq 0 && -z $castoff_terminated) ]]; then
     castoff_word=gone
+#if !nodes !hosts
+  elif [[ -z $(castoff_left "$CASTOFF_ATTEMPT_DIR" "$castoff_mark") ]]; then # all of it was on this host
+    castoff_word=gone
+#else
+#ifdef castoff_launcher_has_ended
+  elif castoff_launcher_has_ended; then
+    castoff_word=gone
+#endif
+#endif
   fi
   echo "$castoff_word" 1<>"$CASTOFF_ATTEMPT_DIR/fence" || true
 }

@@ -88,22 +88,30 @@ castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE
 #endif
 }
 castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a rank where none does
-  find "$CASTOFF_ATTEMPT_DIR/ended" -name '[0-9]*' -printf '%f\n' >"$CASTOFF_ATTEMPT_DIR/ended-well" || true
-  awk -v "ranks=$castoff_ranks" -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" '
+  find "$CASTOFF_ATTEMPT_DIR/ended" -name '[0-9]*' -printf '%f\t%T@\n' >"$CASTOFF_ATTEMPT_DIR/ended-well" || true
+  awk -v "ranks=$castoff_ranks" -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" \
+    -v "began=$(stat --format %Y -- "$CASTOFF_ATTEMPT_DIR/start.json")" '
     BEGIN {
       FS = "\t"
       means["T"] = means["t"] = "stopped"
       means["D"] = "waiting in the kernel"
       means["Z"] = "dead"
     }
-    FILENAME ~ /ended-well$/ { over[$1]; next }
+    FILENAME ~ /ended-well$/ { over[$1] = int($2 - began); next }
     FILENAME ~ /hosts$/ { hosts[FNR - 1] = $0; next }
     NF >= 4 { seen[$1]; host[$1] = $2; state[$1] = $3; place[$1] = $4; count[$4]++ }
     END {
       for (rank = 0; rank < ranks; rank++)
-        if (!(rank in seen)) { if (rank in over) ended++; else missing[++lost] = rank }
+        if (!(rank in seen)) {
+          if (!(rank in over)) missing[++lost] = rank
+          else {
+            if (++ended <= 3) who = who (ended > 1 ? ", " : "") rank
+            if (ended == 1 || over[rank] < first) first = over[rank]
+          }
+        }
       left = ranks - ended
-      besides = ended ? "; " ended " of " ranks (ended > 1 ? " have" : " has") " ended" : ""
+      if (ended) besides = "; rank" (ended > 1 ? "s " : " ") who (ended > 3 ? " and " ended - 3 " more" : "") \
+        (ended > 1 ? " have ended well, the first" : " has ended well,") " after " first " s"
       if (lost && lost < left) {
         rank = missing[1]
         node = rank < most * full ? int(rank / most) : full + int((rank - most * full) / (most - 1))
@@ -112,9 +120,12 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
       }
       for (rank = 0; rank < ranks; rank++)
         if (state[rank] in means) {
-          print rank "|" host[rank] "|is in state " state[rank] " (" means[state[rank]] "): " place[rank] besides
+          print rank "|" host[rank] "|is in state " state[rank] " (" means[state[rank]] ")" \
+            (place[rank] == "" ? "" : ": " place[rank]) besides
           exit
         }
+      for (one in count) if (one ~ /\(.*:[0-9]+\)$/) python = 1
+      if (!python) besides = besides "; with py-spy on the PATH of the job, castoff shows where that is in Python"
       for (rank = 0; rank < ranks; rank++)
         if (rank in seen && count[place[rank]] > many) { many = count[place[rank]]; usual = place[rank] }
       least = ranks + 1
@@ -124,10 +135,16 @@ castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a 
           odd = rank
         }
       if (least <= ranks)
-        print odd "|" host[odd] "|is at " place[odd] ", and " many " of " left (many > 1 ? " are" : " is") " at " \
-          usual besides
-      else if (left == 1 && ended) for (rank in seen) print rank "|" host[rank] "|is at " usual besides
-      else if (many) print "||" (ranks > 1 ? "all ranks are at " : "it is at ") usual besides
+        print odd "|" host[odd] "|" is(place[odd], 1) ", and " many " of " left " " is(usual, many) besides
+      else if (left == 1 && ended) for (rank in seen) print rank "|" host[rank] "|" is(usual, 1) besides
+      else if (many && usual == "") print "||it is not known where they are" besides
+      else if (many) print "||" (ranks == 1 ? "it " : ended ? "all others " : "all ranks ") is(usual, ranks) besides
+    }
+    function is(where, number) { # of so many ranks
+      if (where == "") return number > 1 ? "are at unknown places" : "is at an unknown place"
+      if (where !~ /^waits for /) return (number > 1 ? "are at " : "is at ") where
+      if (number > 1) sub(/^waits/, "wait", where)
+      return where
     }
 #if here
   ' "$CASTOFF_ATTEMPT_DIR/ended-well" "$CASTOFF_ATTEMPT_DIR/stacks"
@@ -228,8 +245,26 @@ castoff_stack() { # PID RANK: its stacks into a file
     castoff_why="the program was asked for one (SIGQUIT) and wrote none"
   fi
   [ -s "$castoff_file" ] || ! command -v py-spy >/dev/null || timeout 10 py-spy dump --pid "$1" >"$castoff_file" 2>&1
-  [ -s "$castoff_file" ] || printf '%s\n' "No stack: py-spy is not on this job's PATH, and $castoff_why." \
-    "In the kernel it is at $(cat "/proc/$1/wchan" 2>/dev/null)." >"$castoff_file"
+  [ -s "$castoff_file" ] || {
+    echo "No stack: py-spy is not on this job's PATH, and $castoff_why."
+    castoff_waits=$(castoff_waits_for "$1")
+    [ -z "$castoff_waits" ] || echo "Its main thread $castoff_waits."
+  } >"$castoff_file"
+}
+castoff_waits_for() { # PID: for what its main thread waits in the kernel; nothing where that is not known
+  castoff_in=$(cat "/proc/$1/wchan" 2>/dev/null)
+  case $castoff_in in
+    futex_*) echo "waits for another thread ($castoff_in)" ;;
+    *poll* | ep_* | do_select | inet_csk_accept | *wait_for_connect*) echo "waits for other processes ($castoff_in)" ;;
+    sk_wait_data | tcp_* | unix_stream_* | unix_wait_* | wait_woken) echo "waits for other processes ($castoff_in)" ;;
+    pipe_* | anon_pipe_* | fifo_*) echo "waits for the other end of a pipe ($castoff_in)" ;;
+    do_wait | wait4 | kernel_wait*) echo "waits for a child process ($castoff_in)" ;;
+    *nanosleep*) echo "waits for a time to pass ($castoff_in)" ;;
+    nfs* | rpc_* | ll_* | cl_* | osc_* | ldlm_* | ptlrpc_* | cxiWaitEventWait | fuse_* | request_wait_answer | \
+      locks_lock_* | fcntl_* | flock_* | io_schedule* | folio_* | wait_on_page_* | ext4_* | xfs_* | jbd2_* | btrfs_*)
+      echo "waits for the file system ($castoff_in)"
+      ;;
+  esac
 }
 castoff_place() { # FILE: where the main thread is, as in function (file:line)
   awk '
@@ -258,7 +293,7 @@ castoff_ranks | {
           ;;
       esac
       printf '%s\t%s\t%s\t%s\n' "$castoff_rank" "${SLURMD_NODENAME:-$(hostname)}" "${castoff_letter:-?}" \
-        "${castoff_where:-$(cat "/proc/$castoff_pid/wchan" 2>/dev/null)}"
+        "${castoff_where:-$(castoff_waits_for "$castoff_pid")}"
     ) &
   done
   wait

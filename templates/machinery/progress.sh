@@ -1,5 +1,9 @@
 # --- Progress: without any, a run is not started again and again ----------------------------------
+#if guessed
+castoff_best='' castoff_stale=0 castoff_seen=''
+#else
 castoff_best='' castoff_stale=0
+#endif
 castoff_judge_progress() { # ATTEMPT, which is over: leaves in castoff_stale how many in a row had none
   local castoff_attempts=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX castoff_got=''
 #if reported_progress
@@ -19,7 +23,11 @@ castoff_judge_progress() { # ATTEMPT, which is over: leaves in castoff_stale how
     castoff_best=${castoff_last:-$castoff_best}
   done
 #if guessed
-  if [[ -z $castoff_got$castoff_best ]]; then castoff_got=$(castoff_new_checkpoint "$castoff_attempts.$1"); fi
+  castoff_seen=
+  if [[ -z $castoff_got$castoff_best ]]; then
+    castoff_seen=$(castoff_new_checkpoint "$castoff_attempts.$1")
+    if [[ $castoff_seen == "new checkpoint: "* ]]; then castoff_got=1; fi
+  fi
 #endif
 #else
   if [[ $castoff_progress == none ]]; then return 0; fi
@@ -39,19 +47,45 @@ castoff_lacks_progress() { # ATTEMPT: whether no other may follow it, with why i
   if ((castoff_stale < 2)); then return 1; fi
   castoff_why="no progress${castoff_best:+ beyond $castoff_best} in two attempts in a row"
 #if guessed
-  if [[ -z $castoff_best ]]; then castoff_why+=" (none was reported, no new checkpoint found: see requeue.progress)"; fi
+  if [[ -z $castoff_best ]]; then castoff_why+=" (none was reported, and $castoff_seen: see requeue.progress)"; fi
 #endif
 }
 #endif
 #if guessed
-castoff_new_checkpoint() { # ATTEMPT's folder: a file named like one that is newer, below the ranks' folder or the run's
-  local castoff_folder
-  for castoff_folder in "$(cat "$1/folder")" "$CASTOFF_RUN_DIR"; do
-    cd -- "$castoff_folder" && timeout 10 find . -maxdepth 9 -name '.?*' -prune -o -type f -newer "$1/start.json" \
-      -regextype posix-extended -iregex \
+castoff_new_checkpoint() { # ATTEMPT's folder: in words, whether it has left a checkpoint
+  local castoff_until
+  castoff_until=$(stat --format %Y -- "$1/ending.json" 2>/dev/null || date +%s)
+  castoff_checkpoints "$(cat "$1/folder")" -newer "$1/start.json" ! -newermt "@$((castoff_until + 10))" |
+    LC_ALL=C castoff_others=$1/others awk '
+      BEGIN { while ((getline line <ENVIRON["castoff_others"]) > 0) others[line] }
+      { name = $0; gsub(/[0-9]+/, "#", name) }
+      name in others { other = $0; next }
+      { own = 1; print "new checkpoint: " $0; exit }
+      END {
+        if (own) exit
+        print other == "" ? "no new checkpoint was found" : \
+          "another job writes " other ", which also changed while this run waited"
+      }' || true
+}
+castoff_note_others() { # what changes between two attempts of this run is another job's, and so is what is named alike
+  local castoff_since castoff_start=$CASTOFF_ATTEMPT_DIR/start.json
+  castoff_since=$(stat --format %Y -- "${CASTOFF_ATTEMPT_DIR%.*}.$((CASTOFF_ATTEMPT - 1))/ending.json" 2>/dev/null) ||
+    return 0
+  castoff_since=$((castoff_since + 10)) # for so long what is left of an attempt may run (fence.sh)
+  if (($(stat --format %Y -- "$castoff_start") <= castoff_since)); then return 0; fi
+  castoff_checkpoints "$PWD" -newermt "@$castoff_since" ! -newer "$castoff_start" |
+    LC_ALL=C sed 's/[0-9][0-9]*/#/g' | sort -u >"$CASTOFF_ATTEMPT_DIR/others" || true
+}
+castoff_checkpoints() { # FOLDER of the ranks, TEST...: files named like checkpoints there or in the run's, of no other
+  local castoff_folder castoff_root=''
+  for castoff_folder in "$1" "$CASTOFF_RUN_DIR"; do
+    cd -- "$castoff_folder" && timeout 10 find . -maxdepth 9 -regextype posix-extended \
+      \( -name '.?*' -o -type d -regex '.*(-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}|/castoff-[0-9][^/]*)' \) -prune -o \
+      -type f "${@:2}" -iregex \
       '.*(\.(pt|pth|ckpt|safetensors|distcp|keras|h5|hdf5|npz|pkl|pickle|msgpack)|(checkpoint|ckpt)[^/]*(/.*)?)' \
-      -print -quit
-  done 2>/dev/null || true
+      -printf "$castoff_root%P\n" || true
+    castoff_root="(run directory)/"
+  done 2>/dev/null
 }
 #endif
 #if reported_progress

@@ -254,15 +254,12 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
   kill -s KILL "$$" # on an exit code alone this launcher would let the others run on
 #endif
 fi
-#if torchrun by_ssh nodes
-[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/node-$NODE_RANK") 2>/dev/null
-#elif !torchrun by_ssh nodes | !torchrun hang
-[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
-#endif
 #if torchrun
-[ "$castoff_code" -ne 0 ] || [ "$NODE_RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/node-$NODE_RANK") 2>/dev/null
+#elif per_rank_logs | by_ssh nodes | hang
+[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #else
-[ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+[ "$castoff_code" -ne 0 ] || [ "$LOCAL_RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #endif
 #if stage teardown !driver
 [ "$(hostname)" != "$castoff_first_host" ] || exit "$castoff_code" # teardown may need what was staged there
@@ -328,7 +325,9 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ] &&
   castoff_record_failure "$RANK"
 fi
 #if hang
-[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null # should the others hang
+[ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
+#else
+[ "$castoff_code" -ne 0 ] || [ "${WORLD_SIZE:-0}" -gt 256 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #endif
 exit "$castoff_code"
 CASTOFF_TORCHRUN_RANK

@@ -43,9 +43,6 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
 #if nodes !driver
   : >"$CASTOFF_ATTEMPT_DIR/starting" || true # the first rank removes it
 #endif
-#if by_ssh nodes | hang
-  mkdir -m 700 -- "$CASTOFF_ATTEMPT_DIR/ended" # a file of each rank that has ended well
-#endif
 #if by_ssh nodes
   castoff_all_ended='' castoff_ended_at=''
 #endif
@@ -59,6 +56,9 @@ castoff_start() { # LAUNCHER... RANK_PROGRAM PROGRAM...
   printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # what came before was setup
 #if judged
   echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
+#if guessed
+  castoff_note_others
+#endif
 #endif
   "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_run_checked[@]}" "$@" &
   castoff_launcher=$!
@@ -117,7 +117,11 @@ castoff_check_ended() { # where a host's daemon dies, the launcher may wait for 
 #if torchrun
   castoff_count=$castoff_nodes
 #endif
-  if [[ ! -e $CASTOFF_ATTEMPT_DIR/finished || -n $castoff_all_ended ]]; then return 0; fi
+#if torchrun
+  if [[ ! -e $CASTOFF_ATTEMPT_DIR/ended/node-0 || -n $castoff_all_ended ]]; then return 0; fi
+#else
+  if [[ ! -e $CASTOFF_ATTEMPT_DIR/ended/0 || -n $castoff_all_ended ]]; then return 0; fi
+#endif
   { : >"$CASTOFF_ATTEMPT_DIR/ended/.look"; } 2>/dev/null || true # NFS may show an old folder
 #if torchrun
   castoff_ended=("$CASTOFF_ATTEMPT_DIR"/ended/node-*)
@@ -227,7 +231,11 @@ castoff_show_failure() {
 }
 castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well
   for _ in {1..10}; do # it may have run on another host; and the run may have been deleted meanwhile
-    if [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; then return; fi
+#if torchrun
+    if [[ -e $CASTOFF_ATTEMPT_DIR/ended/node-0 || ! -d $CASTOFF_ATTEMPT_DIR ]]; then return; fi
+#else
+    if [[ -e $CASTOFF_ATTEMPT_DIR/ended/0 || ! -d $CASTOFF_ATTEMPT_DIR ]]; then return; fi
+#endif
     sleep 1
   done
 #if torchrun

@@ -72,7 +72,7 @@ castoff_kill_ranks() { # what TERM has not ended
 #endif
 #if expiry | signal here !torchrun
 # --- What is due before the walltime --------------------------------------------------------------
-castoff_expired=''
+castoff_expired='' castoff_killed='' # how its time was over; whether by KILL, too
 #if signal here !torchrun
 castoff_look_at=0 castoff_delivered_to=' '
 #endif
@@ -97,11 +97,11 @@ castoff_watch_clock() {
 #ifdef castoff_scheduler_end_now
     if castoff_is_prolonged; then return 0; fi
 #endif
-    castoff_expired=term
+    castoff_expired="still running $castoff_left s before the walltime, so castoff ended it"
     echo "castoff: the program is still running $castoff_left s before the walltime, and is ended" >&2
     castoff_terminate
-  elif [[ $castoff_expired == term ]] && ((castoff_left <= castoff_margin * 2 / 3)); then
-    castoff_expired='kill'
+  elif [[ -z $castoff_killed ]] && ((castoff_left <= castoff_margin * 2 / 3)); then
+    castoff_killed=1
     castoff_kill_ranks
   fi
 #endif

@@ -57,7 +57,7 @@ def test_it_is_asked_until_it_answers(desk: Desk, slurm: SlurmCluster, how: str)
 
     def waits() -> bool:
         """Whether the requeue waits; with the srun of 26.05, that does, once the rank has ended."""
-        return (run.path / "attempts" / "0.0" / "finished").exists() if OTHER_DEBIAN else refused(run)
+        return (run.path / "attempts" / "0.0" / "ended" / "0").exists() if OTHER_DEBIAN else refused(run)
 
     if how == "away":
         with slurm.without_controller():

@@ -32,9 +32,9 @@ castoff_start() { # LAUNCHER... -- PROGRAM...
   printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true # what came before was setup
 #if judged
   echo "$PWD" >"$CASTOFF_ATTEMPT_DIR/folder" || true # where its progress is looked for
+#if guessed
+  castoff_note_others
 #endif
-#if hang
-  mkdir -m 700 -- "$CASTOFF_ATTEMPT_DIR/ended" # a file of each rank that has ended well
 #endif
   ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
     trap - INT QUIT

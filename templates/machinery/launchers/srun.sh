@@ -20,6 +20,18 @@ castoff_launcher_beside() { # as long as a host is away, Slurm takes what the st
   unset -v SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE # beside one of which srun takes no --mem
 }
 #endif
+#if attempts nodes !hosts
+castoff_launcher_has_ended() { # whether Slurm has no step of this job any more: with all its nodes, that is known
+  local castoff_steps castoff_last=$((SECONDS + 5)) # the last may still be on its way out
+  while castoff_steps=$(timeout -k 2 10 squeue --noheader --steps --job "$castoff_member" --format %i 2>/dev/null); do
+    if [[ $castoff_steps != *.batch* ]]; then return 1; fi # that is no answer
+    if [[ ! $castoff_steps =~ \.[0-9] ]]; then return 0; fi
+    if ((SECONDS >= castoff_last)); then return 1; fi
+    read -r -t 0.5 -u 9 _ 9<> <(:) || true
+  done
+  return 1
+}
+#endif
 #if torchrun | driver
 #elif arbitrary
 castoff_launcher_place() { unset -v SLURM_NTASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES; } # the host file says all

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +54,28 @@ class TestStatus:
             assert lines[6].startswith("           rank 0 on ")
             assert lines[6].endswith(" failed first: exit code 3")
             assert lines[7:] == [f"           logs in {run.path}/logs/0.0"]
+
+    def test_a_program_that_is_not_found(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit(sh="exec no-such-program")
+        jobs.wait(run)
+        output = castoff("status", run.id).stdout
+        assert re.search(r"failed first: exit code 127 \(.*no-such-program: not found\)\n", output), output
+
+    def test_a_rank_that_ended_well_while_others_run(
+        self, castoff: Castoff, jobs: LocalJobs, until: Until
+    ) -> None:
+        run = jobs.submit("--ranks-per-node", "2", sh='[ "$RANK" = 1 ] || exec sleep 1000')
+        attempt = run.path / "attempts" / "0.0"
+        until((attempt / "ended" / "1").exists)
+        record = json.loads((attempt / "start.json").read_text())
+        (attempt / "start.json").write_text(json.dumps({**record, "time": time.time() - 33}))
+        os.utime(attempt / "ended" / "1", (0, time.time() - 30))
+        assert "rank 1 ended well after 3 s, while others still run\n" in castoff("status", run.id).stdout
+        (early,) = json.loads(castoff("status", run.id, "--json").stdout)["members"][0]["attempts"][0][
+            "ended_early"
+        ]
+        assert early["rank"] == 1
+        castoff("cancel", run.id)
 
     def test_of_several(self, castoff: Castoff, jobs: LocalJobs) -> None:
         """Each once, in the order given; those of --name are found as `wait` finds them."""

@@ -63,7 +63,7 @@ OPTIONAL = {
         "guard",
         "find_launcher",
     },
-    "launchers": {"each", "beside", "name_hosts", "place", "export", "cancel", "host_of_rank_0"},
+    "launchers": {"each", "beside", "name_hosts", "place", "export", "cancel", "host_of_rank_0", "has_ended"},
     "runtimes": {"flags"},
 }
 """What is called where it is defined."""

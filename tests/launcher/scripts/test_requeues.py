@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import time
 from typing import Any
 
 import pytest
@@ -16,13 +19,20 @@ NEARLY_OVER = "#!/bin/sh\ndate -d '+29 seconds' +%Y-%m-%dT%H:%M:%S\n"
 """A squeue by which the job is about to be ended, as soon as its ranks run."""
 
 SLEEPS = ["sh", "-c", "exec sleep 1000"]
+ENDED = r"still running \d+ s before the walltime, so castoff ended it"
 CHECKPOINT = ["mkdir -p out && echo weights >out/model_7.ckpt"]
 """Written in setup, for no time decides then whether a program comes so far."""
 
 
-def runs_out(here: Bench, start: int = 0, setup: list[str] | None = None, **fields: Any) -> Ended:
-    """A job on Slurm that has little time left; it was started again `start` times."""
-    here.stub("squeue", NEARLY_OVER)
+def runs_out(
+    here: Bench, start: int = 0, setup: list[str] | None = None, steps: str = "echo 12.batch", **fields: Any
+) -> Ended:
+    """A job on Slurm that has little time left; it was started again `start` times.
+
+    `steps`: what squeue does that is asked for the steps of the job.
+    """
+    asked = f'case "$*" in *--steps*) {steps}; exit ;; esac\n'
+    here.stub("squeue", NEARLY_OVER.replace("\n", f"\n{asked}", 1))
     given: dict[str, Any] = {
         "command": SLEEPS,
         "requeue": {"max": 9},
@@ -44,19 +54,46 @@ class TestWalltime:
         for start in range(3):
             ended = runs_out(here, start, CHECKPOINT)
             assert ended.code == 0, ended.output
-            assert reason(ended, start) == ("resume", "killed at the walltime")
+            ending, why = reason(ended, start)
+            assert ending == "resume"
+            assert why and re.fullmatch(f"{ENDED}; new checkpoint: out/model_7.ckpt", why), why
         assert here.calls("scontrol").count(["requeue", "12"]) == 3
 
     def test_not_a_second_time_without_progress(self, bench: Benches) -> None:
         here = bench("srun")
-        assert reason(runs_out(here)) == ("resume", "killed at the walltime")
+        ending, why = reason(runs_out(here))
+        assert ending == "resume"
+        assert why and re.fullmatch(f"{ENDED}; no new checkpoint was found", why), why
         ended = runs_out(here, 1)
         ending, why = reason(ended, 1)
         assert ending == "walltime" and ended.code != 0, ended.output
-        assert why and why.startswith(
-            "killed at the walltime; not requeued: no progress in two attempts in a"
-        )
+        assert why and re.match(f"{ENDED}; not requeued: no progress in two attempts in a row", why), why
         assert here.calls("scontrol").count(["requeue", "12"]) == 1
+
+    def test_what_lies_in_another_run_is_no_progress(self, bench: Benches) -> None:
+        here = bench("srun")
+        other = "runs/other-20261129-101500-1f2e"
+        setup = [f"mkdir -p {other} runs/castoff-7; touch {other}/model.pt runs/castoff-7/model.pt"]
+        endings = [reason(runs_out(here, start, setup), start)[0] for start in range(2)]
+        assert endings == ["resume", "walltime"]
+
+    @pytest.mark.parametrize(("own", "endings"), [("", "walltime"), ("own.pt", "resume")])
+    def test_nor_what_another_job_writes_beside_it(self, own: str, endings: str, bench: Benches) -> None:
+        """It does so while this run waits, too."""
+        here = bench("srun")
+        for start in range(3):
+            if start:
+                record = here.run_dir() / "attempts" / f"0.{start - 1}" / "ending.json"
+                os.utime(record, (0, time.time() - 100))
+                os.utime(here.folder / f"step{start}.pt", (0, time.time() - 50))
+            ended = runs_out(here, start, [f"touch step{start + 1}.pt {own}"])
+        ending, why = reason(ended, 2)
+        assert ending == endings, why
+        if not own:
+            words = (
+                "another job writes step3.pt, which also changed while this run waited: see requeue.progress"
+            )
+            assert why and words in why
 
     def test_what_the_program_reports_counts_alone(self, bench: Benches) -> None:
         """A checkpoint that is written again and again is none then."""
@@ -80,9 +117,23 @@ class TestWalltime:
         found = [
             reason(runs_out(here, start, requeue={"max": 2, "progress": "none"}), start) for start in range(3)
         ]
-        killed = "killed at the walltime"
-        last = ("walltime", f"{killed}; not requeued: requeue.max (2) is used up")
-        assert found == [("resume", killed), ("resume", killed), last]
+        assert [ending for ending, _ in found] == ["resume", "resume", "walltime"]
+        assert all(why and re.fullmatch(ENDED, why) for _, why in found[:2]), found
+        last = f"{ENDED}; not requeued: requeue.max \\(2\\) is used up"
+        assert re.fullmatch(last, found[2][1] or ""), found
+
+    @pytest.mark.parametrize("nodes", [1, 2])
+    def test_what_has_ended_in_order_is_not_awaited(self, nodes: int, bench: Benches) -> None:
+        here = bench("srun")
+        ended = runs_out(here, nodes=nodes)
+        assert reason(ended)[0] == "resume", ended.output
+        again = runs_out(here, 1, nodes=nodes)
+        assert "attempt 1 begins" in again.output and "may still run" not in again.output
+
+    def test_what_slurm_may_still_run_is_awaited(self, bench: Benches) -> None:
+        here = bench("srun")
+        ended = runs_out(here, nodes=2, steps="exit 1")
+        assert (ended.run_dir / "attempts" / "0.0" / "fence").read_text() == "over\n"
 
     def test_a_longer_time_limit_counts(self, bench: Benches) -> None:
         """The job's own end is looked up again before the ranks are ended."""
@@ -204,13 +255,14 @@ class TestSignal:
         logs = [(ended.run_dir / "logs" / "0.0" / f"rank-0000{rank}.log").read_text() for rank in (0, 1)]
         said = [[line for line in log.splitlines() if "so it is not sent" not in line] for log in logs]
         assert said == [["got SIGUSR1", "worker: None"]] * 2, ended.output  # a slow start gets it later
+        said_why = "ended after SIGUSR1; new checkpoint: out/model_7.ckpt"
         if kind == "local":  # alone, it has no scheduler that would start it again
             assert reason(ended) == (
                 "walltime",
-                "ended after SIGUSR1; not requeued: the scheduler did not requeue it",
+                f"{said_why}; not requeued: the scheduler did not requeue it",
             )
         else:
-            assert reason(ended) == ("resume", "ended after SIGUSR1"), ended.output
+            assert reason(ended) == ("resume", said_why), ended.output
 
     @pytest.mark.parametrize("kind", ["srun", "local"])
     def test_ends_nothing_that_does_not_handle_it(self, kind: str, bench: Benches) -> None:

@@ -360,7 +360,7 @@ class TestStates:
         [
             ("root@head", 92, [], "unknown"),
             ("root@head", 91, [], "cancelled"),
-            ("root@head", 92, ["finished"], "done"),
+            ("root@head", 92, ["ended/0"], "done"),
             ("rooted@head", 92, [], "done"),
         ],
     )
@@ -370,6 +370,7 @@ class TestStates:
         """Its Exit_status is 0 whatever has ended it."""
         folder = made.attempt()
         for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).touch()
         pbs.tells({"7.head": finished(0, Job_Owner=owner, substate=substate)}, made.run)
         assert status(made.run).ending == expected

@@ -1,0 +1,61 @@
+"""Ranks that ended well long before the others."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher.history.early import early_ranks, early_words
+from launcher.runs.records import Failure
+from launcher.runs.run import RunDirectory
+from launcher.runs.states import AttemptStatus
+
+NOW = time.time()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    (tmp_path / "plan.json").write_text('{"ranks": 4}')
+    (tmp_path / "attempts/0.0/ended").mkdir(parents=True)
+    return RunDirectory(tmp_path)
+
+
+def ends(run: RunDirectory, rank: int, after: float) -> None:
+    path = run.path / "attempts/0.0/ended" / str(rank)
+    path.touch()
+    os.utime(path, (0, NOW - 100 + after))
+
+
+def attempt(
+    run: RunDirectory, ending: str | None = None, took: float = 100, failure: Failure | None = None
+) -> AttemptStatus:
+    ended = None if ending is None else NOW - 100 + took
+    state = "running" if ending is None else "ended"
+    logs = str(run.path / "logs/0.0")
+    return AttemptStatus(0, state, ending, None, None, "n1", NOW - 100, ended, failure, logs)
+
+
+def words(run: RunDirectory, attempt: AttemptStatus) -> str | None:
+    return early_words(early_ranks(run, attempt), attempt)
+
+
+def test_while_others_run(run: RunDirectory) -> None:
+    assert words(run, attempt(run)) is None
+    ends(run, 1, 3)
+    assert words(run, attempt(run)) == "rank 1 ended well after 3 s, while others still run"
+    ends(run, 2, 8)
+    assert words(run, attempt(run)) == "ranks 1-2 ended well after 3 to 8 s, while others still run"
+    assert words(run, attempt(run, "walltime")) == "ranks 1-2 ended well after 3 to 8 s, while others ran on"
+
+
+def test_where_nothing_is_amiss(run: RunDirectory) -> None:
+    ends(run, 1, 3)
+    assert words(run, attempt(run, "done")) is None
+    assert words(run, attempt(run, "failed", took=9)) is None  # in its last moments
+    assert words(run, attempt(run, "failed", failure=Failure(1, 0, "n1", reason="hang"))) is None
+    for rank in (0, 2, 3):
+        ends(run, rank, 5)
+    assert words(run, attempt(run)) is None  # all have, and teardown runs
