@@ -21,15 +21,15 @@ castoff_launcher_beside() { # as long as a host is away, Slurm takes what the st
 }
 #endif
 #if attempts nodes !hosts
-castoff_launcher_has_ended() { # whether Slurm has no step of this job any more: with all its nodes, that is known
+castoff_launcher_has_ended() { # whether Slurm has no step of this job any more, and has given up none of its nodes
   local castoff_steps castoff_last=$((SECONDS + 5)) # the last may still be on its way out
   while castoff_steps=$(timeout -k 2 10 squeue --noheader --steps --job "$castoff_member" --format %i 2>/dev/null); do
-    if [[ $castoff_steps != *.batch* ]]; then return 1; fi # that is no answer
-    if [[ ! $castoff_steps =~ \.[0-9] ]]; then return 0; fi
-    if ((SECONDS >= castoff_last)); then return 1; fi
+    if [[ ! $castoff_steps =~ \.[0-9] ]] || ((SECONDS >= castoff_last)); then break; fi
     read -r -t 0.5 -u 9 _ 9<> <(:) || true
   done
-  return 1
+  # Without the script's own step that is no answer. Of a lost node no step is known, but its job does not go on.
+  [[ $castoff_steps == *.batch* && ! $castoff_steps =~ \.[0-9] &&
+    $(timeout -k 2 10 squeue --noheader --job "$castoff_member" --format %T 2>/dev/null) == RUNNING ]]
 }
 #endif
 #if torchrun | driver

@@ -25,13 +25,18 @@ CHECKPOINT = ["mkdir -p out && echo weights >out/model_7.ckpt"]
 
 
 def runs_out(
-    here: Bench, start: int = 0, setup: list[str] | None = None, steps: str = "echo 12.batch", **fields: Any
+    here: Bench,
+    start: int = 0,
+    setup: list[str] | None = None,
+    steps: str = "echo 12.batch",
+    state: str = "RUNNING",
+    **fields: Any,
 ) -> Ended:
     """A job on Slurm that has little time left; it was started again `start` times.
 
     `steps`: what squeue does that is asked for the steps of the job.
     """
-    asked = f'case "$*" in *--steps*) {steps}; exit ;; esac\n'
+    asked = f'case "$*" in *--steps*) {steps}; exit ;; *%T*) echo {state}; exit ;; esac\n'
     here.stub("squeue", NEARLY_OVER.replace("\n", f"\n{asked}", 1))
     given: dict[str, Any] = {
         "command": SLEEPS,
@@ -130,9 +135,11 @@ class TestWalltime:
         again = runs_out(here, 1, nodes=nodes)
         assert "attempt 1 begins" in again.output and "may still run" not in again.output
 
-    def test_what_slurm_may_still_run_is_awaited(self, bench: Benches) -> None:
+    @pytest.mark.parametrize("said", [{"steps": "exit 1"}, {"state": "COMPLETING"}])
+    def test_what_slurm_may_still_run_is_awaited(self, said: dict[str, str], bench: Benches) -> None:
+        """Where it does not answer, and where it has lost a node, whose step it then takes for gone."""
         here = bench("srun")
-        ended = runs_out(here, nodes=2, steps="exit 1")
+        ended = runs_out(here, nodes=2, **said)
         assert (ended.run_dir / "attempts" / "0.0" / "fence").read_text() == "over\n"
 
     def test_a_longer_time_limit_counts(self, bench: Benches) -> None:
