@@ -209,7 +209,7 @@ def _share_out(devices: list[int], claimed: list[int], chosen: list[list[int]]) 
     """Give the ranks that have claimed a place in a group its devices, evenly over the group."""
     ranks = sorted({*claimed})
     each = len(claimed) // len(ranks) if ranks else 0
-    if len(claimed) > len(devices) or each * len(ranks) != len(claimed):
+    if len(claimed) > len(devices) or any(claimed.count(rank) != each for rank in ranks):
         for place, rank in enumerate(claimed):
             chosen[rank].append(devices[place * len(devices) // max(len(claimed), len(devices))])
         return

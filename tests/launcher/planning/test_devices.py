@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
@@ -272,7 +272,13 @@ def matched(near: list[list[int]], times: int) -> bool:
     return some(0)
 
 
+TWO_SOCKETS = Node(
+    sockets=["0", "1"], devices=[4, 4], device_variable="CUDA_VISIBLE_DEVICES", source="", date="2026-11-20"
+)
+
+
 @given(bound())
+@example((TWO_SOCKETS, [{0, 1}, {0}], 3))
 def test_devices_beside_cores_of_any_kind(case: tuple[Node, list[set[int]], int]) -> None:
     node, own, per_rank = case
     ranks, total = len(own), node.device_count
