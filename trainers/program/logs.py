@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 _INDENT = "    "
 _VALUE = 40
@@ -54,7 +54,13 @@ def _shows(handler: logging.Handler) -> bool:
     return stream is not None and stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
 
 
-class _OnStandardError(logging.StreamHandler[TextIO]):
+if TYPE_CHECKING:
+    _ToStream = logging.StreamHandler[TextIO]
+else:
+    _ToStream = logging.StreamHandler  # no generic class before Python 3.11
+
+
+class _OnStandardError(_ToStream):
     """Writes to what is standard error at the time: a bar of progress, for one, takes its place."""
 
     def __init__(self, rank: int):
