@@ -68,10 +68,13 @@ castoff_new_checkpoint() { # ATTEMPT's folder: in words, whether it has left a c
       }' || true
 }
 castoff_note_others() { # what changes between two attempts of this run is another job's, and so is what is named alike
-  local castoff_since castoff_start=$CASTOFF_ATTEMPT_DIR/start.json
-  castoff_since=$(stat --format %Y -- "${CASTOFF_ATTEMPT_DIR%.*}.$((CASTOFF_ATTEMPT - 1))/ending.json" 2>/dev/null) ||
-    return 0
-  castoff_since=$((castoff_since + 10)) # for so long what is left of an attempt may run (fence.sh)
+  local castoff_before=${CASTOFF_ATTEMPT_DIR%.*}.$((CASTOFF_ATTEMPT - 1)) castoff_start=$CASTOFF_ATTEMPT_DIR/start.json
+  local castoff_since
+  castoff_since=$(stat --format %Y -- "$castoff_before/ending.json" 2>/dev/null) || return 0
+  case $(cat "$castoff_before/fence" 2>/dev/null || true) in
+    gone) castoff_since=$((castoff_since + 2)) ;; # clocks
+    *) castoff_since=$((castoff_since + 10)) ;;   # for so long what is left of an attempt may run (fence.sh)
+  esac
   if (($(stat --format %Y -- "$castoff_start") <= castoff_since)); then return 0; fi
   castoff_checkpoints "$PWD" -newermt "@$castoff_since" ! -newer "$castoff_start" |
     LC_ALL=C sed 's/[0-9][0-9]*/#/g' | sort -u >"$CASTOFF_ATTEMPT_DIR/others" || true

@@ -51,11 +51,24 @@ def test_while_others_run(run: RunDirectory) -> None:
     assert words(run, attempt(run, "walltime")) == "ranks 1-2 ended well after 3 to 8 s, while others ran on"
 
 
+def test_before_a_failure(run: RunDirectory) -> None:
+    """As where the others then miss it in a collective."""
+    record = run.path / "attempts/0.0/failure.json"
+    record.touch()
+    os.utime(record, (0, NOW - 100 + 5))
+    ends(run, 1, 4.2)
+    ends(run, 2, 5.5)  # it was asked to end
+    failed = attempt(run, "failed", took=6, failure=Failure(1, 0, "n1"))
+    assert words(run, failed) == "rank 1 ended well after 4 s, before the first failure"
+
+
 def test_where_nothing_is_amiss(run: RunDirectory) -> None:
     ends(run, 1, 3)
     assert words(run, attempt(run, "done")) is None
-    assert words(run, attempt(run, "failed", took=9)) is None  # in its last moments
+    assert words(run, attempt(run, "walltime", took=9)) is None  # in its last moments
     assert words(run, attempt(run, "failed", failure=Failure(1, 0, "n1", reason="hang"))) is None
     for rank in (0, 2, 3):
         ends(run, rank, 5)
     assert words(run, attempt(run)) is None  # all have, and teardown runs
+    (run.path / "plan.json").write_text('{"ranks": 512, "layout": [[128, 4]]}')
+    assert words(run, attempt(run)) is None  # the first of each node has
