@@ -136,7 +136,7 @@ class TestWalltime:
         assert "attempt 1 begins" in again.output and "may still run" not in again.output
 
     @pytest.mark.parametrize("said", [{"steps": "exit 1"}, {"state": "COMPLETING"}])
-    def test_what_slurm_may_still_run_is_awaited(self, said: dict[str, str], bench: Benches) -> None:
+    def test_what_slurm_may_still_run_is_awaited(self, said: dict[str, Any], bench: Benches) -> None:
         """Where it does not answer, and where it has lost a node, whose step it then takes for gone."""
         here = bench("srun")
         ended = runs_out(here, nodes=2, **said)
