@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from launcher.cli.help import examples
 from launcher.cli.output import ending_words, json_option, print_json
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import CastoffError
+from launcher.runs.index import Entry, Index
 
 
 @click.command("cancel", epilog=examples("castoff cancel train", "castoff cancel --name 'sweep*'"))
@@ -16,11 +19,14 @@ from launcher.errors import CastoffError
 def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int:
     """End runs, and wait until all their processes are gone.
 
-    However many there are, their scheduler is asked to end all of them at once.
+    However many there are, their scheduler is asked to end all of them at once. Of a run whose directory was
+    deleted, the jobs are found by the path of its script.
     """
     from launcher.submission.cancel import end
 
-    wishes = end(runs_meant(runs, names))
+    others, orphans = _without_directory(runs)
+    wishes = end(runs_meant(others, names)) if others or names or not orphans else []
+    problems = _end_orphans(orphans, as_json)
     for one in wishes:
         if (now := one.after) is None:
             continue
@@ -28,7 +34,33 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
             print_json({"id": now.id, "state": now.state, "ending": now.ending})
         else:
             click.echo(f"{now.id}: {ending_words(now, '' if one.asked else ' already')}")
-    problems = [one.problem for one in wishes if one.problem]
+    problems += [one.problem for one in wishes if one.problem]
     if problems:
         raise CastoffError("\n".join(problems))
     return 0
+
+
+def _without_directory(runs: tuple[str, ...]) -> tuple[list[str], list[Entry]]:
+    """The references of runs that have a directory, and the runs that have none any more."""
+    index = Index.of(os.environ)
+    gone = {reference: index.gone(reference) for reference in runs}
+    orphans = {entry.path: entry for entry in gone.values() if entry is not None}
+    return [reference for reference, entry in gone.items() if entry is None], list(orphans.values())
+
+
+def _end_orphans(entries: list[Entry], as_json: bool) -> list[str]:
+    """End the jobs of runs whose directories are gone, and say so; returns what went wrong."""
+    from launcher.submission.orphans import end, look_for
+
+    problems = []
+    for entry in entries:
+        try:
+            done = end(look_for(entry))
+        except CastoffError as error:
+            problems.append(str(error))
+            continue
+        if as_json:
+            print_json({"id": entry.id, "state": "ended", "ending": "cancelled"})
+        else:
+            click.echo(done)
+    return problems

@@ -58,6 +58,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> Non
     Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
     without any, the newest run is meant. `castoff list` lists all.
     """
+    _report_orphans(runs)
     meant = runs_meant(runs, names, newest_too=True) if runs or names else [Index.of(os.environ).newest()]
     found = statuses(meant, Poller(AT_A_GLANCE))
     adopt_unlisted(os.environ, meant)
@@ -69,6 +70,19 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> Non
         if number:
             click.echo()
         _print_whole(one, now)
+
+
+def _report_orphans(runs: tuple[str, ...]) -> None:
+    """Of runs whose directories are gone, say which jobs are left.
+
+    Raises:
+        CastoffError: there are such runs.
+    """
+    from launcher.submission.orphans import look_for
+
+    index = Index.of(os.environ)
+    if gone := [entry for reference in runs if (entry := index.gone(reference)) is not None]:
+        raise CastoffError("\n".join(look_for(entry).words for entry in gone))
 
 
 def _print_whole(one: RunStatus, now: float) -> None:

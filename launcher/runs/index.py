@@ -2,7 +2,8 @@
 
 A journal of JSON lines, each about the run directory at `path`:
 
-  {"path", "name", "time"}     it was submitted; with "found", a search came across it
+  {"path", "name", "scheduler", "time"}  it was submitted
+  {"path", "name", "time", "found"}      a search came across it
   {"path", "ended", "of"}      it is over for good; in `ended` all that a list shows of it
   {"path", "begun"}            it was begun again, so what `ended` said holds no longer
   {"path", "removed"}          its directory was removed
@@ -45,6 +46,8 @@ class Entry:
     """How often it was begun again."""
     ended: RunSummary | None = None
     """What it came to, if that is known and can only change by a new beginning."""
+    scheduler: str | None = None
+    """Whose jobs it has; None where a search has found it."""
 
     @property
     def run(self) -> RunDirectory:
@@ -67,6 +70,7 @@ class _Event(msgspec.Struct, omit_defaults=True):
 
     path: str
     name: str | None = None
+    scheduler: str | None = None
     time: Seconds = 0.0
     found: bool = False
     ended: RunSummary | None = None
@@ -101,13 +105,13 @@ class Index:
                 ) from None
         return cls(state / "castoff" / "runs.jsonl")
 
-    def add(self, run: RunDirectory, name: str) -> None:
+    def add(self, run: RunDirectory, name: str, scheduler: str | None = None) -> None:
         """Append a run."""
-        self._append([_Event(str(run.path), name, time.time())])
+        self._append([_Event(str(run.path), name, scheduler, time.time())])
 
     def adopt(self, runs: Iterable[tuple[RunDirectory, str, float]]) -> None:
         """Append runs that were found, with their names and the times of their submission."""
-        self._append(_Event(str(run.path), name, at, found=True) for run, name, at in runs)
+        self._append(_Event(str(run.path), name, time=at, found=True) for run, name, at in runs)
 
     def reopen(self, run: RunDirectory) -> None:
         """Take back what is known of a run's end, because it is about to begin again.
@@ -138,7 +142,8 @@ class Index:
                 latest = max(latest, at)
                 # Nor is an ending believed that was seen before a search came across it again.
                 begun = entry.begun + 1 if entry else 0
-                entries[event.path] = Entry(event.path, event.name, at, begun)
+                scheduler = event.scheduler or (entry.scheduler if entry else None)
+                entries[event.path] = Entry(event.path, event.name, at, begun, scheduler=scheduler)
             elif entry is not None and event.begun:
                 entry.begun += 1
                 entry.ended = None
@@ -190,6 +195,18 @@ class Index:
             raise CastoffError("\n".join(problems))
         return list(found.values())
 
+    def gone(self, reference: str) -> Entry | None:
+        """The run of an id, a name or a path, if it was submitted and its directory is gone."""
+        known = self.entries()[::-1]
+        if "/" in reference:
+            at = os.path.abspath(reference)  # noqa: PTH100 - nothing there has links to resolve
+            exact = [entry for entry in known if entry.path == at]
+        else:
+            exact = _called(reference, known) if not is_run_directory(Path(reference)) else []
+        if not exact or any(entry.is_there for entry in exact) or draft_of(Path(exact[0].path)).exists():
+            return None
+        return exact[0]
+
     def _events(self) -> Iterator[_Event]:
         """The lines that say something of a run."""
         try:
@@ -238,8 +255,7 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
             return reference
         raise CastoffError(f"{reference}: is not a run directory: it holds no job.sh beside attempts/")
     newest = known()[::-1] if reference else []
-    exact = [entry for entry in newest if entry.name == reference]
-    exact += [entry for entry in newest if entry.id == reference]
+    exact = _called(reference, newest)
     if path := next((entry.path for entry in exact if entry.is_there), None):
         return path
     begun = [entry for entry in newest if entry.id.startswith(reference) and entry.is_there]
@@ -256,6 +272,12 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
         return path
     near = did_you_mean(reference, [entry.name for entry in newest[:_RECENT]])
     raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact, near)}")
+
+
+def _called(reference: str, newest: list[Entry]) -> list[Entry]:
+    """The entries of a name, and of an id."""
+    exact = [entry for entry in newest if entry.name == reference]
+    return exact + [entry for entry in newest if entry.id == reference]
 
 
 def _trusted(path: str | Path) -> RunDirectory:

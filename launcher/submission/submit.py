@@ -217,7 +217,7 @@ def recorded(
             path = visible_word(str(draft.final.path))
             record_runs(
                 environ,
-                lambda index: index.add(draft.final, decided.name),
+                lambda index: index.add(draft.final, decided.name, decided.scheduler),
                 f"no list will show {draft.final.id}, which is named by its path: castoff status {path}",
             )
             draft.publish()

@@ -1,0 +1,141 @@
+"""Jobs of runs whose directories are gone: their scheduler still knows the path of their script."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.errors import CastoffError
+from launcher.runs.index import Entry
+from launcher.runs.run import RunDirectory
+from launcher.schedulers.base_queue import Queue
+from launcher.schedulers.command import SchedulerUnreachable
+from launcher.schedulers.job_info import JobInfo
+from launcher.schedulers.registry import HAVE_DIRECTIVES, queued, queued_of
+
+_POLL = 0.5
+
+
+class Orphans(NamedTuple):
+    """What schedulers said of a run whose directory is gone."""
+
+    id: str
+    path: Path
+    found: list[tuple[Queue, list[JobInfo]]]
+    """The jobs that are not over, by the scheduler that has them."""
+    asked: list[str]
+    """The schedulers that answered."""
+    silent: list[str]
+    """Those that did not, with the reason and how to look oneself."""
+
+    @property
+    def gone(self) -> str:
+        """What is certain."""
+        return f"{self.id}: its directory {self.path} is gone"
+
+    @property
+    def words(self) -> str:
+        """What was found, and what to do."""
+        parts = [
+            f"{queue.title} still has its {_jobs_words(jobs)}; `castoff cancel {shlex.quote(self.id)}` or "
+            f"`{_by_hand(queue, jobs)}` ends {'it' if len(jobs) == 1 else 'them'}"
+            for queue, jobs in self.found
+        ]
+        parts += self.silent
+        if not self.found and self.asked:
+            parts.append(f"{' and '.join(self.asked)} has no job of it that waits or runs")
+        if not self.found:
+            parts.append("if it was moved, name its new path, or let `castoff list --scan FOLDER` find it")
+        return "; ".join([self.gone, *parts])
+
+
+def look_for(entry: Entry) -> Orphans:
+    """Ask for the jobs of a run whose directory is gone: its scheduler, or all of this host if it is unknown.
+
+    castoff's own scheduler ends a run whose directory is gone.
+    """
+    path = Path(entry.path)
+    orphans = Orphans(entry.id, path, [], [], [])
+    for queue in _queues(entry.scheduler):
+        try:
+            jobs = _jobs_of(queue, path)
+        except SchedulerUnreachable as why:
+            by_hand = f"end a job of {RunDirectory(path).script} with {shlex.join(queue.cancel_command)}"
+            orphans.silent.append(f"{queue.title} could not be asked for its jobs ({why}): {by_hand}")
+        else:
+            orphans.asked.append(queue.title)
+            if jobs:
+                orphans.found.append((queue, jobs))
+    return orphans
+
+
+def end(orphans: Orphans) -> str:
+    """End the jobs that were found, and wait until they are gone; returns what was done.
+
+    Raises:
+        CastoffError: there are none, or one is left.
+    """
+    if not orphans.found or orphans.silent:
+        raise CastoffError(orphans.words)
+    for queue, jobs in orphans.found:
+        refused = queue.cancel([one.job for one in jobs])
+        begun = time.monotonic()
+        while left := _left(queue, orphans.path):
+            if refused or time.monotonic() - begun > queue.cancel_patience:
+                why = (
+                    "; ".join(dict.fromkeys(refused.values()))
+                    or f"not over {queue.cancel_patience:g} s later"
+                )
+                raise CastoffError(
+                    f"{orphans.gone}, and {queue.title} still has its {_jobs_words(left)}: {why}; "
+                    f"try `{_by_hand(queue, left)}`"
+                )
+            time.sleep(_POLL)
+    ended = ", ".join(f"{_jobs_words(jobs)} ({queue.title})" for queue, jobs in orphans.found)
+    return f"{orphans.gone}; ended its {ended}"
+
+
+def _left(queue: Queue, path: Path) -> list[JobInfo]:
+    try:
+        return _jobs_of(queue, path)
+    except SchedulerUnreachable as why:
+        raise CastoffError(
+            f"{path.name}: {queue.title} could not be asked whether its jobs are over: {why}"
+        ) from why
+
+
+def _queues(scheduler: str | None) -> Iterator[Queue]:
+    """The queues to ask; of an unknown scheduler those whose commands are here."""
+    if scheduler is not None:
+        own = queued(scheduler)
+        yield from [own.queue()] if own else []
+        return
+    for name in HAVE_DIRECTIVES:
+        queue = queued_of(name).queue()
+        if shutil.which(queue.cancel_command[0]):
+            yield queue
+
+
+def _jobs_of(queue: Queue, path: Path) -> list[JobInfo]:
+    """This user's jobs of the very script, whose path holds the run's id: no run has another's.
+
+    Raises:
+        SchedulerUnreachable: nothing answers.
+    """
+    script = str(RunDirectory(path).script)
+    found = [
+        one for one in queue.unfinished(script) if one.script == script or one.script.endswith(f" {script}")
+    ]
+    return [*{one.job: one for one in found}.values()]
+
+
+def _jobs_words(jobs: list[JobInfo]) -> str:
+    return f"job{'s' * (len(jobs) > 1)} {', '.join(one.job for one in jobs)}"
+
+
+def _by_hand(queue: Queue, jobs: list[JobInfo]) -> str:
+    return shlex.join([*queue.cancel_command, *(one.job for one in jobs)])
