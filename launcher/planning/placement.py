@@ -21,6 +21,7 @@ from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import binding, devices, limits
 from launcher.planning.binding import Bound
 from launcher.planning.findings import Findings
+from launcher.ranks.visible import MASKS
 from launcher.runs.plan import Devices
 from launcher.schedulers.base import Scheduler
 from launcher.typed.suggestion import setting
@@ -90,7 +91,7 @@ class _Placer:
         cores, lists = self._cores()
         by_list = self.spec.binding is not None or self._binds_by_list(lists)
         given = self._devices(chosen, lists, by_list)
-        self._check_variable(given)
+        self._check_variables(given)
         threads = by_list and self.spec.binding is None and self.node
         cpu_lists = [
             cpulist(sorted(self.node.cpus_of(own)) if threads and self.node else own) for own in lists
@@ -295,14 +296,23 @@ class _Placer:
         fits = alternatives(ranks) if counts else f"up to {queue.most_devices // max(per_rank, 1)}"
         self.found.report_ranks(self.spec, self.asked.layout, f"{given}; use {fits} ranks a node, or {other}")
 
-    def _check_variable(self, given: Devices) -> None:
-        """Whether the job sets itself what shows a rank its devices."""
+    def _check_variables(self, given: Devices) -> None:
+        """Whether the job sets itself what shows a rank its devices, which castoff or the scheduler does.
+
+        On this machine castoff counts the ranks' devices within the job's mask, as within the shell's.
+        """
         masks: Sequence[str] = given.per_rank or ([given.visible] if given.visible else [])
-        variable = self.node.device_variable if self.node else None
-        if masks and variable and (value := self.spec.env.get(variable)) is not None:
-            problem = f"is {shown(value)}, but castoff sets it for each rank"
-            fix = "drop it; or use `devices_per_rank: 0`, and castoff leaves the devices to you"
-            self.found.report(f"env.{variable}", f"{problem} ({' '.join(masks)}): {fix}")
+        ours, count = self.node.device_variable if self.node and masks else None, self.asked.per_rank
+        names = [*MASKS] if self.queued and count and not self.driver else []
+        chosen = f"each rank's {count} devices are" if count > 1 else "each rank's device is"
+        fix = "drop it; or use `devices_per_rank: 0`, and castoff leaves the devices to you"
+        of_container = self.spec.container.env if self.spec.container else {}
+        for place, env in (("env", self.spec.env), ("container.env", of_container)):
+            for name in dict.fromkeys([*names, *([ours] if ours else [])]):
+                if (value := env.get(name)) is not None:
+                    sets = f"castoff sets it for each rank ({' '.join(masks)})"
+                    why = sets if name == ours else f"{chosen} chosen for it already"
+                    self.found.report(f"{place}.{name}", f"is {shown(value)}, but {why}: {fix}")
 
     def _does_not_fit(self, field: str, error: ValueError) -> None:
         """Blame the field that was set for what does not fit."""

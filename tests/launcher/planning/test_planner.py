@@ -13,6 +13,7 @@ from launcher.config.site import Site
 from launcher.config.site_fields import Node
 from launcher.errors import InvalidInput
 from launcher.planning.planner import plan
+from launcher.ranks.visible import MASKS
 from launcher.runs.plan import Devices, Plan
 from launcher.runs.records import encode
 
@@ -199,6 +200,21 @@ class TestPolaris:
         )
         found = planned("polaris", devices_per_rank=0, **mine)
         assert (found.devices, found.variables["CUDA_VISIBLE_DEVICES"]) == (Devices(), "0,1")
+
+    @pytest.mark.parametrize("site", ["slurm", "pbs", "flux", "frontier", "polaris"])
+    @pytest.mark.parametrize("variable", MASKS)
+    @pytest.mark.parametrize("place", ["env", "container.env"])
+    def test_a_mask_of_any_vendor_on_any_cluster(self, site: str, variable: str, place: str) -> None:
+        """Also where the profile does not know the nodes, and the scheduler deals devices out."""
+        container = {"container": {"image": "/x.sif", "runtime": "apptainer", "env": {variable: "0,1"}}}
+        mine = {"env": {variable: "0,1"}} if place == "env" else container
+        said = refused(site, ranks_per_node=2, devices_per_rank=2, **mine)[f"{place}.{variable}"]
+        assert said.startswith("is '0,1', but ") and "use `devices_per_rank: 0`" in said
+        planned(site, ranks_per_node=2, devices_per_rank=0, **mine)
+
+    def test_a_mask_on_this_machine_says_which_devices_there_are(self) -> None:
+        found = planned("local", ranks_per_node=2, devices_per_rank=1, env={"CUDA_VISIBLE_DEVICES": "2,3"})
+        assert found.variables["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 class TestPerlmutter:
