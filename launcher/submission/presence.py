@@ -42,6 +42,10 @@ _TOP = 2
 """Parts of a path such as `/scratch`: where no more of it is here, the nodes may have another file system."""
 
 
+_FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
+"""Variables and home folders, as users write them for a shell."""
+
+
 class _Missing(NamedTuple):
     field: str
     message: str
@@ -81,7 +85,7 @@ def missing(
 ) -> tuple[list[Problem], list[Problem]]:
     """What a job names and is not there for certain, and what may be missing."""
     look = _Look(spec, plan, directory, environ)
-    found = [*(look.workdir() or look.program() or look.environment()), *look.files()]
+    found = [*(look.workdir() or look.program() or look.environment()), *look.variables(), *look.files()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
     for one in found:
         (problems if one.is_certain else warnings).report(one.field, one.message)
@@ -148,16 +152,33 @@ class _Look:
         """The environment that is active in the terminal, where a job begins without it."""
         folder = self._environ.get("VIRTUAL_ENV") or self._environ.get("CONDA_PREFIX")
         inherit = self._plan.inherit
-        has_path = inherit == "all" or "PATH" in inherit or "PATH" in {*self._plan.env, *self._plan.env_from}
+        sets_path = "PATH" in {*self._plan.env, *self._plan.env_from}
+        inherits_path = inherit == "all" or "PATH" in inherit
+        resets_path = inherits_path and _is_login_shell(self._plan)
         of_its_own = self._plan.setup or self._plan.python or self._plan.container or self._plan.function
         is_everywhere = self._environ.get("CONDA_DEFAULT_ENV") == "base"  # most login shells have it
-        if not folder or has_path or of_its_own or is_everywhere:
+        if not folder or sets_path or (inherits_path and not resets_path) or of_its_own or is_everywhere:
             return []
         if "/" in self._plan.command[0] or which(self._plan.command[0], path=f"{folder}/bin") is None:
             return []
         fix = f"give --python {folder}/bin/python, or activate it in setup"
-        message = f"is not set, and {folder}, which is active in this terminal, is not in the job: {fix}"
+        absent = "is not in the job"
+        if resets_path:
+            absent = (
+                f"may not be in the job, whose login shell ({self._plan.shell}) may reset PATH after inherit"
+            )
+        message = f"is not set, and {folder}, which is active in this terminal, {absent}: {fix}"
         return [_Missing("python", message, False)]
+
+    def variables(self) -> list[_Missing]:
+        """Values of `env` that look as if a shell were to expand them."""
+        return [
+            _Missing(
+                f"env.{name}", f"is {value!r}, which is passed on as written: {_in_setup(name, value)}", False
+            )
+            for name, value in self._spec.env.items()
+            if value is not None and _FOR_A_SHELL.search(value)
+        ]
 
     def files(self) -> list[_Missing]:
         """What else is named and missing."""
@@ -273,6 +294,19 @@ class _Look:
         if origin is None or origin == self._folder or not (origin / word).exists():
             return ""
         return f", but beside the job file: submit from {origin}, or set workdir: {origin}"
+
+
+def _in_setup(name: str, value: str) -> str:
+    """How a shell expands a value."""
+    quoted = value if value.startswith("~") else f'"{value}"'
+    return (
+        f"castoff expands no variables; to have them expanded in the job: setup: ['export {name}={quoted}']"
+    )
+
+
+def _is_login_shell(plan: Plan) -> bool:
+    """Whether the job's script begins in a login shell, whose profiles may set PATH anew."""
+    return any(re.fullmatch(r"--login|-[a-zA-Z]*l[a-zA-Z]*", word) for word in plan.shell.split()[1:])
 
 
 def _near(word: str, place: Path, folder: Path) -> str:

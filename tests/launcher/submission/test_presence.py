@@ -214,8 +214,6 @@ class TestActiveEnvironment:
             ("local", {}),
             ("slurm", {"setup": ["module load x"]}),
             ("slurm", {"python": "/bin/sh"}),
-            ("slurm", {"inherit": "all"}),
-            ("slurm", {"inherit": ["PATH"]}),
             ("slurm", {"env": {"PATH": "/x"}}),
         ],
     )
@@ -228,3 +226,36 @@ class TestActiveEnvironment:
         base = {"CONDA_PREFIX": active["VIRTUAL_ENV"], "CONDA_DEFAULT_ENV": "base"}
         assert check("python train.py", "slurm", base) == ""
         assert check("true", "slurm", active) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "setup"),
+    [
+        ("$HOME/hf", '"$HOME/hf"'),
+        ("${SCRATCH}/hf", '"${SCRATCH}/hf"'),
+        ("~/hf", "~/hf"),
+        ("/a:~/b", '"/a:~/b"'),
+    ],
+)
+def test_a_value_that_no_shell_expands(check: Check, value: str, setup: str) -> None:
+    said = check("python train.py", site="slurm", env={"HF_HOME": value})
+    assert said.startswith(f"warning: env.HF_HOME: is '{value}', which is passed on as written: ")
+    assert said.endswith(f"setup: ['export HF_HOME={setup}']")
+
+
+@pytest.mark.parametrize("value", ["/scratch/hf", "a$", "$1", "x~y", "5$", None])
+def test_a_value_that_is_meant_as_written(check: Check, value: str | None) -> None:
+    assert not check("python train.py", site="slurm", env={"HF_HOME": value})
+
+
+def test_inherited_path_that_a_login_shell_may_reset(check: Check, tmp_path: Path) -> None:
+    """As after `castoff import` of a script that relies on sbatch's export of everything."""
+    tool = tmp_path / "venv" / "bin" / "mytool"
+    tool.parent.mkdir(parents=True)
+    tool.touch(mode=0o755)
+    active = {"VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": f"{tool.parent}:/usr/bin:/bin"}
+    said = check("mytool", site="slurm", more=active, inherit="all")
+    assert "login shell" in said and "may reset PATH" in said and f"--python {tool.parent}/python" in said
+    assert not check("mytool", site="local", more=active, inherit="all")
+    assert not check("mytool", site="slurm", more=active, inherit="all", setup=["module load x"])
+    assert "may reset PATH" in check("mytool", site="slurm", more=active, inherit=["PATH"])
