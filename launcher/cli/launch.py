@@ -117,9 +117,10 @@ def command(
     starts this host's ranks of a job on several: the same command on each, with a number of its own, makes
     one job.
 
-    The program follows --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
-    one kills it. The exit code is that of the first rank to fail; 75 if the program has saved and said that
-    it can be resumed, as castoff's trainers do: the same command again resumes it; 0 if it is done.
+    The program follows --, or is the command of a job file. Ctrl-C asks it to save and stop, a second one
+    kills it, and so does the end of a job file's walltime. The exit code is that of the first rank to fail;
+    75 if the program has saved and said that it can be resumed, as castoff's trainers do: the same command
+    again resumes it; 0 if it is done.
     """
     context = click.get_current_context()
     if here:
@@ -300,6 +301,7 @@ def _with_job(request: StartRequest, job: _JobHere, where: str) -> StartRequest:
         preload=preload if request.preload is None else request.preload,
         workdir=Path(decided.workdir) if decided.workdir else None,
         driver=decided.driver,
+        walltime=decided.walltime,
     )
 
 

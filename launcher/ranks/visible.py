@@ -61,3 +61,32 @@ def own_of(environ: Mapping[str, str], index: int) -> dict[str, str]:
     if len(mask) > 1 and any(entry.startswith("MIG-") for entry in mask):
         return {"CUDA_VISIBLE_DEVICES": mask[found], "CASTOFF_DEVICE": "0"}
     return {"CASTOFF_DEVICE": str(found)}
+
+
+def share_of(environ: Mapping[str, str], local: int, each: int) -> dict[str, str]:
+    """What a local rank's environment needs to see its own `each` devices alone, of those that a mask shows.
+
+    The first of several masks is narrowed: HIP's, for example, counts within ROCR's. Nothing, without one.
+
+    Raises:
+        PlacementError: it shows too few.
+    """
+    name = next((name for name in MASKS if environ.get(name)), None)
+    if name is None:
+        return {}
+    devices: list[list[str]] = []
+    for entry in environ[name].split(","):
+        if entry.startswith("-") or entry == "NoDevFiles":
+            break
+        device, dot, _ = entry.partition(".")
+        if dot and devices and devices[-1][0].startswith(f"{device}."):
+            devices[-1].append(entry)
+        else:
+            devices.append([entry])
+    own = devices[local * each : (local + 1) * each]
+    if len(own) < each:
+        raise PlacementError(
+            f"{local + 1} ranks with {each} devices each need {(local + 1) * each}, but this host has"
+            f" {len(devices)} ({name}={environ[name]}): start fewer ranks, or give each fewer devices"
+        )
+    return {name: ",".join(entry for device in own for entry in device), "CASTOFF_DEVICE": "0"}

@@ -16,6 +16,16 @@ def gpus_here(environ: Mapping[str, str], root: Path = Path("/")) -> int:
     return min(found)
 
 
+def masked(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
+    """A mask of all GPUs, where there are some and no mask shows which of them to use."""
+    if any(environ.get(name) for name in MASKS):
+        return {}
+    for name, count in (("CUDA_VISIBLE_DEVICES", _nvidia(root)), ("ROCR_VISIBLE_DEVICES", _amd(root))):
+        if count:
+            return {name: ",".join(map(str, range(count)))}
+    return {}
+
+
 def _nvidia(root: Path) -> int:
     with contextlib.suppress(OSError):
         return len(list((root / "proc/driver/nvidia/gpus").iterdir()))

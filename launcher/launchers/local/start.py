@@ -18,13 +18,14 @@ from typing import BinaryIO, NamedTuple, TextIO
 from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
 from launcher.launchers.local.agent import Agent, agent_of, modules_of
+from launcher.launchers.local.gpus import masked
 from launcher.launchers.local.ports import free_port, is_free
 from launcher.launchers.local.processes import allowed_cores, on_cores
 from launcher.launchers.local.streams import RankLog, open_logs
 from launcher.launchers.local.supervision import Rank, Report, Supervision, counted
 from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
 from launcher.ranks import is_stale
-from launcher.ranks.visible import own_of, within
+from launcher.ranks.visible import own_of, share_of, within
 
 NOT_FOUND = 127
 """Exit code, as a shell's, of a program that does not exist."""
@@ -54,7 +55,8 @@ class StartRequest(NamedTuple):
     cores_per_rank: int | None
     """Cores of each rank; None divides the cores that this process may use evenly."""
     devices_per_rank: int | None
-    """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees one alone; else none is set."""
+    """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees one alone; more: each sees its own
+    alone, where this host's GPUs or a mask are known."""
     environment: Mapping[str, str]
     """The ranks' environment, before anything that says who they are."""
     job_id: str
@@ -75,6 +77,8 @@ class StartRequest(NamedTuple):
     script that imports it."""
     agent_for: int | None = None
     """Whose starts that process serves, one after the other, until its end; None: this start alone."""
+    walltime: int | None = None
+    """Seconds after which the ranks are ended: by TERM, and by KILL if that does not end them."""
     driver: bool = False
     """The program is no rank: it starts its own workers, and sees all that this host has."""
 
@@ -113,6 +117,10 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         CastoffError: nothing was started, and why: the request makes no sense, a log cannot be
             written, no port is free; as `CannotStart` with a shell's exit code: the program.
     """
+    several = 0 if request.driver or request.devices_per_rank == 1 else request.devices_per_rank or 0
+    if several:
+        mask = masked(request.environment)
+        request = request._replace(environment={**request.environment, **mask})
     _check(request)
     cores = divide_cores(allowed_cores(), request.ranks, request.cores_per_rank)
     port = _meeting_port(request)
@@ -144,6 +152,11 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         if not request.driver:
             supervision.watch_ranks(request.world_size)
         supervision.report(_announcement(request, host, cores, port))
+        if several and not share_of(request.environment, 0, 1):
+            no_gpus = "no GPU of NVIDIA or AMD is known on this host, and no mask names devices"
+            supervision.report(f"devices_per_rank={several}: {no_gpus}, so each rank sees all that there are")
+        if request.walltime is not None:
+            supervision.end_after(request.walltime)
         return supervision.run()
 
 
@@ -180,6 +193,8 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
     environment.setdefault("OMP_NUM_THREADS", str(cores))
     if request.devices_per_rank == 1:
         environment |= own_of(environment, local)
+    elif request.devices_per_rank:
+        environment |= share_of(environment, local, request.devices_per_rank)
     return environment
 
 
@@ -214,6 +229,8 @@ def _check(request: StartRequest) -> None:
             raise CastoffError(f"{name}={value}: must be 1 or more")
     if request.devices_per_rank == 1:
         within(request.environment, request.ranks - 1)  # the last one's, before any is started
+    elif request.devices_per_rank and not request.driver:
+        share_of(request.environment, request.ranks - 1, request.devices_per_rank)
     workdir = request.workdir
     if workdir is not None and not (workdir.is_dir() and os.access(workdir, os.X_OK)):
         what = "cannot be entered" if workdir.is_dir() else "is not a folder on this host"

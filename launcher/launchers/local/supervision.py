@@ -124,6 +124,7 @@ class Supervision:
         self._stopped = False  # a rank died of the signal that was passed on
         self._ending = False  # the ranks' own endings do not count any more
         self._settled: float | None = None  # when the last rank's helpers should have ended
+        self._end_time: float | None = None
         self._kill_time: float | None = None
         self._killed: set[int] = set()
         self._looks: LoneRank | MpiWorlds | None = None
@@ -155,6 +156,10 @@ class Supervision:
             self._looks = self._worlds = MpiWorlds(world_size, ranks, now)
         else:
             self._looks = LoneRank(ranks[0], now)
+
+    def end_after(self, walltime: float) -> None:
+        """End what is still running so many seconds from now."""
+        self._end_time = time.monotonic() + walltime
 
     def add_agent(self, pid: int) -> None:
         """Know the process of which the ranks to come are copies; whoever has started it ends it."""
@@ -394,6 +399,13 @@ class Supervision:
             self._result = 128 + self._stop
         self._kill_time = min(self._kill_time or now, now)
 
+    def _end_at_walltime(self) -> None:
+        self._end_time = None
+        if self._alive and not self._ending:
+            self._ending, self._result = True, 128 + signal.SIGTERM
+            self.report("the walltime is over: ending the ranks")
+            self._end_all()
+
     # Steps
 
     def _step(self) -> bool:
@@ -402,6 +414,8 @@ class Supervision:
         self._regulate(now)
         if self._looks is not None and (due := self._looks.due) is not None and due <= now:
             self.report(self._looks.look(now))
+        if self._end_time is not None and now >= self._end_time:
+            self._end_at_walltime()
         if not self._alive:
             if not self._tree.reap():
                 return True
@@ -427,6 +441,8 @@ class Supervision:
             return _POLL
         now = time.monotonic()
         waits = [due - now for rank in self._ranks if (due := rank.lines.due()) is not None]
+        if self._end_time is not None:
+            waits.append(self._end_time - now)
         if self._kill_time is not None:
             waits.append(self._kill_time - now if now < self._kill_time else _POLL)
         if self._looks is not None and self._looks.due is not None:

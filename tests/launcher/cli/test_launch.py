@@ -239,3 +239,10 @@ def test_half_of_what_hosts_by_hand_need(words: list[str], said: str, castoff: C
     answer = castoff("launch", *words, "--", "true")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert said in answer.stderr
+
+
+def test_the_walltime_ends_the_ranks(castoff: Castoff) -> None:
+    """And what they have started, also where they would save and stop."""
+    answer = castoff("launch", "--set", "walltime=1s", "--", "sh", "-c", "sleep 1000000; exit 3")
+    assert answer.returncode == 143
+    assert "castoff: the walltime is over: ending the ranks" in answer.stderr

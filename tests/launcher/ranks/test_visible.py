@@ -13,7 +13,7 @@ from launcher.planning.conditions import Conditions, chosen
 from launcher.planning.machinery import FEATURES
 from launcher.planning.render import template_folder
 from launcher.ranks import RankEnv
-from launcher.ranks.visible import MASKS, own_of, within
+from launcher.ranks.visible import MASKS, own_of, share_of, within
 from tests import patience
 
 CASES: list[tuple[dict[str, str], int, str | None]] = [
@@ -174,3 +174,25 @@ def test_a_wrapper_that_shows_each_rank_one_device() -> None:
     castoff = {"CASTOFF_LAUNCHER": "local", "CASTOFF_RANK": "3/4", "CASTOFF_DEVICE": "3"}
     assert RankEnv.detect({**reported, **castoff}).device == 3
     assert RankEnv.detect({**reported, **castoff, "CUDA_VISIBLE_DEVICES": "3"}).device == 0
+
+
+@pytest.mark.parametrize(
+    ("mask", "own"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "4,5,6,7"}, {"CUDA_VISIBLE_DEVICES": "6,7"}),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-c,GPU-d,GPU-e"}, {"CUDA_VISIBLE_DEVICES": "GPU-c,GPU-d"}),
+        (
+            {"ROCR_VISIBLE_DEVICES": "2,3,4,5", "HIP_VISIBLE_DEVICES": "0,1,2,3"},
+            {"HIP_VISIBLE_DEVICES": "2,3"},
+        ),
+        ({"ZE_AFFINITY_MASK": "0.0,0.1,1,2,3.0"}, {"ZE_AFFINITY_MASK": "2,3.0"}),
+    ],
+)
+def test_several_devices_of_a_rank(mask: dict[str, str], own: dict[str, str]) -> None:
+    assert share_of(mask, 1, 2) == {**own, "CASTOFF_DEVICE": "0"}
+    with pytest.raises(PlacementError, match="3 ranks with 2 devices each need 6, but this host has"):
+        share_of(mask, 2, 2)
+
+
+def test_several_devices_where_no_mask_shows_any() -> None:
+    assert share_of({"CUDA_VISIBLE_DEVICES": ""}, 0, 2) == {}
