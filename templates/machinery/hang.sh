@@ -88,9 +88,11 @@ castoff_collect_stacks() { # what each rank says, a line each: RANK, HOST, STATE
 #endif
 }
 castoff_compare_stacks() { # RANK HOST WORDS of the one that differs; without a rank where none does
+  local castoff_began
+  castoff_began=$(stat --format %Y -- "$CASTOFF_ATTEMPT_DIR/start.json")
   find "$CASTOFF_ATTEMPT_DIR/ended" -name '[0-9]*' -printf '%f\t%T@\n' >"$CASTOFF_ATTEMPT_DIR/ended-well" || true
   awk -v "ranks=$castoff_ranks" -v "most=$castoff_ranks_per_node" -v "full=$castoff_full_nodes" \
-    -v "began=$(stat --format %Y -- "$CASTOFF_ATTEMPT_DIR/start.json")" '
+    -v "began=$castoff_began" '
     BEGIN {
       FS = "\t"
       means["T"] = means["t"] = "stopped"
