@@ -57,7 +57,7 @@ class TestRunDirectory:
             *("attempts", "logs", "local.lock", ".gitignore"),
         }
         assert {path.name for path in (run.path / "attempts" / "0.0").iterdir()} == {
-            *("start.json", "launched", "ending.json", "usage.json", "settled"),
+            *("start.json", "launched", "ended", "ending.json", "usage.json", "settled"),
         }
 
     def test_its_job_file_renders_to_its_script(
