@@ -327,7 +327,7 @@ fi
 #if hang
 [ "$castoff_code" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
 #else
-[ "$castoff_code" -ne 0 ] || [ "${WORLD_SIZE:-0}" -gt 256 ] 2>/dev/null || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK") 2>/dev/null
+{ [ "$castoff_code" -ne 0 ] || [ "${WORLD_SIZE:-0}" -gt 256 ] || (: >"$CASTOFF_ATTEMPT_DIR/ended/$RANK"); } 2>/dev/null
 #endif
 exit "$castoff_code"
 CASTOFF_TORCHRUN_RANK
