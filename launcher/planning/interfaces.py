@@ -73,6 +73,7 @@ OF_A_SCHEDULER = {
     "castoff_scheduler_choose_log": "optional: called when the attempt has its folders",
     "castoff_scheduler_submit_next": "optional, after the start is recorded: submits the job that continues "
     "this one",
+    "castoff_scheduler_has_lost_host": "optional, with `chain`: whether the script's host is lost",
     "castoff_scheduler_listen": "optional: traps further signals",
     "castoff_scheduler_enforce_walltime": "optional, while the ranks run: ends them at the walltime; leaves "
     "its process in `castoff_enforcer`",

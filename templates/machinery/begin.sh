@@ -172,6 +172,9 @@ castoff_finish() { # CODE COMMAND: the last that this script does
 #if setup !teardown
   castoff_report_setup "$1" "$2"
 #endif
+#ifdef castoff_scheduler_has_lost_host
+  if [[ $castoff_ending == cancelled ]] && castoff_scheduler_has_lost_host; then castoff_ending=node-failure; fi
+#endif
   castoff_record_ending "$castoff_ending" "$1"
   if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or jobs that wait for it would begin
   return "$1"

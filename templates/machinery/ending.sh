@@ -190,6 +190,9 @@ castoff_check_chain() {
   # A later job of the chain: the one before did not exit with 0.
   castoff_before=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$((CASTOFF_ATTEMPT - 1))
   castoff_last=$(sed -n 's/.*"ending": *"\([^"]*\)".*/\1/p' "$castoff_before/ending.json" 2>/dev/null || true)
+#ifdef castoff_scheduler_has_lost_host
+  if [[ $castoff_last == node-failure ]]; then castoff_last=; fi # as good as killed
+#endif
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then
     castoff_why="the run was asked to stop; castoff resubmit restarts it"
   elif ((CASTOFF_ATTEMPT == CASTOFF_FIRST_ATTEMPT)); then

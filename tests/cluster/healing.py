@@ -142,14 +142,17 @@ done
 """
 
 
-def no_two_attempts_run_at_once(cluster: Cluster, folder: Path, lose: Callable[[str], None]) -> None:
+def no_two_attempts_run_at_once(
+    cluster: Cluster, folder: Path, lose: Callable[[str], None], **fields: Any
+) -> Submitted:
     """`lose` makes the scheduler start it again, and leaves the ranks alone. All hosts share process ids."""
-    again: dict[str, Any] = {"requeue": {"max": 1}, "walltime": "10m"}
+    again: dict[str, Any] = {"requeue": {"max": 1}, "walltime": "10m", **fields}
     job = Submitted(cluster, folder, command=["sh", "-c", ALONE], **again, **SHAPE)
     job.wait_for("ready-0", 4)
     lose(hosts(job, 0)[0])
     assert job.ending("0.1") == ("done", 0), job.output()
     assert not (job.seen / "beside").exists(), (job.seen / "beside").read_text()
+    return job
 
 
 def a_host_that_is_given_up_is_replaced(

@@ -227,7 +227,7 @@ def what_is_kept(stage: Stage) -> None:
         ["-N", "1e5", "-j", "oe", "-k", "doe", "-o", "out/^array_index^", "-J", "1-5:2%2"],
         ["-N", "0.5", "-l", "select=1:mpiprocs=2:ngpus=1+2:ncpus=2", "-l", "place=scatter:excl"],
         ["-N", "inf", "-l", "filesystems=home:flare", "-W", "umask=027", "-S", "/bin/sh"],
-        ["-a", "203001020304", "-o", "/tmp/", "-e", "head:/tmp/e"],
+        ["-a", "203001020304", "-o", "/tmp/", "-e", "head:/tmp/of-nobody"],
         ["-v", 'A=1,B="x,y",C=a b,D=x\\,y,E=,F=two', "-r", "n", "-k", "oe"],
         ["-v", "G=a\\b,FROM_HERE,H=last", "-q", "workq"],
     ):

@@ -23,6 +23,36 @@ def test_a_first_host_that_is_lost_runs_no_two_attempts(pbs: PbsCluster, tmp_pat
         pbs.resume()
 
 
+_SPARE = {"max": 3, "spare_nodes": 1, "progress": "none"}
+
+
+@pytest.mark.long
+def test_nor_does_one_with_a_spare_host(pbs: PbsCluster, tmp_path: Path) -> None:
+    """No host can take the place of the script's own, so PBS starts that job again, too."""
+    try:
+        healing.no_two_attempts_run_at_once(pbs, tmp_path / "spare", pbs.kill_mom, restart=_SPARE)
+    finally:
+        pbs.resume()
+
+
+@pytest.mark.long
+def test_nor_does_one_that_is_cut_off_and_knows_it_first(pbs: PbsCluster, tmp_path: Path) -> None:
+    """Its script ends the attempt, as no other host answers, and cannot tell PBS, which learns it later."""
+
+    def lose(host: str) -> None:
+        with pbs.stopped_server():
+            pbs.down(host)
+            until(lambda: [*tmp_path.glob("cut/castoff-*/attempts/0.0/ending.json")], "the attempt's end")
+
+    try:
+        restart = {**_SPARE, "hang": "9s"}
+        job = healing.no_two_attempts_run_at_once(pbs, tmp_path / "cut", lose, restart=restart)
+    finally:
+        pbs.resume()
+    assert job.record("failure")["reason"] == "hang" and job.ending() == ("resume", 75), job.output()
+    assert job.record("start")["host"] not in healing.hosts(job, 1)
+
+
 _ORPHANED = """\
 mpiexec=$(pgrep -f "mpiexec.hydra .*/$1/")
 kill -STOP "$mpiexec"

@@ -26,6 +26,9 @@ _STAGES = {
 _NEVER_RAN = -128
 """The returncode of what was cancelled before it ran."""
 
+_LOST = "node failure on "
+"""How the note of an exception begins for a job whose script's host Flux has lost (seen on 0.88.0)."""
+
 _LIST = re.compile(r'\s*\{\s*"jobs"\s*:\s*\[')
 _NEXT = re.compile(r"[\s,]*(?=[^\s,])")
 
@@ -137,7 +140,7 @@ def _ended(info: JobInfo, held: Mapping[str, Any]) -> JobInfo:
     ran = info.start is not None and code != _NEVER_RAN
     exit_code = None if not ran or code is None else code if code >= 0 else 128 - code
     return info._replace(
-        ending="node-failure" if fatal == "node-failure" else _ENDINGS[info.word],
+        ending="node-failure" if fatal == "exec" and note.startswith(_LOST) else _ENDINGS[info.word],
         ended_itself=fatal is None and exit_code is not None,
         exit_code=exit_code,
         dependency_never_satisfied=fatal == "dependency",

@@ -49,3 +49,9 @@ castoff_scheduler_requeue() { # Flux starts no job twice: a copy of this one car
   ) || echo "castoff: job $castoff_said was submitted, but could not be recorded" >&2
 }
 #endif
+#if chain
+castoff_scheduler_has_lost_host() { # whether this host's broker has gone: its jobs get TERM then, as cancelled ones do
+  timeout 5 flux --parent getattr rank >/dev/null 2>&1
+  (($? == 1)) # nobody listens; 124: it does not answer
+}
+#endif

@@ -5,6 +5,9 @@ and where it is killed itself, they go on. One that fails has the others ended.
 
 With STUB_FROZEN, a host, that one's broker does not answer: flux exec then shows nothing of any host, and a
 timeout has to kill it.
+
+With STUB_NODES, it has so many hosts. With a file `lost` beside its socket, the broker that started the
+script has gone: nobody answers for the parent instance.
 """
 
 from __future__ import annotations
@@ -110,6 +113,9 @@ def instance(folder: Path) -> Iterator[Instance]:
 
 def main(words: list[str]) -> int:
     """The command flux."""
+    if words[0] == "--parent" and Path(os.environ["FLUX_URI"]).with_name("lost").exists():
+        print("flux: ERROR: Unable to connect to Flux: Connection refused", file=sys.stderr)
+        return 1
     if words[0] == "--parent":
         print("/")
     elif words == ["getattr", "hostname"]:
@@ -121,7 +127,7 @@ def main(words: list[str]) -> int:
     elif words[:2] == ["hostlist", "-F"]:
         print(*[HOSTS.index(host) for host in words[2].split(",")])
     elif words[0] == "hostlist":
-        print(*HOSTS, sep="\n")
+        print(*HOSTS[: int(os.environ.get("STUB_NODES", "3"))], sep="\n")
     elif words[0] == "job":
         print({"id": "779167465472", "timeleft": "599"}[words[1]])
     elif words[:2] == ["exec", "--noinput"]:

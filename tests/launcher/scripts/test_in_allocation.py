@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -309,6 +310,36 @@ def test_a_frozen_host_of_flux_is_the_only_one_that_is_not_fit(bench: Benches, t
     assert ended.record("ending")["reason"] == (
         "3 hosts are needed, and 2 of the job's are fit: fx2: it does not answer"
     )
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "cancelled"])
+def test_a_chain_resumes_a_job_of_flux_whose_first_host_is_lost(
+    lost: bool, bench: Benches, tmp_path: Path
+) -> None:
+    """Its script gets TERM, as if somebody had cancelled it (flux-core 0.88.0, a broker killed)."""
+    here = bench("flux")
+    waits = '[ "$CASTOFF_ATTEMPT" -ge 1 ] || { touch "$PROBE_FOLDER/here-$RANK"; exec sleep 1000; }'
+    fields: dict[str, Any] = {"nodes": 1, "ranks_per_node": 1, "walltime": "9m"}
+    fields |= {"command": ["sh", "-c", waits], "requeue": {"max": 1, "how": "chain"}}
+    with stub_flux.instance(tmp_path) as flux:
+        env = {**in_flux(here, flux), "STUB_NODES": "1"}
+        started = here.start(env=env, **fields)
+        started.wait_for("here", 1)
+        if lost:
+            (tmp_path / "lost").touch()
+        started.process.send_signal(signal.SIGTERM)
+        first = started.end()
+        (tmp_path / "lost").unlink(missing_ok=True)
+        os.utime(first.run_dir / "attempts" / "0.0" / "fence", (0, 0))  # its ranks had time to end themselves
+        link = {"CASTOFF_RUN_DIR": str(first.run_dir), "CASTOFF_CHAIN": "1"}
+        count = {"CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "0"}
+        again = here.run(env={**env, **link, **count}, **fields)
+    if lost:
+        assert first.ending == ("node-failure", 143), first.output
+        assert again.record("ending", "0.1")["ending"] == "done", again.output
+    else:
+        assert first.ending == ("cancelled", 143), first.output
+        assert "attempt 0 has ended: cancelled" in again.output
 
 
 def test_a_second_signal_ends_ranks_of_flux_that_ignore_the_first(bench: Benches, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ OPTIONAL = {
         "end_now",
         "guard",
         "find_launcher",
+        "has_lost_host",
     },
     "launchers": {"each", "beside", "name_hosts", "place", "export", "cancel", "host_of_rank_0", "has_ended"},
     "runtimes": {"flags"},

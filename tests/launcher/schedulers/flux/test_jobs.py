@@ -65,10 +65,16 @@ def test_why_it_ended() -> None:
     void = JOBS["void"]
     assert void.dependency_never_satisfied and "can never be satisfied" in (void.why or "")
     assert [name for name, job in JOBS.items() if job.why] == ["void"]
-    lost = {"occurred": True, "severity": 0, "type": "node-failure", "note": "fx1 is gone"}
-    record = {"id": 1, "status": "FAILED", "t_run": 1.0, "returncode": 1, "exception": lost}
+
+
+def test_the_host_of_its_script_was_lost() -> None:
+    """As flux-core 0.88.0 said it where a host was off, and where its broker was killed."""
+    lost = {"occurred": True, "severity": 0, "type": "exec", "note": "node failure on fx1 (rank 1)"}
+    record = {"id": 1, "status": "FAILED", "t_run": 1.0, "returncode": 137, "exception": lost}
     (job,) = parse_queue(page(json.dumps(record)))
-    assert (job.ending, job.why) == ("node-failure", "Flux ended it (node-failure): fx1 is gone")
+    assert (job.ending, job.why) == ("node-failure", "Flux ended it (exec): node failure on fx1 (rank 1)")
+    record["exception"] = {**lost, "note": "unable to execute job shell"}
+    assert [one.ending for one in parse_queue(page(json.dumps(record)))] == ["failed"]
 
 
 def test_a_single_job_is_read_though_it_is_not_a_list() -> None:
