@@ -10,6 +10,8 @@ import pytest
 
 from launcher.runs.run import RunDirectory
 
+from .fake_slurm import put
+
 _QSTAT = """\
 cat {0}
 code=0
@@ -37,9 +39,8 @@ class FakePbs:
 
     def program(self, name: str, line: str) -> None:
         """A program on PATH; it is counted."""
-        path = self.folder / name
-        path.write_text(f'#!/bin/sh\necho {name} "$*" >>{self.asked}\nPATH=/usr/bin:/bin\n{line}\n')
-        path.chmod(0o755)
+        text = f'#!/bin/sh\necho {name} "$*" >>{self.asked}\nPATH=/usr/bin:/bin\n{line}\n'
+        put(self.folder / name, text, mode=0o755)
 
     def questions(self) -> list[str]:
         """What was asked since the last time."""
@@ -59,7 +60,7 @@ class FakePbs:
             held = {name: value for name, value in {**tag, **attributes}.items() if value is not None}
             text += "\n".join([f"Job Id: {job}", *(f"    {name} = {value}" for name, value in held.items())])
             text += "\n\n"
-        self.answer.write_text(text)
+        put(self.answer, text)
 
 
 class OnPbs:

@@ -11,6 +11,14 @@ import pytest
 from launcher.runs.run import RunDirectory
 
 
+def put(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a whole file at once: somebody may run or read the old one at the time."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.chmod(mode)
+    new.replace(path)
+
+
 class FakeSlurm:
     """What squeue, sacct and the others say here."""
 
@@ -29,9 +37,8 @@ class FakeSlurm:
 
     def program(self, name: str, line: str) -> None:
         """A program on PATH; it is counted."""
-        path = self.folder / name
-        path.write_text(f'#!/bin/sh\necho {name} "$*" >>{self.asked}\nPATH=/usr/bin:/bin\n{line}\n')
-        path.chmod(0o755)
+        text = f'#!/bin/sh\necho {name} "$*" >>{self.asked}\nPATH=/usr/bin:/bin\n{line}\n'
+        put(self.folder / name, text, mode=0o755)
 
     def questions(self) -> list[str]:
         """The programs that were asked since the last time."""
@@ -45,7 +52,7 @@ class FakeSlurm:
         for job, word in jobs:
             number, _, task = job.partition("_")
             lines.append(f"{number}|{task or 'N/A'}|{word}|{reason}|900|N/A|N/A|{run.script}\n")
-        self.queue.write_text("".join(lines))
+        put(self.queue, "".join(lines))
 
     def remembers(self, *starts: tuple[str, str, str, int, int], run: RunDirectory) -> None:
         """sacct's answer: id, state, code, start and end of starts of a run's script."""
@@ -53,7 +60,7 @@ class FakeSlurm:
         for job, word, code, begin, end in starts:
             times = f"{begin - 5}|{begin or 'Unknown'}|{end or 'Unknown'}"
             lines.append(f"{job}|{word}|{code}|{times}|sbatch {run.script}\n")
-        self.history.write_text("".join(lines))
+        put(self.history, "".join(lines))
 
 
 class OnSlurm:
