@@ -27,7 +27,7 @@ castoff_launcher_has_ended() { # whether Slurm has no step of this job any more,
     if [[ ! $castoff_steps =~ \.[0-9] ]] || ((SECONDS >= castoff_last)); then break; fi
     read -r -t 0.5 -u 9 _ 9<> <(:) || true
   done
-  # Without the script's own step that is no answer. A lost node has no step, and its job is no longer RUNNING.
+  # Unless the script's own step is listed, nothing is known. A lost node has no step, and its job has another state.
   [[ $castoff_steps == *.batch* && ! $castoff_steps =~ \.[0-9] &&
     $(timeout -k 2 10 squeue --noheader --job "$castoff_member" --format %T 2>/dev/null) == RUNNING ]]
 }
