@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from launcher.config import chunks
+from launcher.config import batch_script, chunks
 from launcher.config.array_indices import problem as problem_of_indices
 from launcher.config.checked import Checked, verified
 from launcher.config.job_fields import (
@@ -61,6 +61,14 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     ] = []
     """No shell reads them. For shell syntax, write `[bash, -c, "…"]`. Limits: 131,071 bytes in a word, as on
     Linux, and 991 words with MPICH's mpiexec, which crashes on more."""
+    script: Annotated[
+        ShellLine | None,
+        meaning("A batch script, in place of `command`: it runs once, on the first host, as it is."),
+    ] = None
+    """It starts its own ranks, with srun, mpiexec or torchrun. Its first line names its shell; the scheduler's
+    variables are left as they are, and castoff sets neither RANK nor OMP_NUM_THREADS. What it writes goes where
+    the scheduler puts it. Its size is what `directives` for the scheduler ask for; if they ask for none, that
+    of `nodes`, `cores_per_rank` and `devices_per_rank`, which apply to each node."""
     name: Annotated[
         Word | None,
         meaning("The job's name; default: that of the module after -m, the script or the program."),
@@ -158,7 +166,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     workdir: Annotated[Word | None, meaning("Where the ranks run; default: where the job was submitted.")] = (
         None
     )
-    """`~` and `-` are taken literally."""
+    """`~` is your home folder; `-` is taken literally."""
     snapshot: Annotated[
         bool | Snapshot | None,
         meaning("Whether the ranks run in a copy of the code, which later edits do not change."),
@@ -167,6 +175,9 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     starts."""
     python: Annotated[
         Word | None, meaning("The Python interpreter, as an absolute path; its folder comes first on PATH.")
+    ] = None
+    shell: Annotated[
+        Word | None, meaning("The shell of the job's script, as in `/bin/bash -l`; default: the site's.")
     ] = None
     directives: Annotated[
         Directives,
@@ -289,7 +300,7 @@ def program_name(command: list[str]) -> str:
 
 def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
-    if not spec.command:
+    if not spec.command and spec.script is None:
         yield ("command",), "is missing: name the program to run, as in `command: [python, train.py]`"
     yield from together(spec)
 
@@ -358,6 +369,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         yield from _of_array(spec.array)
     if spec.launcher.driver:
         yield from _beside_a_driver(spec)
+    yield from batch_script.problems(spec)
     yield from _of_restarts(spec)
     if isinstance(spec.select, list) and spec.select:
         for name in ("nodes", "ranks"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 2632824108, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
+SOURCES = {'head.sh.j2': 3165708130, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -22,7 +22,9 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    if (not plan.script):
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
@@ -94,8 +96,11 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
-    _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    _add('\n')
+    if (not plan.script):
+        _add('# --- Environment of the ranks\n')
+    if (not plan.script):
+        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -111,12 +116,12 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if plan.function:
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
-        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    if ('here' not in features):
+    if (('here' not in features) and (not plan.script)):
         _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
-    if plan.driver:
+    if (plan.driver and (not plan.script)):
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
@@ -137,14 +142,16 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
         for mount in plan.container.mounts:
             _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
-    _add('\n# --- Start\n')
+    _add('\n# --- ' + str(('The script' if plan.script else 'Start')) + '\n')
     if plan.stage:
         _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
-    if plan.driver:
+    if plan.script:
+        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+    elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):
         _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
@@ -168,7 +175,9 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    if (not plan.script):
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
@@ -239,8 +248,11 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
-    _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    _add('\n')
+    if (not plan.script):
+        _add('# --- Environment of the ranks\n')
+    if (not plan.script):
+        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -256,12 +268,12 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.function:
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
-        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    if ('here' not in features):
+    if (('here' not in features) and (not plan.script)):
         _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
-    if plan.driver:
+    if (plan.driver and (not plan.script)):
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
@@ -282,14 +294,16 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         for mount in plan.container.mounts:
             _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
-    _add('\n# --- Start\n')
+    _add('\n# --- ' + str(('The script' if plan.script else 'Start')) + '\n')
     if plan.stage:
         _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
-    if plan.driver:
+    if plan.script:
+        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+    elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):
         _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
@@ -313,7 +327,9 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    if (not plan.script):
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
@@ -387,8 +403,11 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
-    _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    _add('\n')
+    if (not plan.script):
+        _add('# --- Environment of the ranks\n')
+    if (not plan.script):
+        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -404,12 +423,12 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if plan.function:
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
-        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    if ('here' not in features):
+    if (('here' not in features) and (not plan.script)):
         _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
-    if plan.driver:
+    if (plan.driver and (not plan.script)):
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
@@ -430,14 +449,16 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
         for mount in plan.container.mounts:
             _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
-    _add('\n# --- Start\n')
+    _add('\n# --- ' + str(('The script' if plan.script else 'Start')) + '\n')
     if plan.stage:
         _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
-    if plan.driver:
+    if plan.script:
+        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+    elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):
         _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')
@@ -460,7 +481,9 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('# ' + str(line) + '\n')
     for note in plan.notes:
         _add('# ' + str(_filters['comment'](note)) + '\n')
-    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\ncastoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
+    _add('# castoff\'s functions first: they are below the last line that begins with "# === castoff".\n{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT\n  castoff_below=$(LC_ALL=C awk \'/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}\' <"$0")\n  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }\n  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines\n\n')
+    if (not plan.script):
+        _add('castoff_nodes=' + str(plan.nodes) + ' castoff_ranks=' + str(plan.ranks) + ' castoff_ranks_per_node=' + str(fullest) + ' castoff_full_nodes=' + str(full_nodes) + str(((' castoff_start_timeout=%d' % ((plan.start_timeout or 0),)) if ('nodes' in features) else "")) + '\n')
     if ('groups' in features):
         _add('castoff_groups="' + str(_filters['wrapped'](groups)) + '" # nodes in a row, and how many ranks each has\n')
     if plan.walltime:
@@ -533,8 +556,11 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         _add('PATH=' + str(_filters['sh'](_filters['folder'](plan.python))) + ':$PATH\n')
     if plan.snapshot:
         _add('cd -P "$CASTOFF_CODE_DIR"\n')
-    _add('\n# --- Environment of the ranks\n')
-    _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
+    _add('\n')
+    if (not plan.script):
+        _add('# --- Environment of the ranks\n')
+    if (not plan.script):
+        _add("castoff_clear_stale_env # what a parent's launcher set must not reach our ranks\n")
     if (not plan.setup):
         for (name, value,) in plan.default_env.items():
             _add('export ' + str(name) + '=' + str(_filters['sh'](value)) + '\n')
@@ -550,12 +576,12 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if plan.function:
         _add('export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose\n')
     if plan.workdir:
-        _add('cd ' + str(_filters['sh'](plan.workdir)) + '\n')
+        _add('cd ' + str(_filters['folder_word'](plan.workdir)) + '\n')
     if plan.teardown:
         _add('castoff_set_up=1 # teardown relies on all of this\n')
-    if ('here' not in features):
+    if (('here' not in features) and (not plan.script)):
         _add('castoff_rendezvous' + str(("".join(map(str, (' ', _filters['sh'](plan.master_suffix),))) if plan.master_suffix else "")) + ' # MASTER_ADDR and MASTER_PORT\n')
-    if plan.driver:
+    if (plan.driver and (not plan.script)):
         _add('castoff_export_hosts ' + str((plan.cores_per_rank or 0)) + ' ' + str(plan.devices_per_rank) + ' # CASTOFF_HOSTS, CASTOFF_HOST_FILE …\n')
     if plan.stage:
         _add("\n# --- Stage: on each node's own disk, before the ranks start\n")
@@ -576,14 +602,16 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
         for mount in plan.container.mounts:
             _add('castoff_mount ' + str(_filters['sh'](mount)) + '\n')
         _add('castoff_container ' + str(_filters['words'](plan.container.argv)) + '\n')
-    _add('\n# --- Start\n')
+    _add('\n# --- ' + str(('The script' if plan.script else 'Start')) + '\n')
     if plan.stage:
         _add('castoff_stage' + str(("".join(map(str, (' ', _filters['words'](plan.stage_start),))) if plan.stage_start else "")) + '\n')
     if plan.preload:
         _add('castoff_preload ' + str(_filters['words'](plan.preload_start)) + ' \\\n  -- ' + str(','.join(map(str, plan.preload))) + ' ' + str(program) + '\n')
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
-    if plan.driver:
+    if plan.script:
+        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+    elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):
         _add('castoff_start "${CASTOFF_COMMAND:-castoff}" ' + str(_filters['words'](plan.start)) + ' -- \\\n  ' + str(program) + '\n')

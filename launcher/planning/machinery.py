@@ -89,6 +89,7 @@ FEATURES = {
     "reported_progress": "the program itself reports its progress",
     "alone": "there is one rank in all",
     "driver": "the program runs once, and starts its own workers",
+    "script": "the program is a batch script that the job file holds",
     "torchrun": "torchrun starts the ranks of each node",
     "preload": "one process of each node imports modules for its ranks",
     "per_rank_logs": "each rank has a log",
@@ -178,7 +179,7 @@ def machinery(plan: Plan, scheduler: Scheduler) -> Machinery:
 
 
 def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
-    here = "here" in features
+    here, script = "here" in features, plan.script is not None
     parts: dict[str, object] = {
         "begin": True,
         f"schedulers/{plan.scheduler}": True,
@@ -195,12 +196,13 @@ def _parts(plan: Plan, features: frozenset[str]) -> list[str]:
         "progress": "judged" in features,
         "signal": features >= {"signal", "here"} and not plan.torchrun,
         "restart": "restart" in features,
-        "rendezvous": not here,
+        "rendezvous": not here and not script,
         "preload": plan.preload,
         f"launchers/{plan.launcher}": not plan.driver or plan.stage_start,  # which a driver does without
-        "start": not here,
+        "start": not here and not script,
+        "script": script,
         "unstarted": "nodes" in features and not plan.driver,
-        "rank": not here or plan.torchrun,
+        "rank": not (here or script) or plan.torchrun,
         "ending": True,
     }
     return [name for name, applies in parts.items() if applies]
@@ -259,6 +261,7 @@ def _of_job(plan: Plan) -> dict[str, object]:
         "loader": for_program_alone(plan.env, torchrun=plan.torchrun),
         **{how: plan.requeue_how == how for how in ("requeue", "copy", "chain")},
         "driver": plan.driver,
+        "script": plan.script is not None,
         "alone": plan.ranks == 1 and not of_castoff and not plan.driver,
         "torchrun": plan.torchrun,
         "preload": plan.preload,

@@ -6,6 +6,8 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from launcher.config import chunks, directives
@@ -19,6 +21,7 @@ from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import (
+    batch_scripts,
     binding,
     containers,
     drivers,
@@ -69,13 +72,14 @@ def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, 
     given = spec
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
-    agreed, scheduler = effective_job(spec, site), check_profile(site)
+    scheduler = check_profile(site)
+    agreed = batch_scripts.as_driver(effective_job(spec, site), spec, scheduler)
     return _Planner(agreed, scheduler, given).plan(function=function), scheduler
 
 
 def _from_here(folder: str | None) -> str | None:
     """A folder as `cd` takes it: a bare `-`, `-P` or a name that CDPATH holds would mean another."""
-    return folder if folder is None or folder.startswith("/") else f"./{folder}"
+    return folder if folder is None or re.match(r"/|~(?:/|$)", folder) else f"./{folder}"
 
 
 class _Planner:
@@ -83,7 +87,7 @@ class _Planner:
 
     def __init__(self, agreed: EffectiveJob, scheduler: Scheduler, given: JobSpec):
         """`given`: the job as it was read."""
-        self.device_type = given.device_type
+        self.device_type = given.device_type if given.script is None else agreed.spec.device_type
         stage = [stage_in.decided(item) for item in agreed.spec.stage]
         self.kinds = chunks.kinds(agreed.spec.select) if "select" in scheduler.handles else []
         self.spec = spec = msgspec.structs.replace(kinds.together(agreed.spec, self.kinds), stage=stage)
@@ -167,7 +171,7 @@ class _Planner:
             name=self.name,
             site=site.name,
             scheduler=site.scheduler,
-            shell=site.shell,
+            shell=spec.shell or site.shell,
             directives=self.scheduler.directives(spec, site, asked),
             function=function,
             account=spec.account,
@@ -257,7 +261,7 @@ class _Planner:
             *kinds.problems(self.kinds, self.per_rank),
             *limits.site_problems(spec, site, self.scheduler, self.name, self.walltime, self.grace),
             *directive_problems(spec.directives, spec, site, self.scheduler, asked),
-            *self.scheduler.contradictions(spec, site, asked),
+            *(() if spec.script else self.scheduler.contradictions(spec, site, asked)),
             *requeueing.problems(spec, self.scheduler, self.walltime, self.grace),
             *(("binding", message) for message in explicit_binding),
         ):
@@ -382,7 +386,7 @@ class _Planner:
         """What the launcher starts: the ranks, or one torchrun a node that owns all of it."""
         spec, site, layout, cores = self.spec, self.site, self.layout, placed.asked
         if spec.launcher.driver:
-            if cores is None and self.queued and not self.whole_nodes:
+            if cores is None and self.queued and not self.whole_nodes and spec.script is None:
                 self.found.notes.append("1 core per node: set cores_per_rank or exclusive for more")
             return Request(layout, cores, [], self.per_rank, self.node_devices, site)
         if not spec.launcher.torchrun:

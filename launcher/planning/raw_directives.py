@@ -54,7 +54,7 @@ def directive_problems(
 
     for name, value in of_scheduler(given, own.name).items():
         if value is not None and value is not False:
-            message = _wrong(name, value, own.dialect, "defaults." if of_site else "")
+            message = _wrong(name, value, own.dialect, "defaults." if of_site else "", spec)
         else:
             message = f"cannot be removed: {needed[name]}" if name in needed and name in bare() else None
         if message is None and isinstance(value, str) and name in site.directive_values:
@@ -63,11 +63,14 @@ def directive_problems(
             yield f"directives.{name}", message
 
 
-def _wrong(name: str, value: str | bool, dialect: Dialect, under: str) -> str | None:
+def _wrong(name: str, value: str | bool, dialect: Dialect, under: str, spec: JobSpec) -> str | None:
     """What is wrong with one; `under` says where its document has the job's fields, as in `defaults.`"""
     if len(name) == 1 and not dialect.has_letters:
         return "is a short flag; write the long one, as in nodelist for w"
     fields = {**dialect.owned, **dialect.typed}
+    if spec.script is not None:
+        own = dialect.sizes | dialect.streams | dialect.own_to_scripts
+        fields = {field: of_job for field, of_job in fields.items() if field not in own}
     # To getopt_long(3) the beginning of a word will do, and PBS does not tell capitals from small letters.
     words = sorted([*fields, *dialect.needed, *dialect.refused], key=len)
     begins = (word for word in words if word.startswith(name.lower()) and len(name) > 1)

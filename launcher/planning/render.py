@@ -23,6 +23,7 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
 from launcher.launchers.commands import LAUNCHERS
 from launcher.planning import heads
+from launcher.planning.batch_scripts import delimiter
 from launcher.planning.loading import for_program_alone
 from launcher.planning.machinery import Machinery, machinery
 from launcher.planning.shares import share_words
@@ -235,7 +236,15 @@ def _wrapped(names: Sequence[object]) -> str:
     return " \\\n".join(lines)
 
 
+def _folder_word(folder: str) -> str:
+    """A folder as a word of the shell's, which replaces a ~ at its beginning."""
+    home, slash, below = folder.partition("/")
+    return f"~{slash}{shell_word(below) if below else ''}" if home == "~" else shell_word(folder)
+
+
 def _layout_words(plan: Plan) -> str:
+    if plan.script is not None:
+        return "a batch script"
     if plan.driver:
         return f"a driver on the first of {plan.nodes} nodes" if plan.nodes > 1 else "a driver on 1 node"
     groups = [
@@ -256,6 +265,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "wrapped": _wrapped,
     "layout_words": _layout_words,
     "share_words": share_words,
+    "delimiter": delimiter,
+    "folder_word": _folder_word,
 }
 """What templates may put values through; docs/reference/templates.md explains each."""
 

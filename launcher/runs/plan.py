@@ -12,7 +12,7 @@ from launcher.runs.records import Facts
 
 OF_EVERY_SCRIPT = frozenset(
     {
-        *("command", "setup", "teardown", "env", "workdir", "python", "templates"),
+        *("command", "script", "shell", "setup", "teardown", "env", "workdir", "python", "templates"),
         *("snapshot.paths", "snapshot.link", "snapshot.limit"),
         *(
             "ranks",
@@ -29,7 +29,7 @@ OF_EVERY_SCRIPT = frozenset(
 )
 """Fields of a job that the script itself handles, whatever scheduler gets it; others are a scheduler's."""
 
-AS_THEY_ARE = ("command", "setup", "teardown", "env_from", "python", "stage", "templates")
+AS_THEY_ARE = ("command", "script", "setup", "teardown", "env_from", "python", "stage", "templates")
 """Fields of a plan that hold what the job says in the field of that name."""
 
 
@@ -108,6 +108,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     launcher: LauncherName
     directives: list[tuple[str, str | bool]]
     command: list[str]
+    script: str | None
+    """The batch script, which `command` runs in place of a program."""
     function: bool
     """Whether the program is submitit's `_submit` on the run directory instead of `command`."""
     nodes: int

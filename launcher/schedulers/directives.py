@@ -39,6 +39,12 @@ class Dialect(msgspec.Struct, frozen=True):
     """Those that no job may have, and why."""
     beyond: Callable[[str, str | bool], bool] = lambda name, value: False
     """Whether a value says what the field of a typed directive cannot."""
+    sizes: frozenset[str] = frozenset()
+    """Those that say how many nodes, tasks, cores and devices there are, and how tasks share these."""
+    streams: frozenset[str] = frozenset()
+    """Those that say where a job's output goes."""
+    own_to_scripts: frozenset[str] = frozenset()
+    """Others that a job with a `script` may have, though a field says them in other jobs."""
     has_letters: bool = False
     """Whether a letter is a name of its own, and not short for another."""
 
@@ -62,11 +68,24 @@ def dependency_words(after: Mapping[Any, list[str]]) -> str:
     return ",".join(":".join([condition, *names]) for condition, names in after.items())
 
 
-def layered(asked: Layer, own: Layer, site: Site, spec: JobSpec) -> Directives:
+def says_its_size(spec: JobSpec, dialect: Dialect, scheduler: str) -> bool:
+    """Whether a job with a script has its size from its own directives alone, or from no word at all."""
+    fields = (spec.nodes, spec.cores_per_rank, spec.devices_per_rank, spec.memory, spec.exclusive)
+    given = {*of_scheduler(spec.directives, scheduler)}
+    return spec.script is not None and bool(given & dialect.sizes or not any((*fields, spec.select)))
+
+
+def layered(asked: Layer, own: Layer, site: Site, spec: JobSpec, dialect: Dialect) -> Directives:
     """castoff's own, under the site's, under those that fields ask for, under the job's `directives:`.
 
-    In the order of `asked` and `own`, and then as they are given.
+    In the order of `asked` and `own`, and then as they are given. castoff adds nothing to what a script's own
+    directives say.
     """
+    if spec.script is not None:
+        left = dialect.streams | (
+            dialect.sizes if says_its_size(spec, dialect, site.scheduler) else frozenset()
+        )
+        asked, own = ([one for one in layer if one[0] not in left] for layer in (asked, own))
     merged: dict[str, str | bool] = {}
     wanted = [(name, value) for name, value in asked if value is not None]
     of_site, of_job = (of_scheduler(given, site.scheduler) for given in (site.directives, spec.directives))

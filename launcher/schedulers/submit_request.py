@@ -91,6 +91,11 @@ class SubmitRequest(msgspec.Struct, frozen=True):
         found = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(self.head), re.MULTILINE)
         return found.group(1).strip("\"'") if found else None
 
+    @property
+    def keeps_output(self) -> bool:
+        """Whether the job's output stays where the scheduler puts it, as a batch script's does."""
+        return re.search(r"^castoff_run_script ", self.head, re.MULTILINE) is not None
+
     def variables(self, attempt: int, part: Part | None = None, link: int | None = None) -> dict[str, str]:
         """What tells a script which run directory is its own, and which part and attempt of the run it is."""
         found = {"CASTOFF_RUN_DIR": self.run_dir}

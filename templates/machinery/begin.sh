@@ -210,7 +210,7 @@ castoff_record_ending() { # ENDING CODE
   castoff_raise_fence
 #endif
 }
-#if !here | torchrun | stage | container | hang
+#if !here !script | torchrun | stage | container | hang
 # --- Programs of the nodes ------------------------------------------------------------------------
 castoff_write() { # FILE [VALUE...]: standard input as a program for the nodes, which begins with these values
   local castoff_name

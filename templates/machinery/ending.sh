@@ -38,7 +38,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
 #endif
   if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
     castoff_code=$(castoff_field code)
-#if !here
+#if !here !script
     castoff_show_failure
 #endif
     exit "${castoff_code:-1}"
@@ -64,7 +64,7 @@ castoff_end() { # the first failure and the program's own word decide; a launche
     fi
     exit 75 # EX_TEMPFAIL: it can resume
   fi
-#if !here
+#if !here !script
   if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
     castoff_check_success
   fi

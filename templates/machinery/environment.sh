@@ -1,4 +1,5 @@
 # --- Environment ----------------------------------------------------------------------------------
+#if !script
 castoff_clear_stale_env() { # what a launcher set in a parent's ranks; not what people set for a launcher
 #if setup
   castoff_unset_user_functions
@@ -19,6 +20,7 @@ castoff_clear_stale_env() { # what a launcher set in a parent's ranks; not what 
 #endif
   export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 }
+#endif
 castoff_unset_user_functions() { # functions of setup's or of the environment are not what we mean by these
   POSIXLY_CORRECT=1 # so that unset is bash's own
   unset -f builtin shopt unset && unset -v POSIXLY_CORRECT

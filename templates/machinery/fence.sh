@@ -23,7 +23,7 @@ castoff_end_left() { # what this attempt has here, even if its launcher has lost
 }
 castoff_left() { # FOLDER MARK of an attempt: what it has here; first what stands round the ranks and records failures
   {
-#if !here | torchrun
+#if !here !script | torchrun
     grep -lszxF -- "$1/rank.sh" /proc/[0-9]*/cmdline
 #endif
 #if driver

@@ -95,6 +95,18 @@ DIALECT = Dialect(
     typed={"queue": "queue", "bank": "account", "requires": "constraint", "exclusive": "exclusive"},
     needed={"output": "castoff keeps one log for both streams"},
     line=directive,
+    sizes=frozenset(
+        [
+            "nodes",
+            "nslots",
+            "cores-per-slot",
+            "gpus-per-slot",
+            "exclusive",
+            "tasks-per-node",
+            "tasks-per-core",
+        ]
+    ),
+    streams=frozenset({"output", "error"}),
 )
 """What `directives:` may hold for flux batch."""
 
@@ -124,7 +136,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         *_environment(spec),
     ]
     own: Layer = [("output", "{{name}}-{{id.dec}}.out")]
-    return layered(asked, own, site, spec)
+    return layered(asked, own, site, spec, DIALECT)
 
 
 def _requires(spec: JobSpec, request: Request) -> str | None:

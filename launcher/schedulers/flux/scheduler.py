@@ -74,8 +74,10 @@ class Flux(QueuedScheduler):
 
     def submit_commands(self, request: SubmitRequest, largest: int | None) -> list[SubmitCommand]:
         """flux batch, once for each job of a chain."""
-        words = [f"--cwd={request.run_dir}"]
-        words += [f"--output={request.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
+        words = []
+        if not request.keeps_output:
+            words = [f"--cwd={request.run_dir}", f"--output={request.run_dir}/logs/job-0.log"]
+            words.append("--setopt=output.mode=append")
         # No job's record shall hold what the script reads in its run directory.
         words += [f"--env-remove={name}" for name in request.needed]
         found = []

@@ -97,6 +97,24 @@ DIALECT = Dialect(
     line=directive,
     refused={"l": "holds resources; write each under its name, as in `directives: {place: scatter}`"},
     has_letters=True,
+    sizes=frozenset(
+        [
+            "select",
+            "place",
+            "nodes",
+            "ncpus",
+            "mpiprocs",
+            "ngpus",
+            "gpus",
+            "mem",
+            "pmem",
+            "vmem",
+            "pvmem",
+            "procs",
+            "ompthreads",
+        ]
+    ),
+    streams=frozenset(["o", "e", "j", "k"]),
 )
 """What `directives:` may hold for qsub."""
 
@@ -140,7 +158,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     # Each chunk gets a host of its own, unless it is a device; beside other forms qsub takes no place.
     of_nodes = site.request_form == "select" and request.device_queue is None
     own.append(("place", "scatter" if of_nodes else None))
-    found = [one for one in layered(asked, own, site, spec) if one[0] != "W"]
+    found = [one for one in layered(asked, own, site, spec, DIALECT) if one[0] != "W"]
     if together:  # neither the site's nor the job's alone, which would hide the others'
         before = {name for name, _ in asked[: asked.index(("W", together))]}
         found.insert(sum(name in before for name, _ in found), ("W", together))

@@ -138,7 +138,8 @@ class Pbs(QueuedScheduler):
                 environment = request.variables(request.begin[members[0]], link=link)
                 environment["CASTOFF_RUN_DIR"] = _for_qsub(request.run_dir)
                 names = request.names(passed, environment)
-                words = ["-o", f"{request.run_dir}/logs/{log}.log", "-v", names]
+                output = [] if request.keeps_output else ["-o", f"{request.run_dir}/logs/{log}.log"]
+                words = [*output, "-v", names]
                 indices = [tasks[member] for member in members]
                 part = None if array is None else Part(members, tasks=None if own else indices)
                 if part and directives.one_range(indices) != whole:

@@ -77,6 +77,45 @@ DIALECT = Dialect(
         "clusters": "sends it where castoff could not ask about it; submit on that cluster's login node",
         **dict.fromkeys(_OF_HETEROGENEOUS, _HETEROGENEOUS),
     },
+    sizes=frozenset(
+        [
+            "nodes",
+            "ntasks",
+            "ntasks-per-node",
+            "ntasks-per-socket",
+            "ntasks-per-core",
+            "ntasks-per-gpu",
+            "ntasks-per-tres",
+            "cpus-per-task",
+            "cpus-per-gpu",
+            "mem",
+            "mem-per-cpu",
+            "mem-per-gpu",
+            "gres",
+            "gpus",
+            "gpus-per-node",
+            "gpus-per-socket",
+            "gpus-per-task",
+            "tres-per-task",
+            "exclusive",
+            "hint",
+            "threads-per-core",
+            "sockets-per-node",
+            "cores-per-socket",
+            "distribution",
+            "overcommit",
+            "oversubscribe",
+            "core-spec",
+            "thread-spec",
+            "extra-node-info",
+            "use-min-nodes",
+            "contiguous",
+            "nodelist",
+            "nodefile",
+        ]
+    ),
+    streams=frozenset({"output", "error", "input", "open-mode"}),
+    own_to_scripts=frozenset({"signal"}),
     beyond=lambda name, value: (
         (name == "mem" and value == "0") or (name == "exclusive" and value is not True)
     ),
@@ -139,7 +178,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("requeue" if "preempted" in spec.requeue.causes(by_scheduler=True) else "no-requeue", True),
         ("export", _export(spec)),
     ]
-    return layered(asked, own, site, spec)
+    return layered(asked, own, site, spec, DIALECT)
 
 
 def devices(site: Site, request: Request) -> Directives:

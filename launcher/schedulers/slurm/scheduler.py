@@ -114,7 +114,8 @@ class Slurm(QueuedScheduler):
             for of_it in parts(members, largest or max(request.begin) + 1):
                 part = of_it if array is not None else None
                 environment = request.variables(attempt, part)
-                words = [_output(request.run_dir, part), f"--export={request.names(passed, environment)}"]
+                words = [] if request.keeps_output else [_output(request.run_dir, part)]
+                words.append(f"--export={request.names(passed, environment)}")
                 if request.excluded:
                     own = request.directive("#SBATCH --exclude=")
                     words.append(f"--exclude={','.join([*filter(None, [own]), *request.excluded])}")

@@ -30,6 +30,7 @@ castoff_scheduler_kill_delay() {
 #if secrets
 castoff_scheduler_advice="submit with sbatch --export=NAME"
 #endif
+#if !script
 castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 #if driver
 castoff_scheduler_clear_env() { unset -v SLURM_NTASKS SLURM_NPROCS "${!PBS_@}"; } # or Lightning takes it for a rank
@@ -55,6 +56,7 @@ castoff_scheduler_begin() {
   done
   unset -v SLURM_EXPORT_ENV # of sbatch --export: each srun and sbatch in here would begin with an empty environment
 }
+#endif
 castoff_scheduler_end_time() { echo "${SLURM_JOB_END_TIME:-$(castoff_scheduler_end_now)}"; } # of Slurm 23.02 and newer
 castoff_scheduler_end_now() { # asked anew, as scontrol may have changed it; empty where nobody knows
   local castoff_end

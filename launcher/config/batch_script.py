@@ -1,0 +1,74 @@
+"""What is wrong with a job that holds a batch script (`script`), and which program runs that. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from launcher.errors import shown
+from launcher.typed.structure import fields_of
+
+if TYPE_CHECKING:
+    from launcher.config.job import JobSpec
+    from launcher.typed.document import FieldPath
+
+TAKES = frozenset(
+    {
+        *(
+            "script",
+            "name",
+            "nodes",
+            "cores_per_rank",
+            "devices_per_rank",
+            "device_type",
+            "memory",
+            "walltime",
+        ),
+        *("grace", "signal", "account", "queue", "qos", "constraint", "reservation", "select", "exclude"),
+        *("exclusive", "mail", "env", "env_from", "inherit", "options", "workdir", "directives", "array"),
+        *("after", "requeue"),
+    }
+)
+"""Fields of a job that holds a script. The others say how castoff starts ranks, which a script does itself."""
+
+_DIRECTIVE = re.compile(r"#(?:SBATCH|PBS)\b|#[ \t]*flux:")
+_SHEBANG = re.compile(r"#!\s*(\S.*)")
+
+
+def problems(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """Why a job with a script is none."""
+    if spec.script is None:
+        return
+    for name, field in fields_of(type(spec)).items():
+        default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+        driver = name == "launcher" and spec.launcher == msgspec.structs.replace(default, driver=True)
+        if name not in TAKES and getattr(spec, name) != default and not driver:
+            yield (name,), "excludes script, which castoff runs as it is: drop one of the two"
+    if not spec.script.strip():
+        yield ("script",), "is empty: write the lines that the job runs"
+    head = next((line for line in directive_lines(spec.script)), None)
+    if head is not None:
+        where = "name its fields here; castoff import FILE does it for a whole script"
+        yield ("script",), f"holds {shown(head)}, which a scheduler would not read here: {where}"
+
+
+def directive_lines(script: str) -> Iterator[str]:
+    """Lines above a script's first command that look like a scheduler's directives."""
+    for line in script.split("\n"):
+        if line.strip() and not line.startswith("#"):
+            return
+        if _DIRECTIVE.match(line):
+            yield line
+
+
+def interpreter(script: str) -> list[str]:
+    """The program that a script's first line names, with its option; bash if it names none."""
+    found = _SHEBANG.match(script.split("\n", 1)[0])
+    try:
+        return shlex.split(found[1]) if found else ["/bin/bash"]
+    except ValueError:  # a quote without its pair, which the kernel takes as it is
+        return found[1].split() if found else ["/bin/bash"]
