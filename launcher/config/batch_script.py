@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from launcher.config.job_fields import LauncherOptions
 from launcher.errors import shown
+from launcher.typed.document import FieldPath
 from launcher.typed.structure import fields_of
-
-if TYPE_CHECKING:
-    from launcher.config.job import JobSpec
-    from launcher.typed.document import FieldPath
 
 TAKES = frozenset(
     {
@@ -33,24 +30,24 @@ TAKES = frozenset(
         *("after", "requeue"),
     }
 )
-"""Fields of a job that holds a script. The others say how castoff starts ranks, which a script does itself."""
+"""Fields of a job that holds a script; the others say how castoff starts ranks."""
 
 _DIRECTIVE = re.compile(r"#(?:SBATCH|PBS)\b|#[ \t]*flux:")
 _SHEBANG = re.compile(r"#!\s*(\S.*)")
 
 
-def problems(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """Why a job with a script is none."""
-    if spec.script is None:
+def problems(spec: msgspec.Struct, script: str | None) -> Iterator[tuple[FieldPath, str]]:
+    """Why a job with this script is none."""
+    if script is None:
         return
     for name, field in fields_of(type(spec)).items():
         default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-        driver = name == "launcher" and spec.launcher == msgspec.structs.replace(default, driver=True)
-        if name not in TAKES and getattr(spec, name) != default and not driver:
+        given = getattr(spec, name)
+        if name not in TAKES and given not in (default, LauncherOptions(driver=True)):
             yield (name,), "excludes script, which castoff runs as it is: drop one of the two"
-    if not spec.script.strip():
+    if not script.strip():
         yield ("script",), "is empty: write the lines that the job runs"
-    head = next((line for line in directive_lines(spec.script)), None)
+    head = next(directive_lines(script), None)
     if head is not None:
         where = "name its fields here; castoff import FILE does it for a whole script"
         yield ("script",), f"holds {shown(head)}, which a scheduler would not read here: {where}"

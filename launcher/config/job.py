@@ -61,14 +61,6 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     ] = []
     """No shell reads them. For shell syntax, write `[bash, -c, "…"]`. Limits: 131,071 bytes in a word, as on
     Linux, and 991 words with MPICH's mpiexec, which crashes on more."""
-    script: Annotated[
-        ShellLine | None,
-        meaning("A batch script, in place of `command`: it runs once, on the first host, as it is."),
-    ] = None
-    """It starts its own ranks, with srun, mpiexec or torchrun. Its first line names its shell; the scheduler's
-    variables are left as they are, and castoff sets neither RANK nor OMP_NUM_THREADS. What it writes goes where
-    the scheduler puts it. Its size is what `directives` for the scheduler ask for; if they ask for none, that
-    of `nodes`, `cores_per_rank` and `devices_per_rank`, which apply to each node."""
     name: Annotated[
         Word | None,
         meaning("The job's name; default: that of the module after -m, the script or the program."),
@@ -125,6 +117,14 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     exclude: Annotated[Word | None, meaning("Nodes to avoid (Slurm), as in n[1-3].")] = None
     exclusive: Annotated[bool | None, meaning("Whole nodes, not shared with other jobs.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
+    script: Annotated[
+        ShellLine | None,
+        meaning("A batch script, in place of `command`: it runs once, on the first host, as it is."),
+    ] = None
+    """It starts its own ranks, and its first line names its shell. castoff leaves the scheduler's variables
+    as they are, sets neither RANK nor OMP_NUM_THREADS, and leaves the output where the scheduler puts it. The
+    job's size is what its `directives` for the scheduler ask for; if they ask for none, `nodes`,
+    `cores_per_rank` and `devices_per_rank` count, for each node."""
     setup: Annotated[
         list[ShellLine],
         meaning(
@@ -166,7 +166,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     workdir: Annotated[Word | None, meaning("Where the ranks run; default: where the job was submitted.")] = (
         None
     )
-    """`~` is your home folder; `-` is taken literally."""
+    """`~` is your home folder."""
     snapshot: Annotated[
         bool | Snapshot | None,
         meaning("Whether the ranks run in a copy of the code, which later edits do not change."),
@@ -369,7 +369,7 @@ def together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
         yield from _of_array(spec.array)
     if spec.launcher.driver:
         yield from _beside_a_driver(spec)
-    yield from batch_script.problems(spec)
+    yield from batch_script.problems(spec, spec.script)
     yield from _of_restarts(spec)
     if isinstance(spec.select, list) and spec.select:
         for name in ("nodes", "ranks"):

@@ -17,8 +17,8 @@ DELIMITER = "CASTOFF_SCRIPT"
 def as_driver(agreed: EffectiveJob, given: JobSpec, scheduler: Scheduler) -> EffectiveJob:
     """The job with its script's interpreter as command; `given`: without its site's defaults.
 
-    What a site sets up for ranks is not for a script. A size in the scheduler's own words replaces that of the
-    fields, which are for other schedulers.
+    What a site sets up for ranks is not for a script. A size in the scheduler's own words replaces that of
+    the fields, which are for other schedulers.
     """
     if given.script is None:
         return agreed

@@ -45,6 +45,7 @@ PARTS = {
     "ranks as copies of it; `castoff_end_agents`",
     _in("launchers", LAUNCHERS): "what only the job can pass to its launcher, and a rank's number",
     "start": "`castoff_start` starts the ranks, follows the first log and reports the first failure",
+    "script": "`castoff_run_script` runs the job's own script",
     "unstarted": "`castoff_watch_start`, on several nodes, reports ranks that have not started, and ends the "
     "job after `castoff_start_timeout` seconds",
     "rank": "`rank.sh`, around each rank, or around torchrun on each node; `torchrun_rank.sh`, around "

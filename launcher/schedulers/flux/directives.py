@@ -95,17 +95,7 @@ DIALECT = Dialect(
     typed={"queue": "queue", "bank": "account", "requires": "constraint", "exclusive": "exclusive"},
     needed={"output": "castoff keeps one log for both streams"},
     line=directive,
-    sizes=frozenset(
-        [
-            "nodes",
-            "nslots",
-            "cores-per-slot",
-            "gpus-per-slot",
-            "exclusive",
-            "tasks-per-node",
-            "tasks-per-core",
-        ]
-    ),
+    sizes=frozenset({"nodes", "nslots", "cores-per-slot", "gpus-per-slot", "exclusive"}),
     streams=frozenset({"output", "error"}),
 )
 """What `directives:` may hold for flux batch."""

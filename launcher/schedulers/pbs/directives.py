@@ -98,23 +98,12 @@ DIALECT = Dialect(
     refused={"l": "holds resources; write each under its name, as in `directives: {place: scatter}`"},
     has_letters=True,
     sizes=frozenset(
-        [
-            "select",
-            "place",
-            "nodes",
-            "ncpus",
-            "mpiprocs",
-            "ngpus",
-            "gpus",
-            "mem",
-            "pmem",
-            "vmem",
-            "pvmem",
-            "procs",
-            "ompthreads",
-        ]
+        {
+            *("select", "place", "nodes", "ncpus", "mpiprocs", "ngpus", "gpus", "mem", "pmem", "vmem"),
+            *("pvmem", "procs", "ompthreads"),
+        }
     ),
-    streams=frozenset(["o", "e", "j", "k"]),
+    streams=frozenset({"o", "e", "j", "k"}),
 )
 """What `directives:` may hold for qsub."""
 

@@ -66,6 +66,7 @@ workdir: /w
 binding: 4-7:8,10-11
 snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
+shell: /bin/bash -l
 directives: {comment: null, hold: true, x: false, n: 5, pbs: {filesystems: "home:flare"}, slurm: null}
 options: [proxy]
 launcher: {name: pals, torchrun: false, driver: false, args: [--label]}
@@ -109,7 +110,7 @@ class TestReading:
         assert spec.snapshot == Snapshot(paths=["src", "007"], link=["data"], limit="1G")
         assert spec.templates == str(tmp_path / "mine")
         unread = {field.name for field in msgspec.structs.fields(JobSpec)} - set(msgspec.to_builtins(spec))
-        assert unread == {"ranks"}, "this file should show every field that goes with the others"
+        assert unread == {"ranks", "script"}, "this file should show every field that goes with the others"
 
     def test_a_job_of_one_line(self, tmp_path: Path) -> None:
         assert load(tmp_path, "command: [train.py]") == JobSpec(command=["train.py"])

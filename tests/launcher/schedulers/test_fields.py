@@ -50,6 +50,8 @@ VALUES: dict[str, Any] = {
     "mail.to": "other@example.org",
     "mail.on": ["begin"],
     "command": ["other"],
+    "script": "#!/bin/sh\nprog\n",
+    "shell": "/opt/bash",
     "setup": ["module load gcc"],
     "teardown": ["cp out here"],
     "env": {"GREETING": "hello"},
@@ -167,6 +169,8 @@ def jobs(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if name == "launcher.name":
         value = LAUNCHERS.get(scheduler, "hydra")
     outer, _, inner = name.partition(".")
+    if name == "script":  # instead of a command
+        return {**plain, "ranks_per_node": None}, {"script": value, "walltime": "1h"}
     if name == "array.indices":  # instead of the count
         return {**plain, outer: OUTER[outer]}, {**plain, outer: {inner: value}}
     if not inner:

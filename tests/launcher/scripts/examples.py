@@ -160,6 +160,16 @@ def of_every_site() -> dict[str, Example]:
 
 EXAMPLES: dict[str, Example] = {
     **of_every_site(),
+    "slurm-script": Example(
+        "slurm",
+        {
+            "command": [],
+            "setup": [],
+            **dict.fromkeys(("ranks_per_node", "cores_per_rank", "devices_per_rank")),
+            "script": "#!/bin/bash\ncd data\nsrun python train.py\n",
+            "directives": {"slurm": {"nodes": "2", "ntasks-per-node": "4", "gres": "gpu:a100:4"}},
+        },
+    ),
     "flux-uneven": Example("flux", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "flux-torchrun": Example("flux", {"nodes": 2, "launcher": {"torchrun": True}}),
     "flux-requeue": Example("flux", {"requeue": {"max": 3}, "env_from": ["WANDB_API_KEY"]}),

@@ -185,7 +185,11 @@ class Bench:
         draft = script.with_name(f"{uuid.uuid4().hex}.sh")
         draft.write_text(render(decided))
         draft.replace(script)  # one that was just started may still read the one before
-        return Started(self, script, words, {**self._scheduler(), **self.env, **(env or {})})
+        return Started(self, script, words, {**self.environment(), **(env or {})})
+
+    def environment(self) -> dict[str, str]:
+        """What a script finds, beside the test's own environment."""
+        return {**self._scheduler(), **self.env}
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, **fields: Any) -> Ended:
         """`start` and wait for the end."""

@@ -237,6 +237,8 @@ EXEMPT: dict[str, str] = dict.fromkeys(
     (f"snapshot.{name}" for name in ("paths", "link", "limit")),
     "they enter no script; test_snapshot copies hostile names",
 ) | {
+    "script": "it excludes most of the others; test_batch_script has its own",
+    "shell": "it enters a script as a site's shell does",
     "options": "names of what a site has; it enters a script as the site's own fields of these names do",
     "device_type": "it takes letters, digits, - _ and . alone",
     "array.indices": "none of what it takes is hostile: test_array_indices",

@@ -1,0 +1,32 @@
+#!/bin/bash
+#SBATCH --job-name=causets
+#SBATCH --account=my-project
+#SBATCH --partition=gpu
+#SBATCH --time=00:30:00
+#SBATCH --signal=B:USR2@120
+#SBATCH --no-requeue
+#SBATCH --export=NIL
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:a100:4
+
+# causets on slurm: a batch script.
+# castoff's functions first: they are below the last line that begins with "# === castoff".
+{ POSIXLY_CORRECT=1; unset -f awk builtin compgen echo eval exit export readonly set unset; unset -v POSIXLY_CORRECT
+  castoff_below=$(LC_ALL=C awk '/^# === castoff /{m=NR} {l[NR]=$0} END{while(m&&++i<=NR)print(i>m?l[i]:"")}' <"$0")
+  [[ $castoff_below == *castoff_loaded=1 ]] || { echo "castoff: $0 cannot be read: is all of it there?" >&2; exit 1; }
+  set -euo pipefail; eval "${castoff_below:LINENO-1}"; } # where their errors name the right lines
+
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+
+# --- The script
+castoff_run_script /bin/bash <<'CASTOFF_SCRIPT'
+#!/bin/bash
+cd data
+srun python train.py
+CASTOFF_SCRIPT
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for slurm and srun: nothing below is about this job ===

@@ -1,0 +1,120 @@
+"""A job that holds a batch script: it runs once, as its scheduler would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import JobSpec, Site
+from launcher.errors import InvalidInput
+from launcher.planning.planner import decide
+from launcher.planning.render import render, rendered
+
+from .conftest import Benches
+
+SIZES: dict[str, dict[str, Any]] = {
+    "slurm": {"ntasks": "32", "gres": "gpu:a100:4", "mem-per-cpu": "2G", "output": "out-%j.txt"},
+    "pbs": {"select": "2:ncpus=8:mpiprocs=4:ngpus=2+1:ncpus=1", "place": "scatter", "j": "oe"},
+    "flux": {"nslots": "6", "cores-per-slot": "2", "output": "out.txt"},
+}
+
+
+def directives(site: str, **fields: Any) -> dict[str, str | bool]:
+    spec = JobSpec.of({"script": "#!/bin/bash\n./prog\n", "walltime": "1h", **fields})
+    return dict(decide(spec, Site.load(site))[0].directives)
+
+
+@pytest.mark.parametrize("site", SIZES)
+class TestSize:
+    def test_is_what_its_directives_say(self, site: str) -> None:
+        other = {"nodes": 3, "cores_per_rank": 7, "devices_per_rank": 5, "memory": "9G"}
+        found = directives(site, directives=SIZES, **other)
+        assert SIZES[site].items() <= found.items()
+        assert not any(
+            str(number) in str(found.get(name)) for number in (3, 7, 5, 9) for name in ("nodes", "mem")
+        )
+        nothing = {*directives(site)}
+        assert {*found} - nothing == {*SIZES[site]} - nothing
+
+    def test_is_that_of_the_fields_where_they_say_none(self, site: str) -> None:
+        others = {name: said for name, said in SIZES.items() if name != site}
+        found = directives(site, directives=others, nodes=3, cores_per_rank=7)
+        assert {"slurm": ("nodes", "3"), "pbs": ("select", "3:ncpus=7:mpiprocs=1"), "flux": ("nslots", "3")}[
+            site
+        ] in [*found.items()]
+
+    def test_those_directives_are_for_scripts_alone(self, site: str) -> None:
+        spec = JobSpec.of({"command": ["x"], "walltime": "1h", "directives": {site: SIZES[site]}})
+        with pytest.raises(InvalidInput):
+            decide(spec, Site.load(site))
+
+
+def test_what_excludes_a_script() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        JobSpec.of({"script": "#!/bin/sh\n#SBATCH -N 2\nx\n", "command": ["x"], "ranks": 2, "setup": ["y"]})
+    assert {problem.path for problem in caught.value.problems} == {"script", "command", "ranks", "setup"}
+
+
+def test_a_site_adds_nothing_to_it() -> None:
+    spec = JobSpec.of(
+        {"script": "x\n", "account": "a", "walltime": "30m", "directives": {"filesystems": "home"}}
+    )
+    plan, scheduler = decide(spec, Site.load("aurora"))
+    text = rendered(plan, scheduler).text
+    assert "module load" not in text and "CCL_" not in text and text.startswith("#!/bin/bash\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["CASTOFF_SCRIPT\n", "# === castoff for x\n", "cat <<'E'\n$x `y` \\\nE\n", "\tx  \n\n"]
+)
+def test_every_byte_stays(text: str, bench: Benches) -> None:
+    here = bench("local")
+    body = f'#!/bin/bash\ncp "$0" copied; exit\n{text}'
+    ended = here.run(script=body, command=[])
+    assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
+    assert (here.folder / "copied").read_text() == body
+
+
+BODY = """#!/usr/bin/env python3
+import json, os, signal, sys
+ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+json.dump([dict(os.environ), os.getcwd(), ignored], open("seen.json", "w"))
+print("to the output", flush=True)
+print("to the errors", file=sys.stderr, flush=True)
+sys.exit(int(os.environ.get("CODE", 0)))
+"""
+
+
+@pytest.mark.parametrize("kind", ["local", "srun", "pals"])
+def test_what_it_sees(kind: str, bench: Benches) -> None:
+    here = bench(kind)
+    its_own = {"SLURM_NTASKS": "8", "SLURM_PROCID": "0"} if kind == "srun" else {"FROM_MY_SHELL": "x"}
+    ended = here.run(script=BODY, command=[], inherit="all", env={"CODE": "3"} | its_own)
+    assert (ended.code, ended.ending) == (3, ("failed", 3)), ended.output
+    environ, folder, ignores_interrupts = json.loads((here.folder / "seen.json").read_text())
+    assert not ignores_interrupts  # as what bash starts in the background would
+    assert its_own.items() <= environ.items() and folder == str(here.folder)
+    assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "OMP_NUM_THREADS", "CASTOFF_HOSTS"}.isdisjoint(environ)
+    assert "to the output\n" in ended.output
+    assert not any(line.startswith("castoff") for line in ended.output.splitlines())
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_castoff_logs_finds_its_output(apart: bool, tmp_path: Path, bench: Benches) -> None:
+    """In the files that --output and --error name."""
+    here = bench("srun")
+    script, out, errors = (tmp_path / name for name in ("job.sh", "out.txt", "errors.txt"))
+    script.write_text(render(here.plan_of(script=BODY, command=[])))
+    with out.open("wb") as one, errors.open("wb") as other:
+        streams: Any = {"stdout": one, "stderr": other if apart else one}
+        environment = {**os.environ, **here.environment()}
+        subprocess.run(["bash", script], cwd=here.folder, env=environment, check=True, **streams)
+    both = "to the output\nto the errors\n"
+    assert out.read_text() == ("to the output\n" if apart else both)
+    (log,) = here.folder.glob("castoff-*/logs/0.0/rank-00000.log")
+    assert log.read_text() == both
