@@ -366,7 +366,7 @@ def test_yaml_is_a_job_a_site_or_a_training(block: Block, tmp_path: Path) -> Non
         Config.of({**data, "training": {**least, **data["training"]}})
     elif set(data) <= {field.name for field in msgspec.structs.fields(JobSpec)}:
         job = tmp_path / "job.yaml"
-        job.write_text(block.text if "command" in data else f"{block.text}\ncommand: [true]\n")
+        job.write_text(block.text if {"command", "script"} & {*data} else f"{block.text}\ncommand: [true]\n")
         JobSpec.load(job)
     else:
         folder = tmp_path / ".castoff" / "sites"

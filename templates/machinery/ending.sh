@@ -86,7 +86,9 @@ castoff_end() { # the first failure and the program's own word decide; a launche
       castoff_reason="not requeued: requeue.on does not name walltime"
 #endif
     fi
+#if !script
     if ((castoff_code == 0)); then castoff_code=143; fi
+#endif
   fi
   exit "$castoff_code"
 }

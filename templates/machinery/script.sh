@@ -1,11 +1,14 @@
 # --- The job's own script -------------------------------------------------------------------------
 castoff_run_script() { # SHELL...; standard input: the script, which runs here once, as its scheduler would run it
-  local castoff_file=$CASTOFF_ATTEMPT_DIR/script
+  local castoff_name castoff_file=$CASTOFF_ATTEMPT_DIR/script
   if [[ -n ${SLURM_JOB_ID-} ]]; then castoff_file=$CASTOFF_ATTEMPT_DIR/slurm_script; fi # as Slurm calls it
   castoff_check_run_dir
 #if attempts
   castoff_check_fence
 #endif
+  for castoff_name in HUP INT QUIT USR1 USR2 ALRM CONT WINCH; do
+    trap "castoff_pass_on $castoff_name" "$castoff_name" # as the shell of a batch script gets it
+  done
   (umask 077 && cat >"$castoff_file" && chmod 700 "$castoff_file")
   castoff_link_output
   printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true
@@ -16,7 +19,7 @@ castoff_run_script() { # SHELL...; standard input: the script, which runs here o
 #endif
 #endif
   (
-    trap - INT QUIT # which bash has what it starts in the background ignore
+    trap - INT QUIT HUP TERM USR1 USR2 ALRM CONT WINCH # which bash has what it starts in the background ignore
     exec "$@" "$castoff_file" </dev/null
   ) &
   castoff_launcher=$!
@@ -35,6 +38,10 @@ castoff_run_script() { # SHELL...; standard input: the script, which runs here o
 #endif
   if ((castoff_code)) && [[ -z $castoff_terminated ]]; then castoff_record_code; fi
   castoff_keep_output
+}
+castoff_pass_on() { # SIGNAL
+  castoff_signalled=1
+  if [[ -n $castoff_launcher ]]; then builtin kill -s "$1" "$castoff_launcher" 2>/dev/null || true; fi
 }
 # Its output is the job's, in the files that the scheduler has opened. castoff logs finds it by another name of these.
 castoff_link_output() {

@@ -147,7 +147,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     own: Layer = [
         ("output", "%x-%A_%a.out" if spec.array else "%x-%j.out"),
         ("open-mode", "append"),
-        ("signal", f"B:USR2@{request.grace}" if request.walltime else None),
+        ("signal", f"B:USR2@{request.grace}" if request.walltime and spec.script is None else None),
         ("requeue" if "preempted" in spec.requeue.causes(by_scheduler=True) else "no-requeue", True),
         ("export", _export(spec)),
     ]

@@ -115,7 +115,9 @@ class Slurm(QueuedScheduler):
                 part = of_it if array is not None else None
                 environment = request.variables(attempt, part)
                 words = [] if request.keeps_output else [_output(request.run_dir, part)]
-                words.append(f"--export={request.names(passed, environment)}")
+                # Beside ALL, a name would have Slurm read the user's login environment as well (22.05).
+                names = passed if passed == "ALL" else request.names(passed, environment)
+                words.append(f"--export={names}")
                 if request.excluded:
                     own = request.directive("#SBATCH --exclude=")
                     words.append(f"--exclude={','.join([*filter(None, [own]), *request.excluded])}")

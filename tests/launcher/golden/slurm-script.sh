@@ -3,7 +3,6 @@
 #SBATCH --account=my-project
 #SBATCH --partition=gpu
 #SBATCH --time=00:30:00
-#SBATCH --signal=B:USR2@120
 #SBATCH --no-requeue
 #SBATCH --export=NIL
 #SBATCH --nodes=2

@@ -52,7 +52,7 @@ def test_sbatch_of_an_array_that_waits() -> None:
         "--dependency=afterok:12",
         "/runs/50%/j/job.sh",
     ]
-    assert "--export=ALL,CASTOFF_RUN_DIR" in first("slurm", "/r", inherit="all").argv(None)
+    assert "--export=ALL" in first("slurm", "/r", inherit="all").argv(None)
 
 
 def test_qsub() -> None:
@@ -214,7 +214,7 @@ def test_sbatch_again() -> None:
     all_of_it = again(
         "#!/bin/bash\n#SBATCH --export=ALL\n#SBATCH --dependency=afterok:7\n", {0: 3}, dependency=""
     )
-    assert all_of_it.argv(None)[3:5] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
+    assert all_of_it.argv(None)[3:5] == ["--export=ALL", "--dependency="]
 
 
 def test_an_array_in_parts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from launcher import JobSpec, Site
 from launcher.errors import InvalidInput
 from launcher.planning.planner import decide
 from launcher.planning.render import render, rendered
+from tests.patience import until
 
 from .conftest import Benches
 
@@ -118,3 +120,26 @@ def test_castoff_logs_finds_its_output(apart: bool, tmp_path: Path, bench: Bench
     assert out.read_text() == ("to the output\n" if apart else both)
     (log,) = here.folder.glob("castoff-*/logs/0.0/rank-00000.log")
     assert log.read_text() == both
+
+
+WAITS = """#!/bin/bash
+trap 'echo got USR1; kill %1' USR1
+trap 'echo got TERM; kill %1; exit 0' TERM
+sleep 1000 &
+: >waits
+wait
+wait
+exit 5
+"""
+
+
+@pytest.mark.parametrize(("sent", "code", "ending"), [("USR1", 5, "failed"), ("TERM", 0, "cancelled")])
+def test_it_gets_signals_as_its_shell_would(sent: str, code: int, ending: str, bench: Benches) -> None:
+    """And its exit code is the job's: scancel --batch --signal=USR1."""
+    here = bench("srun")
+    started = here.start(script=WAITS, command=[])
+    until((here.folder / "waits").exists)
+    started.process.send_signal(getattr(signal, f"SIG{sent}"))
+    ended = started.end()
+    assert f"got {sent}\n" in ended.output
+    assert (ended.code, ended.ending[0]) == (code, ending)
