@@ -186,7 +186,7 @@ class _JobHere(NamedTuple):
         """Whether the job names one that is to start its ranks."""
         from launcher.launchers.commands import LAUNCHERS
 
-        return not (self.plan.driver or LAUNCHERS[self.plan.launcher].here)
+        return self.plan.script is not None or not (self.plan.driver or LAUNCHERS[self.plan.launcher].here)
 
 
 def _planned_here(

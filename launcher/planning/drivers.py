@@ -14,7 +14,9 @@ def problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str]]:
     """Why a job's program cannot be one."""
     if not spec.launcher.driver:
         return
-    if function:
+    if function and spec.script is not None:
+        yield "script", "excludes the Python function that this job runs: drop it"
+    elif function:
         yield "launcher.driver", "is for a command, and this job runs a Python function: drop it"
     runtime = spec.container.runtime if spec.container.image is not None else None
     if runtime is not None and RUNTIMES[runtime].of_launcher:
