@@ -56,6 +56,32 @@ env_from: [TOKEN]
         assert run.script.read_text() == desk.castoff("render", job, "--site", "pbs").output
         until(run.script_log().exists, "the script's log")
 
+    def test_a_batch_script(self, desk: PbsDesk) -> None:
+        """It is the job that qsub would have made of it."""
+        job = desk.folder / "job.yaml"
+        job.write_text(
+            """
+name: batch.pbs
+walltime: 5m
+directives: {pbs: {select: "1:ncpus=2:mpiprocs=2"}}
+script: |
+  #!/bin/bash
+  cat "$PBS_NODEFILE" > nodes
+  echo "out $PBS_JOBNAME ${RANK-no rank}"
+  echo err >&2
+  exit 3
+"""
+        )
+        assert desk.castoff("submit", job, "--site", "pbs").code == 0
+        (run,) = map(RunDirectory, desk.folder.glob("castoff-runs/batch.pbs-*"))
+        assert desk.castoff("wait", "batch.pbs").output.startswith(f"{run.id}: failed")
+        assert len((desk.folder / "nodes").read_text().split()) == 2
+        number = str(run.job).partition(".")[0]
+        out, errors = (desk.folder / f"batch.pbs.{kind}{number}" for kind in "oe")
+        until(lambda: out.exists() and errors.exists(), "what it wrote")
+        assert (out.read_text(), errors.read_text()) == ("out batch.pbs no rank\n", "err\n")
+        assert (run.log_folder / "0.0" / "rank-00000.log").read_text() == "out batch.pbs no rank\nerr\n"
+
     def test_what_pbs_refuses(self, desk: PbsDesk) -> None:
         """In its own words; nothing was started, and the run says so."""
         answer = desk.castoff("submit", "--site", "pbs", "--queue", "none-such", "--", "true")
