@@ -88,7 +88,7 @@ DIALECT = Dialect(
         }
     ),
     streams=frozenset({"output", "error", "input", "open-mode"}),
-    own_to_scripts=frozenset({"signal"}),
+    own_to_scripts=frozenset({"signal", "export"}),
     beyond=lambda name, value: (
         (name == "mem" and value == "0") or (name == "exclusive" and value is not True)
     ),

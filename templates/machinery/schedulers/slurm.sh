@@ -30,7 +30,16 @@ castoff_scheduler_kill_delay() {
 #if secrets
 castoff_scheduler_advice="submit with sbatch --export=NAME"
 #endif
-#if !script
+#if script
+castoff_scheduler_begin() { # srun hands on what sbatch --export named, and castoff has named variables of its own
+  local castoff_exported=,${SLURM_EXPORT_ENV-}
+  while [[ $castoff_exported =~ ,CASTOFF_[A-Z_]+ ]]; do castoff_exported=${castoff_exported/"${BASH_REMATCH[0]}"/}; done
+  if [[ -n ${SLURM_EXPORT_ENV-} ]]; then
+    castoff_exported=${castoff_exported#,}
+    SLURM_EXPORT_ENV=${castoff_exported:-NONE}
+  fi
+}
+#else
 castoff_scheduler_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 #if driver
 castoff_scheduler_clear_env() { unset -v SLURM_NTASKS SLURM_NPROCS "${!PBS_@}"; } # or Lightning takes it for a rank

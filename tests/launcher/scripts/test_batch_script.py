@@ -20,7 +20,13 @@ from tests.patience import until
 from .conftest import Benches
 
 SIZES: dict[str, dict[str, Any]] = {
-    "slurm": {"ntasks": "32", "gres": "gpu:a100:4", "mem-per-cpu": "2G", "output": "out-%j.txt"},
+    "slurm": {
+        "export": "NONE",
+        "ntasks": "32",
+        "gres": "gpu:a100:4",
+        "mem-per-cpu": "2G",
+        "output": "out-%j.txt",
+    },
     "pbs": {"select": "2:ncpus=8:mpiprocs=4:ngpus=2+1:ncpus=1", "place": "scatter", "j": "oe"},
     "flux": {"nslots": "6", "cores-per-slot": "2", "output": "out.txt"},
 }
@@ -104,6 +110,17 @@ def test_what_it_sees(kind: str, bench: Benches) -> None:
     assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "OMP_NUM_THREADS", "CASTOFF_HOSTS"}.isdisjoint(environ)
     assert "to the output\n" in ended.output
     assert not any(line.startswith("castoff") for line in ended.output.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [("FOO,CASTOFF_RUN_DIR,BAR=1,CASTOFF_ATTEMPT", "FOO,BAR=1"), ("CASTOFF_RUN_DIR", "NONE")],
+)
+def test_srun_hands_on_what_the_script_says(named: str, meant: str, bench: Benches) -> None:
+    """As `--export=NONE` does; castoff's own variables are named beside the script's."""
+    here = bench("srun")
+    ended = here.run(script='echo "$SLURM_EXPORT_ENV" >named\n', command=[], env={"SLURM_EXPORT_ENV": named})
+    assert (ended.code, (here.folder / "named").read_text()) == (0, f"{meant}\n"), ended.output
 
 
 @pytest.mark.parametrize("apart", [True, False])
