@@ -1,14 +1,17 @@
 # --- The job's own script -------------------------------------------------------------------------
 castoff_run_script() { # SHELL...; standard input: the script, which runs here once, as its scheduler would run it
-  local castoff_name castoff_file=$CASTOFF_ATTEMPT_DIR/script
+  local castoff_file=$CASTOFF_ATTEMPT_DIR/script
   if [[ -n ${SLURM_JOB_ID-} ]]; then castoff_file=$CASTOFF_ATTEMPT_DIR/slurm_script; fi # as Slurm calls it
   castoff_check_run_dir
 #if attempts
   castoff_check_fence
 #endif
-  for castoff_name in HUP INT QUIT USR1 USR2 ALRM CONT WINCH; do
-    trap "castoff_pass_on $castoff_name" "$castoff_name" # as the shell of a batch script gets it
-  done
+  trap 'castoff_pass_on HUP' HUP # as the shell of a batch script gets it; and so on
+  trap 'castoff_pass_on INT' INT
+  trap 'castoff_pass_on QUIT' QUIT
+  trap 'castoff_pass_on USR1' USR1
+  trap 'castoff_pass_on USR2' USR2
+  trap 'castoff_pass_on ALRM' ALRM
   (umask 077 && cat >"$castoff_file" && chmod 700 "$castoff_file")
   castoff_link_output
   printf '%(%s)T\n' -1 >"$CASTOFF_ATTEMPT_DIR/launched" || true
@@ -19,7 +22,7 @@ castoff_run_script() { # SHELL...; standard input: the script, which runs here o
 #endif
 #endif
   (
-    trap - INT QUIT HUP TERM USR1 USR2 ALRM CONT WINCH # which bash has what it starts in the background ignore
+    trap - INT QUIT HUP TERM USR1 USR2 ALRM # which bash has what it starts in the background ignore
     exec "$@" "$castoff_file" </dev/null
   ) &
   castoff_launcher=$!

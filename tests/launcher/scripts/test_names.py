@@ -19,7 +19,7 @@ MEANT = {
     # An array's own index, for programs that read the scheduler's variable.
     *("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"),
     # For srun, for an mpiexec on this machine, and for submitit.
-    *("SLURM_HOSTFILE", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP", "SUBMITIT_EXECUTOR"),
+    *("SLURM_HOSTFILE", "SLURM_EXPORT_ENV", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP", "SUBMITIT_EXECUTOR"),
     # For a program that flux exec starts on each host, as flux run would.
     *("FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE"),
     # The shell's own, and for a single read or command.
