@@ -30,6 +30,7 @@ DOES = {
     "dpo": "import trainers.dpo.__main__, trainers.dpo.samples.pairs, gemmi",
     "tune": "from trainers import suggested; import optuna",
     "tui": "import launcher.screen.app",
+    "import": "from launcher.importing.bash import statements; assert statements('a b')",
     "tensorboard": "from tensorboard.compat.proto.event_pb2 import Event",
     "wandb": "import wandb",
     "docs": "import sphinx, furo, myst_parser, sphinx_click, sphinx_copybutton, sphinx_design",

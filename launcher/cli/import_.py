@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from launcher.cli.help import examples
-from launcher.cli.output import report, several
+from launcher.cli.output import report
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word
 
-INCOMPLETE = 3
-"""The exit code where some line of the script is not expressed in the job file."""
+if TYPE_CHECKING:
+    from launcher.importing.script import Wish
 
-_LONGEST = 4 << 20
-"""Bytes of a script: what Slurm takes (slurm.conf(5), max_script_size)."""
+INCOMPLETE = 3
+"""The exit code where a directive is not expressed in the job file, or ranks cannot be castoff's."""
+
+_LONGEST = 900_000
+"""Bytes of a script: a job file, which holds it, may have a million."""
 
 
 @click.command(
@@ -29,12 +33,18 @@ _LONGEST = 4 << 20
     type=click.Path(path_type=Path),
     help="Write the job file here, not over one that is there; - prints it.",
 )
-def command(script: Path, output: Path | None) -> int:
+@click.option(
+    "--ranks", "wish", flag_value="ranks", help="Let castoff start the ranks, or say why it cannot."
+)
+@click.option("--driver", "wish", flag_value="driver", help="Keep the script whole in any case.")
+def command(script: Path, output: Path | None, wish: Wish | None) -> int:
     """Write a job file for SCRIPT, which is read and never run.
 
-    The job file's comments, and standard error, list each line that it cannot express, and why. The exit code
-    is then 3.
+    The job is the same. castoff starts its ranks where it is sure that nothing changes by that; else it keeps
+    the script whole, and standard error says why. The exit code is 3 if a directive has no place in a job
+    file.
     """
+    from launcher.importing.lifting import WITHOUT_PARSER
     from launcher.importing.script import NotAScript, read_script  # late: completion waits for imports
     from launcher.importing.writing import job_file
     from launcher.runs.records import write_file
@@ -45,14 +55,19 @@ def command(script: Path, output: Path | None) -> int:
     if output is not None and os.path.lexists(output):
         raise CastoffError(f"{printable(str(output))}: is there already; name another file, or remove it")
     try:
-        result = read_script(_text(script))
+        result = read_script(_text(script), script.name, wish)
     except NotAScript as error:
         error.args = (f"{shown}: {str(error).replace(' FILE ', f' {visible_word(str(script))} ')}",)
         raise
+    if wish == "ranks" and result.kept:
+        if result.kept == WITHOUT_PARSER:
+            raise CastoffError(f"--ranks: {WITHOUT_PARSER}")
+        report(f"{shown}: castoff cannot start its ranks: {result.kept}")
+        return INCOMPLETE
     site = result.scheduler or "NAME"
     text = job_file(result, script.name, site)
     if output is None:
-        click.echo(text.encode(errors="surrogateescape"), nl=False)
+        click.echo(text, nl=False)
     else:
         try:
             write_file(output, text, 0o644)
@@ -61,14 +76,11 @@ def command(script: Path, output: Path | None) -> int:
         click.echo(
             f"wrote {printable(str(output))}; next: castoff render {visible_word(str(output))} --site {site}"
         )
-    left = result.account.of("not expressed")
-    for one in left:
-        what = f"{one.text}: " if one.text else ""
-        report(f"{shown}:{one.first}: not expressed: {what}{one.why}")
-    if left:
-        are = "is" if len(left) == 1 else "are"
-        report(f"{several(len(left), 'thing')} {are} not expressed; the job file's comments list all")
-    return INCOMPLETE if left else 0
+    if result.kept and wish is None:
+        report(f"{shown}: kept as a script: {result.kept}")
+    for one in result.refused:
+        report(f"{shown}:{one.line or ''}: not expressed: {one.text}: {one.why}")
+    return INCOMPLETE if result.refused else 0
 
 
 def _text(script: Path) -> str:
@@ -89,6 +101,6 @@ def _text(script: Path) -> str:
         raise CastoffError(f"{shown}: cannot be read: {error.strerror}") from error
     if len(found) > _LONGEST:
         raise CastoffError(
-            f"{shown}: is longer than {_LONGEST >> 20} MiB, which is no script for a scheduler"
+            f"{shown}: is longer than {_LONGEST:,} bytes; let the job's script be short, and run this one"
         )
     return found.decode("utf-8", errors="surrogateescape")  # line ends as they are

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from launcher.importing.account import Account
-from launcher.importing.shell import Statement
+from launcher.config.batch_script import directive_lines
+from launcher.importing.imported import Entry, brief
 from launcher.launchers.foreign.asked import Asked
 from launcher.schedulers.reading import ScriptReader
 
@@ -17,70 +16,63 @@ class Head(NamedTuple):
     reader: ScriptReader | None
     """Of the scheduler that most of them are for; None: there is none."""
     asked: Asked
-    notes: list[tuple[int, str]]
-    """What a reader should know of a line."""
+    directives: frozenset[int]
+    """The numbers of the lines that are none of the script's own."""
+    refused: list[Entry]
+    left_out: list[Entry]
+    notes: list[str]
 
 
-def read_head(lines: list[str], body: list[Statement], readers: list[ScriptReader], account: Account) -> Head:
-    """Read the directives; `lines` are the script's, `body` what is not comment."""
-    inside = {number for one in body for number in range(one.first, one.last + 1)}
-    comments = [(number, line) for number, line in enumerate(lines, 1) if number not in inside]
-    marked = {
-        reader.name: [
-            (number, found[1]) for number, line in comments if (found := reader.directive.match(line))
-        ]
-        for reader in readers
-    }
-    asked = Asked()
-    notes: list[tuple[int, str]] = []
+def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
+    """Read the directives of a script's lines."""
+    above = _above_the_first_command(lines)
+    marked = {reader.name: _marked(reader, lines, above) for reader in readers}
     reader = max(readers, key=lambda one: len(marked[one.name]))
+    asked, head = Asked(), Head(None, Asked(), frozenset(), [], [], [])
     if not marked[reader.name]:
-        return Head(None, asked, notes)
-    first_command = min((one.first for one in body), default=len(lines) + 1)
+        return head
+    ours = {number for number, _ in marked[reader.name]}
     for number, rest in marked[reader.name]:
-        line = lines[number - 1]
-        if reader.ends_at_command and number > first_command:
-            why = (
-                f"{reader.title} reads no directive below the first command, which is on line {first_command}"
-            )
-            account.add(number, number, "dropped", line, why)
-            continue
         before = len(asked.remarks)
-        _checked(reader, rest, asked)
-        fates = asked.remarks[before:]
-        if not any(remark.fate in ("dropped", "not expressed") for remark in fates) or _says_more(
-            rest, len(fates)
-        ):
-            account.add(number, number, "directive", line)
-        for remark in fates:
-            if remark.fate == "note":
-                notes.append((number, remark.text))
-            else:
-                option, colon, why = remark.text.partition(": ")
-                short = colon and option.startswith("-") and " " not in option
-                account.add(number, number, remark.fate, line, why if short else remark.text)
-    for other in readers:
-        for number, _ in marked[other.name]:
-            if other is not reader and number not in {at for at, _ in marked[reader.name]}:
-                why = f"is for {other.title}, and most directives are for {reader.title}"
-                account.add(number, number, "not expressed", lines[number - 1], why)
-    for number, line in comments:
-        if reader.mistaken.match(line) and number < first_command:
-            why = f"{reader.title} takes it for a comment: a directive begins exactly as in the others"
-            account.add(number, number, "dropped", line, why)
-    asked.remarks.clear()
+        reader.read(rest, asked)
+        _remember(asked, before, number, lines[number - 1], head)
+    before = len(asked.remarks)
     reader.finish(asked)
-    notes += [(0, remark.text) for remark in asked.remarks]
-    return Head(reader, asked, notes)
+    _remember(asked, before, 0, "", head)
+    others = {n for n in range(1, above + 1) if n not in ours and [*directive_lines(lines[n - 1])]}
+    for number in sorted(others):
+        why = f"{reader.title} takes it for a comment"
+        head.left_out.append(Entry(number, brief(lines[number - 1]), why))
+    for number, line in enumerate(lines[:above], 1):
+        if reader.mistaken.match(line):
+            why = "a directive begins exactly as in the others"
+            head.notes.append(f"Line {number} is a comment to {reader.title}: {why}.")
+    for number, line in enumerate(lines[above:], above + 1):
+        if reader.ends_at_command and reader.directive.match(line):
+            head.notes.append(
+                f"Line {number} is a comment to {reader.title}, as it stands below the first command."
+            )
+    return head._replace(reader=reader, asked=asked, directives=frozenset(ours | others))
 
 
-def _checked(reader: ScriptReader, rest: str, asked: Asked) -> None:
-    if not rest.strip():
-        asked.drop("it says nothing")
-        return
-    reader.read(rest, asked)
+def _above_the_first_command(lines: list[str]) -> int:
+    """How many lines stand there."""
+    commands = (n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+    return next(commands, len(lines))
 
 
-def _says_more(rest: str, remarks: int) -> bool:
-    """Whether a line has more options than those that something was said of."""
-    return len(re.findall(r"(?:^|\s)-", rest)) > remarks
+def _marked(reader: ScriptReader, lines: list[str], above: int) -> list[tuple[int, str]]:
+    """The lines with directives for a scheduler, and what stands behind their mark."""
+    read = lines[:above] if reader.ends_at_command else lines
+    return [
+        (number, found[1]) for number, line in enumerate(read, 1) if (found := reader.directive.match(line))
+    ]
+
+
+def _remember(asked: Asked, before: int, number: int, line: str, head: Head) -> None:
+    for remark in asked.remarks[before:]:
+        if remark.fate == "note":
+            head.notes.append(f"Line {number}: {remark.text}." if number else f"{remark.text}.")
+        else:
+            where = head.refused if remark.fate == "not expressed" else head.left_out
+            where.append(Entry(number, brief(line), remark.text))

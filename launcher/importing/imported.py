@@ -1,14 +1,24 @@
-"""A script as a job: fields of a job file, and what became of each line."""
+"""A script as a job: fields of a job file, and what is to be said of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from launcher.importing.account import Account
 
-PLACEHOLDER = ["name-your-program"]
-"""The command of a script that starts nothing."""
+class Entry(NamedTuple):
+    """Something in a script that the job file does not hold."""
+
+    line: int
+    """0: what no line says."""
+    text: str
+    """As the script has it."""
+    why: str
+
+    @property
+    def what(self) -> str:
+        """Its line and its text for people."""
+        return f"line {self.line}: {self.text}" if self.line else self.text
 
 
 @dataclass
@@ -16,28 +26,33 @@ class Imported:
     """A script as a job."""
 
     fields: dict[str, Any]
-    """Of the job file."""
-    account: Account
+    """Of the job file, by their paths."""
     scheduler: str | None
-    notes: dict[str, list[str]] = field(default_factory=dict)
-    """What a reader of the job file should know of a field."""
-    profile: dict[str, str] = field(default_factory=dict)
-    """Lines for the site's profile, each with where it is from."""
-
-    def note(self, field_name: str, text: str) -> None:
-        """Say something of a field, or of the whole where its name is empty; once."""
-        found = self.notes.setdefault(field_name, [])
-        if text not in found:
-            found.append(text)
+    kept: str = ""
+    """Why the script is kept whole; empty: castoff starts its ranks."""
+    refused: list[Entry] = field(default_factory=list)
+    """What no job file says."""
+    left_out: list[Entry] = field(default_factory=list)
+    """What has no meaning in a job file."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the job file should know."""
+    remarks: dict[str, str] = field(default_factory=dict)
+    """Of a field."""
 
 
 def nested(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields by their paths as a job file has them: `launcher.args` within `launcher`."""
     found: dict[str, Any] = {}
-    for path, text in sorted(fields.items(), key=lambda one: one[0] == "launcher.args"):
+    for path, text in fields.items():
         *outer, last = path.split(".")
         place = found
         for name in outer:
             place = place.setdefault(name, {})
         place[last] = text
     return found
+
+
+def brief(text: str, width: int = 70) -> str:
+    """Text on one line, cut short."""
+    words = " ".join(text.split())
+    return words if len(words) <= width else f"{words[: width - 1]}…"

@@ -4,77 +4,56 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 from launcher.errors import printable
-from launcher.importing.account import Entry
-from launcher.importing.imported import Imported, nested
+from launcher.importing.imported import Entry, Imported, nested
 
 _WIDTH = 110
 
 _ORDER = (
-    *("name", "command", "nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank"),
+    *("name", "command", "nodes", "ranks_per_node", "cores_per_rank", "devices_per_rank", "device_type"),
+    *("memory", "exclusive", "walltime", "signal", "account", "queue", "qos", "constraint", "reservation"),
     *(
-        "device_type",
-        "memory",
-        "exclusive",
-        "walltime",
-        "grace",
-        "account",
-        "queue",
-        "qos",
-        "constraint",
-        "reservation",
         "exclude",
+        "select",
+        "mail",
+        "shell",
+        "inherit",
+        "setup",
+        "env",
+        "workdir",
+        "launcher",
+        "array",
+        "after",
     ),
-    *("select", "mail", "inherit", "setup", "env", "workdir", "launcher", "container", "array", "after"),
-    *("requeue", "directives", "teardown"),
+    *("requeue", "directives", "script"),
 )
 
 
 def job_file(result: Imported, source: str, site: str) -> str:
     """The text of a job file; `source` is the script's name, `site` one to look at it with."""
     fields = nested(result.fields)
-    lines = [f"# Imported from {printable(source)}. Look first:  castoff render JOB.yaml --site {site}"]
-    for title, entries in (
-        ("Not expressed here:", result.account.of("not expressed")),
-        ("Left out, as castoff does it itself or it has no meaning here:", result.account.of("dropped")),
-    ):
+    lines = _comment(f"Imported from {source}. Look first: castoff render JOB.yaml --site {site}")
+    if result.kept:
+        lines += _comment(f"Kept as a script: {result.kept}.")
+    for title, entries in (("Not expressed:", result.refused), ("Left out:", result.left_out)):
         if entries:
-            lines += ["#", f"# {title}", *_listed(entries)]
-    for text in result.notes.get("", []):
-        lines += ["#", *_comment(text)]
+            lines += [f"# {title}", *_listed(entries)]
+    for text in result.notes:
+        lines += _comment(text)
     lines.append("")
-    known = [name for name in _ORDER if name in fields] + [name for name in fields if name not in _ORDER]
-    for name in known:
-        for text in result.notes.get(name, []):
-            lines += _comment(text)
-        lines += _field(name, fields[name], _remark(name, fields))
-    if result.profile:
-        lines += [
-            "",
-            "# For the site's profile (docs/reference/sites.md), as it is the machine's and not the job's:",
-        ]
-        lines += [f"#   {text}".ljust(36) + f"# {why}" for text, why in sorted(result.profile.items())]
+    for name in sorted(fields, key=_ORDER.index):
+        if name in result.remarks:
+            lines += _comment(result.remarks[name])
+        lines += _field(name, fields[name])
     return "\n".join(lines) + "\n"
 
 
 def _listed(entries: list[Entry]) -> list[str]:
-    """Entries with their lines; those of one reason together."""
-    reasons: dict[str, list[Entry]] = {}
-    for one in entries:
-        reasons.setdefault(one.why, []).append(one)
-    found: list[str] = []
-    for why, those in reasons.items():
-        if len(those) == 1:
-            found += _comment(f"{those[0].what}: {why}", "  ")
-        else:
-            found += _comment(f"{why}:", "  ")
-            found += [line for one in those for line in _comment(one.what, "    ")]
-    return found
+    return [line for one in entries for line in _comment(f"{one.what}: {one.why}", "  ")]
 
 
 def _comment(text: str, indent: str = "") -> list[str]:
@@ -88,16 +67,8 @@ def _comment(text: str, indent: str = "") -> list[str]:
     )
 
 
-def _remark(name: str, fields: dict[str, Any]) -> str:
-    if name == "inherit" and fields[name] == "all":
-        return "the scheduler hands on the submitter's environment; without this line a job has none of it"
-    if name == "setup":
-        return "a line that fails ends the job"
-    return ""
-
-
 class _Dumper(yaml.SafeDumper):
-    """Text of several lines stands as it is; numbers and words like `on` are quoted, as all of it is text."""
+    """Numbers and words like `on` are quoted, as all of it is text."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)  # lists stand further in than their names
@@ -105,10 +76,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     looks_otherwise = re.fullmatch(r"[-+.]?[0-9][0-9_.:eE+-]*", text) or text.lower() in _WORDS
-    hidden = not re.sub(r"[\n\t]", "", text).isprintable()
-    # As a block, PyYAML would end the document behind it.
-    is_open = "\n" in text and (text.endswith("\n\n") or not text.strip())
-    style = '"' if looks_otherwise or hidden or is_open else "|" if "\n" in text else None
+    style = '"' if looks_otherwise or not text.isprintable() else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
@@ -117,25 +85,28 @@ _Dumper.add_representer(str, _text)
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"}
 
 
-def _field(name: str, value: Any, remark: str) -> list[str]:
-    """A field over one line where it fits, else over several; lines of shell stand below each other."""
-    whole = name in ("setup", "teardown") or any("\n" in text for text in _texts(value))
-    found = _dumped({name: value}, flow=False if whole or not isinstance(value, (dict, list)) else None)
-    if not whole and isinstance(value, (dict, list)):
+def _field(name: str, value: Any) -> list[str]:
+    """A field over one line where it fits, else over several; scripts as blocks."""
+    if name == "script":
+        return block("script: ", value, 2)
+    if name == "setup":
+        return ["setup:", *(line for text in value for line in block("  - ", text, 4))]
+    if isinstance(value, (dict, list)):
         short = _dumped({name: value}, flow=True)[0][1:-1]
-        found = [short] if len(short) <= _WIDTH else found
-    return [f"{found[0]}  # {remark}" if remark else found[0], *found[1:]]
+        return [short] if len(short) <= _WIDTH else _dumped({name: value}, flow=False)
+    return _dumped({name: value}, flow=False)
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (dict, list)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
+def block(start: str, text: str, indent: int) -> list[str]:
+    """A text of lines as a literal block, which holds it byte for byte; `indent`: of its lines."""
+    outer = len(start) - len(start.lstrip())
+    own = str(indent - outer) if text[:1] in (" ", "\t", "\n") else ""
+    body = text[:-1] if text.endswith("\n") else text
+    chomps = "-" if not text.endswith("\n") else "+" if body.endswith("\n") or not body else ""
+    return [f"{start}|{own}{chomps}", *(" " * indent + line if line else "" for line in body.split("\n"))]
 
 
-def _dumped(value: Any, *, flow: bool | None) -> list[str]:
+def _dumped(value: Any, *, flow: bool) -> list[str]:
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=flow, sort_keys=False, width=1_000_000, allow_unicode=True
     )

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from launcher.launchers.foreign.asked import Asked
 from launcher.schedulers.directives import Dialect
 
-MAIL = {"begin": "begin", "end": "end", "fail": "fail"}
+SUBMITS = "it is for the command that submits"
+"""Why a directive has no meaning in a job file."""
 
 
 class ScriptReader(NamedTuple):
@@ -30,18 +31,21 @@ class ScriptReader(NamedTuple):
     finish: Callable[[Asked], None]
     """Adds what holds where nothing is said."""
     variables: Callable[[Asked], Mapping[str, str]]
-    """What is known of the variables that the scheduler will set."""
-    output_of: Callable[[str, Asked], str | None]
-    """What a command about the job's nodes will print; None: it is another command, or nobody knows."""
-    places: re.Pattern[str]
-    """Text that works out where ranks are, which castoff does itself."""
-    submit_dir: tuple[str, ...]
-    """Variables that name the folder of the submission, where castoff's jobs start."""
+    """What the script's variables for sizes will hold, as far as its directives say."""
+    same_in_ranks: re.Pattern[str]
+    """Its variables that are the same in the script and in each rank."""
+    own: re.Pattern[str]
+    """Its commands and variables, which a script has under no other scheduler."""
     title: str
+    """Of the command that takes scripts."""
+    scheduler: str
+    """How people call it."""
+    submit_dir: str = ""
+    """The variable that names the folder of the submission."""
     starts_at_home: bool = False
     """Whether a script starts in the user's home folder, and not in that of the submission."""
-    array_index: tuple[str, ...] = ()
-    """Variables that hold the number of an array's member."""
+    needs_shebang: bool = False
+    """Whether it refuses a script whose first line names no interpreter."""
 
 
 def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> None:
@@ -52,10 +56,16 @@ def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: s
     fields = {**dialect.owned, **dialect.typed}
     if name in fields and not dialect.beyond(name, value):
         asked.refuse(f"{spelled} follows from {fields[name]}")
-        return
+    elif as_written(name, value, dialect, asked, spelled):
+        asked.directives[name] = value
+
+
+def as_written(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> bool:
+    """A directive as a job that keeps its script has it; whether the scheduler's syntax can hold it."""
     try:
         dialect.line(name, value)
     except ValueError as error:
         asked.refuse(f"{spelled}: {error}")
-    else:
-        asked.directives[name] = value
+        return False
+    asked.raw[name] = value
+    return True

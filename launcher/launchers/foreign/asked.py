@@ -32,12 +32,19 @@ class Asked:
     """Whether the field `memory` is that of all nodes together so far."""
     fields: dict[str, Any] = field(default_factory=dict)
     """By their paths: `launcher.args`."""
+    of_ranks: dict[str, Any] = field(default_factory=dict)
+    """Those of a job whose ranks castoff starts, and not of one that keeps its script."""
     env: dict[str, str] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)
     """Variables whose values only the shell knows, as they are written."""
     directives: dict[str, str | bool] = field(default_factory=dict)
-    profile: dict[str, str] = field(default_factory=dict)
-    """Lines that belong into a site's profile, each with the reason."""
+    """What no field says."""
+    raw: dict[str, str | bool] = field(default_factory=dict)
+    """The same and all that is said of sizes and output, as it is written."""
+    shell: str = ""
+    """What a directive says of the script's shell."""
+    unclear: str = ""
+    """Why castoff cannot ask for the same itself; empty: it can."""
     remarks: list[Remark] = field(default_factory=list)
 
     def drop(self, why: str) -> None:
@@ -52,12 +59,15 @@ class Asked:
         """It is expressed, and the reader should know this of it."""
         self.remarks.append(Remark("note", words))
 
-    def count(self, name: str, text: str | None, what: str) -> None:
+    def count(self, name: str, text: str | None, what: str) -> bool:
         """Set a number; one that is not plain is not expressed."""
         plain = (text or "").strip()
         if plain.isascii() and plain.isdecimal() and 0 < int(plain) < 10_000_000:
             setattr(self, name, int(plain))
-        else:
-            self.refuse(
-                f"{what} is {plain or 'empty'}, which is not a number that is known before the job runs"
-            )
+            return True
+        self.refuse(f"{what} is {plain or 'empty'}, which is not a number that is known before the job runs")
+        return False
+
+    def is_unclear(self, why: str) -> None:
+        """Castoff cannot ask for the same by fields alone; the first reason counts."""
+        self.unclear = self.unclear or why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from launcher.config.job_fields import LauncherName
 from launcher.launchers.foreign.asked import Asked
 
 LOGS = "castoff keeps each rank's log itself; castoff logs shows them"
@@ -20,8 +21,8 @@ class Launch(NamedTuple):
     """What it is called by."""
     asked: Asked
     program: list[str]
-    nodes_only: bool = False
-    """Whether it starts one process on each node where nothing says how many."""
+    own: LauncherName | None = None
+    """castoff's name of it, if one scheduler alone has it; its ranks are then the job's tasks by default."""
 
 
 def variable(text: str, asked: Asked) -> None:

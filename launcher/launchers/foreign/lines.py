@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
+from launcher.launchers.foreign.flux import read_flux
 from launcher.launchers.foreign.line import Launch
 from launcher.launchers.foreign.mpiexec import read_mpiexec
-from launcher.launchers.foreign.others import read_aprun, read_flux, read_ibrun, read_jsrun
 from launcher.launchers.foreign.srun import read_srun
 
 _READERS: dict[str, Callable[[list[str]], Launch | None]] = {
     "srun": read_srun,
     **dict.fromkeys(("mpiexec", "mpirun", "mpiexec.hydra", "orterun", "mpirun_rsh"), read_mpiexec),
     "flux": read_flux,
-    "aprun": read_aprun,
-    "jsrun": read_jsrun,
-    "ibrun": read_ibrun,
 }
 
 NAMES = frozenset(_READERS) - {"flux"}

@@ -77,7 +77,7 @@ def read_srun(words: list[str]) -> Launch:
     if ":" in program:
         asked.refuse("several programs joined by :, and a job file has one program in all ranks")
         program = program[: program.index(":")]
-    return Launch("", asked, program, nodes_only=True)
+    return Launch("", asked, program, own="srun")
 
 
 def _srun_option(option: Option, asked: Asked) -> None:
@@ -88,12 +88,14 @@ def _srun_option(option: Option, asked: Asked) -> None:
         asked.count(_SRUN_COUNTS[name], text, f"--{name}")
     elif name in ("gpus-per-node", "gpus-per-task", "gpus", "gres"):
         devices(name, value, asked)
-    elif name in _SRUN_KEPT or not option.known:
+    elif not option.known:
+        asked.refuse(f"castoff does not know {_written(option)}")
+    elif name in _SRUN_KEPT:
         asked.fields.setdefault("launcher.args", []).append(_written(option))
     elif name == "export":
         _exported(value, asked)
-    elif name.startswith("container-") or name.startswith("no-container-"):
-        _pyxis(option, asked)
+    elif name.startswith(("container", "no-container-")):
+        asked.refuse(f"--{name} starts the ranks in a container")
     elif name == "chdir":
         asked.fields["workdir"] = value
     elif name in ("multi-prog", "het-group"):
@@ -110,34 +112,21 @@ def _written(option: Option) -> str:
 
 def devices(name: str, value: str, asked: Asked) -> None:
     """A request for GPUs, as in `gpu:a100:4`, `a100:2` or `4`; of --gres other things may be asked, too."""
+    field = {"gpus": "devices", "gpus-per-task": "rank_devices"}.get(name, "node_devices")
+    setattr(asked, field, None)
     for part in value.split(","):
-        one = part.removeprefix("gres/").removeprefix("gres:")
-        kind, *rest = one.split(":")
-        if name == "gres":
-            if kind not in ("gpu", "gpu_mem") or kind == "gpu_mem":
-                asked.directives["gres"] = (
-                    one if "gres" not in asked.directives else f"{asked.directives['gres']},{one}"
-                )
-                continue
-            rest = rest or ["1"]
-        else:
-            rest = [kind, *rest]
-        number = re.sub(r"\(.*\)$", "", rest[-1])
-        gpu_type = rest[0] if len(rest) > 1 else "" if number.isdecimal() else number
-        number = (
-            number
-            if number.isdecimal()
-            else "1"
-            if name == "gres" and gpu_type and "$" not in number
-            else number
-        )
-        if gpu_type and gpu_type != number and "$" not in gpu_type:
-            asked.fields["device_type"] = gpu_type
-        field = {"gpus": "devices", "gpus-per-task": "rank_devices"}.get(name, "node_devices")
-        if number == "0":
-            asked.note(f"--{name}={value} asks for no GPU")
+        words = re.sub(r"\(.*\)$", "", part.removeprefix("gres/").removeprefix("gres:")).split(":")
+        if name == "gres" and words.pop(0) != "gpu":
+            asked.directives["gres"] = ",".join(filter(None, [str(asked.directives.get("gres", "")), part]))
             continue
-        asked.count(field, number, f"the number of GPUs in --{name}")
+        number = words.pop() if len(words) > 1 or (words and not words[0][:1].isalpha()) else "1"
+        if getattr(asked, field) is not None or len(words) > 1:
+            asked.is_unclear(f"--{name}={value} asks for GPUs of several kinds")
+        if words:
+            asked.fields["device_type"] = words[0]
+        before = getattr(asked, field) or 0
+        if number != "0" and asked.count(field, number, f"the number of GPUs in --{name}"):
+            setattr(asked, field, before + int(number))
 
 
 def _exported(value: str, asked: Asked) -> None:
@@ -151,19 +140,3 @@ def _exported(value: str, asked: Asked) -> None:
             asked.drop(f"--export={name}: ranks see all that setup exports")
     if "NONE" in value or "NIL" in value:
         asked.note("--export=NONE: ranks see what setup exports, all the same")
-
-
-def _pyxis(option: Option, asked: Asked) -> None:
-    value = option.value or ""
-    if option.name == "container-image" and "$" not in value:
-        asked.fields |= {"container.runtime": "pyxis", "container.image": value}
-    elif option.name == "container-mounts" and "$" not in value:
-        binds = [re.sub(r":rw$", "", one) for one in value.split(",")]
-        asked.fields["container.binds"] = [one.partition(":")[0] if _same(one) else one for one in binds]
-    else:
-        asked.fields.setdefault("container.args", []).append(_written(option))
-
-
-def _same(bind: str) -> bool:
-    parts = bind.split(":")
-    return len(parts) == 2 and parts[0] == parts[1]

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 
 from launcher.config.quantities import clock
 from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.line import LOGS
 from launcher.launchers.foreign.options import Option, Table
 from launcher.schedulers.flux import NAME
 from launcher.schedulers.flux.directives import DIALECT
-from launcher.schedulers.reading import ScriptReader, raw
+from launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
 
 _TABLE = Table(
     values="""
@@ -53,7 +52,9 @@ def _option(option: Option, asked: Asked) -> None:
         "gpus-per-slot": "rank_devices",
     }
     if name in counts:
-        asked.count(counts[name], text.removeprefix("="), f"--{name}")
+        plain = text.removeprefix("=")
+        if asked.count(counts[name], plain, f"--{name}"):
+            as_written(name, plain, DIALECT, asked, f"--{name}")
     elif name in _FIELDS:
         asked.fields[_FIELDS[name]] = text
     elif name == "time-limit":
@@ -64,10 +65,11 @@ def _option(option: Option, asked: Asked) -> None:
             asked.refuse(f"--time-limit is {text}, which is no duration")
     elif name == "exclusive":
         asked.fields["exclusive"] = True
+        as_written(name, True, DIALECT, asked, "--exclusive")
     elif name in ("output", "error", "label-io", "unbuffered"):
-        asked.drop(f"--{name}: {LOGS}")
+        as_written(name, True if option.value is None else text, DIALECT, asked, f"--{name}")
     elif name in ("verbose", "quiet", "wait", "dump"):
-        asked.drop(f"--{name}: it is for the command that submits")
+        asked.drop(f"--{name}: {SUBMITS}")
     elif name == "env" and "=" in text and "$" not in text:
         variable, _, value = text.partition("=")
         asked.env[variable] = value
@@ -76,13 +78,11 @@ def _option(option: Option, asked: Asked) -> None:
     ):
         condition = "after" if found[1] == "afterstart" else "afterany" if found[1] == "after" else found[1]
         asked.fields.setdefault("after", {}).setdefault(condition, []).append(found[2])
-    elif name == "signal" and (found := re.fullmatch(r"\w*@(\d+[smh]?)", text)):
-        asked.fields["grace"] = found[1] if found[1][-1].isalpha() else f"{found[1]}s"
-        asked.note(
-            f"--signal={text}: castoff asks for a stop that long before the walltime, by CASTOFF_STOP_FILE"
-        )
+    elif name == "signal":
+        as_written(name, text, DIALECT, asked, "--signal")
+        asked.is_unclear("--signal sends a signal to the script itself")
     elif name in ("setopt", "setattr") and isinstance(before := asked.directives.get(name), str):
-        asked.directives[name] = f"{before} {text}"
+        asked.directives[name] = asked.raw[name] = f"{before} {text}"
     else:
         raw(name, True if option.value is None else text, DIALECT, asked, f"--{name}")
 
@@ -102,19 +102,17 @@ def seconds(text: str) -> int | None:
 
 def finish(asked: Asked) -> None:
     """flux batch hands a job the submitter's environment unless a directive says otherwise."""
-    if not {"env-remove", "env-file"} & {*asked.directives}:
+    if not {"env-remove", "env-file"} & {*asked.raw}:
         asked.fields.setdefault("inherit", "all")
+    if asked.nodes is None:
+        if (asked.ranks or 1) > 1:
+            asked.is_unclear("the directives leave the number of nodes to Flux")
+        asked.nodes = 1
 
 
 def variables(asked: Asked) -> Mapping[str, str]:
     """Flux sets no variable that says how much a batch job has."""
     return {}
-
-
-def output_of(command: str, asked: Asked) -> str | None:
-    """The number of nodes, as flux itself says it."""
-    counted = re.fullmatch(r"flux\s+resource\s+list\s.*nnodes.*|flux\s+getattr\s+size", command)
-    return str(asked.nodes or 1) if counted else None
 
 
 READER = ScriptReader(
@@ -125,9 +123,10 @@ READER = ScriptReader(
     read=read,
     finish=finish,
     variables=variables,
-    output_of=output_of,
-    places=re.compile(r"flux\s+(?:resource|hostlist|getattr)|FLUX_(?:TASK|JOB_NNODES|JOB_SIZE)"),
-    submit_dir=(),
+    same_in_ranks=re.compile(r"FLUX_JOB_ID_PATH"),
+    own=re.compile(r"\bFLUX_\w*|(?<![\w./-])flux(?![\w.:-])"),
     title="flux batch",
+    scheduler="Flux",
+    needs_shebang=True,
 )
 """How flux batch's scripts are read."""

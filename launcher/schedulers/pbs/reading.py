@@ -9,12 +9,11 @@ from typing import Any
 
 from launcher.config.quantities import clock
 from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.line import LOGS
 from launcher.schedulers.pbs import NAME
 from launcher.schedulers.pbs.attributes import attributes_text, parse_attributes
 from launcher.schedulers.pbs.directives import DIALECT
-from launcher.schedulers.pbs.select import Chunk, parse_select
-from launcher.schedulers.reading import ScriptReader, raw
+from launcher.schedulers.pbs.select import parse_select
+from launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
 
 _LETTERS_WITH_VALUES = "aAcCdDeIJhklmMNoOpPqrSStuvWwR"
 _FLAGS = "fhIVXzxn"
@@ -60,9 +59,9 @@ def _flag(letter: str, asked: Asked) -> None:
     elif letter in "IX":
         asked.refuse(f"-{letter} is for a job that somebody types into; castoff launch starts ranks in one")
     elif letter == "h":
-        asked.directives["h"] = True
+        raw("h", True, DIALECT, asked, "-h")
     else:
-        asked.drop(f"-{letter}: it is for the command that submits")
+        asked.drop(f"-{letter}: {SUBMITS}")
 
 
 def _letter(letter: str, value: str, asked: Asked) -> None:
@@ -74,32 +73,19 @@ def _letter(letter: str, value: str, asked: Asked) -> None:
     elif letter == "l":
         for name, text in resources(value):
             _resource(name, text, asked)
-    elif letter in "oe":
-        asked.drop(f"-{letter}: {LOGS}")
-    elif letter == "j":
-        asked.drop(f"-j {value}: a rank's log always holds both streams")
+    elif letter in "oejk":
+        as_written(letter, value, DIALECT, asked, f"-{letter}")
     elif letter == "r":
         if value == "y":
-            asked.fields["requeue.max"] = 1
-            asked.note(
-                "-r y: castoff starts a run again at most requeue.max times, when its program asks for it"
-            )
+            asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"]}
         else:
             asked.drop("-r n: castoff's scripts have it, too")
     elif letter == "S":
-        asked.drop("-S: castoff's script names its shell in the first line; the profile's `shell` is another")
-        if value not in ("/bin/bash", "/bin/sh"):
-            asked.profile[f"shell: {value}"] = f"from -S {value}; castoff's scripts are for bash"
+        asked.shell = value.partition("@")[0]
     elif letter == "M":
-        asked.fields["mail.to"] = value.split(",")[0]
-        if "," in value:
-            asked.refuse(f"-M {value}: mail.to is one address")
+        asked.fields["mail.to"] = value
     elif letter == "m":
-        on = [event for kind, event in _EVENTS.items() if kind in value]
-        if on:
-            asked.fields["mail.on"] = on
-        else:
-            asked.drop(f"-m {value}: no mail is the default")
+        asked.fields["mail.on"] = value
     elif letter in "Jt":
         indices, _, most = value.partition("%")
         asked.fields["array"] = {"indices": indices}
@@ -157,26 +143,33 @@ def resources(text: str) -> list[tuple[str, str]]:
 
 
 def _resource(name: str, value: str, asked: Asked) -> None:
-    if name == "select":
-        _select(value, asked)
-    elif name == "nodes":
-        _torque(value, asked)
-    elif name == "walltime":
+    if name == "walltime":
         total = seconds(value)
         if total:
             asked.fields["walltime"] = clock(total)
         else:
             asked.refuse(f"walltime is {value}, which is no duration")
-    elif name == "ncpus":
-        asked.nodes = asked.nodes or 1
-        asked.count("node_cpus", value, "ncpus")
-        asked.note(f"-l ncpus={value} is of one node; where it counts all nodes, as at NCI, set nodes")
-    elif name in ("mem", "ngpus", "gpus", "mpiprocs"):
-        _chunk(name, value, asked, {})
-    elif name == "place" and "excl" in value.split(":"):
-        asked.directives["place"] = value
-    else:
+        return
+    if name not in (*_SIZES, "select", "nodes"):
         raw(name, value if value else True, DIALECT, asked, f"-l {name}")
+        if name == "place" and "excl" in re.split("[:=]", value):
+            asked.fields["exclusive"] = True
+        return
+    before = len(asked.remarks)
+    if name == "select":
+        _select(value, asked)
+    elif name == "nodes":
+        _torque(value, asked)
+    else:
+        _chunk(name, value, asked, {})
+    if name in ("ncpus", "mem"):
+        asked.is_unclear(f"-l {name} stands beside no select, so PBS places the job itself")
+    if all(one.fate == "note" for one in asked.remarks[before:]):
+        as_written(name, value, DIALECT, asked, f"-l {name}")
+
+
+_SIZES = {"ncpus": "node_cpus", "mpiprocs": "ranks_per_node", "ngpus": "node_devices", "gpus": "node_devices"}
+_SIZES |= {"mem": ""}
 
 
 def _select(text: str, asked: Asked) -> None:
@@ -185,88 +178,56 @@ def _select(text: str, asked: Asked) -> None:
     except ValueError as error:
         asked.refuse(f"select: {error}")
         return
-    if not others:
-        if rest := _of_chunk(first, asked):
-            asked.fields["select"] = rest
-        return
-    kinds = [_kind(chunk, asked) for chunk in (first, *others)]
-    asked.fields["select"] = kinds
-    asked.nodes = sum(kind.get("nodes", 1) for kind in kinds)
-    asked.ranks = sum(kind.get("nodes", 1) * kind["ranks_per_node"] for kind in kinds)
-
-
-def _of_chunk(chunk: Chunk, asked: Asked) -> dict[str, Any]:
-    """Of a chunk, set what jobs ask for by other fields; the rest."""
-    asked.count("nodes", str(chunk.number), "the number of chunks in select")
     rest: dict[str, Any] = {}
-    for name, value in chunk.resources.items():
+    asked.count("nodes", str(first.number), "the number of chunks in select")
+    for name, value in first.resources.items():
         _chunk(name, value, asked, rest)
-    return rest
-
-
-def _kind(chunk: Chunk, job: Asked) -> dict[str, Any]:
-    """One of several kinds of chunks in the words of a job file; what no kind has is said of the job."""
-    asked = Asked()
-    rest = _of_chunk(chunk, asked)
-    job.remarks += asked.remarks
-    job.env |= asked.env
-    ranks = asked.ranks_per_node or 1  # as qsub counts
-    said = {
-        "nodes": asked.nodes,
-        "ranks_per_node": ranks,
-        "cores_per_rank": asked.node_cpus and asked.node_cpus // ranks,
-        "devices_per_node": asked.node_devices,
-        "memory": asked.fields.get("memory"),
-    }
-    return {**{name: value for name, value in said.items() if value}, **rest}
+    for one in others:
+        theirs = Asked()
+        for name, value in one.resources.items():
+            _chunk(name, value, theirs, {})
+        asked.remarks += theirs.remarks
+    if rest:
+        asked.of_ranks["select"] = rest
+    if others:
+        asked.is_unclear("select asks for chunks of several kinds")
+        asked.nodes = first.number + sum(one.number for one in others)
+        asked.node_cpus = asked.node_devices = asked.ranks_per_node = None  # not the same on each
+        asked.fields.pop("memory", None)
 
 
 def _chunk(name: str, value: str, asked: Asked, rest: dict[str, Any]) -> None:
-    counts = {
-        "ncpus": "node_cpus",
-        "mpiprocs": "ranks_per_node",
-        "ngpus": "node_devices",
-        "gpus": "node_devices",
-    }
-    if name in counts:
-        if value == "0":
-            asked.note(f"{name}=0 asks for none")
-        else:
-            asked.count(counts[name], value, name)
-    elif name == "mem":
+    """What is asked of each chunk; `rest` takes what no other field has."""
+    if name == "mem":
         found = re.fullmatch(r"(\d+)([kmgt]?)[bw]?", value, re.IGNORECASE)
         if found and int(found[1]) and found[2]:
             asked.fields["memory"] = f"{int(found[1])}{found[2].upper()}"
         else:
             asked.refuse(f"mem is {value}, which is no whole number of kb, mb, gb or tb")
-    elif name == "ompthreads" and value.isdecimal():
-        asked.env["OMP_NUM_THREADS"] = value
-    else:
+    elif name in _SIZES and value != "0":
+        asked.count(_SIZES[name], value, name)
+    elif name not in _SIZES:
         rest[name] = value
 
 
 def _torque(text: str, asked: Asked) -> None:
     """Torque's `nodes=2:ppn=4:gpus=1`, which PBS takes as well."""
     asked.memory_is_total = True
-    first, *others = text.split("+")
-    number, *parts = first.split(":")
-    if number.isdecimal():
-        asked.nodes = int(number)
-    else:
-        asked.nodes = 1
-        asked.refuse(f"nodes={text} names hosts: castoff asks for a number of nodes")
-    for part in parts:
-        name, _, value = part.partition("=")
-        if name == "ppn":
-            asked.count("ranks_per_node", value, "ppn")
-            asked.node_cpus = asked.ranks_per_node
-        elif name == "gpus":
-            asked.count("node_devices", value, "gpus")
-        else:
-            asked.refuse(f"{part!r} in nodes={text}: a property of nodes is a resource of a chunk in PBS")
-    if others:
-        asked.refuse(f"nodes={text} asks for nodes of several kinds: only the first is taken")
-    asked.note(f"nodes={text} is Torque's way, which castoff writes as a select")
+    for one in text.split("+"):
+        number, *parts = one.split(":")
+        nodes = int(number) if number.isdecimal() else 1
+        asked.nodes = (asked.nodes or 0) + nodes
+        if not number.isdecimal() or asked.nodes > nodes:
+            asked.is_unclear(f"nodes={text} asks for nodes by name, or of several kinds")
+        for part in parts:
+            name, _, value = part.partition("=")
+            if name == "ppn":
+                asked.count("ranks_per_node", value, "ppn")
+                asked.node_cpus = asked.ranks_per_node
+            elif name == "gpus":
+                asked.count("node_devices", value, "gpus")
+            else:
+                asked.is_unclear(f"nodes={text} asks for nodes with a property")
 
 
 def _share(memory: str, nodes: int) -> str:
@@ -292,49 +253,36 @@ def finish(asked: Asked) -> None:
     """qsub hands a job nothing of the submitter's environment unless a directive says so, as castoff does."""
     if asked.memory_is_total and (asked.nodes or 1) > 1 and "memory" in asked.fields:
         asked.fields["memory"] = _share(asked.fields["memory"], asked.nodes or 1)
-    if "mail.on" in asked.fields and "mail.to" not in asked.fields:
-        kinds = {event: kind for kind, event in _EVENTS.items()}
-        asked.directives["m"] = "".join(kinds[event] for event in asked.fields.pop("mail.on"))
-    elif "mail.to" in asked.fields:
-        asked.fields.setdefault("mail.on", ["fail"])  # qsub(1B), -m
+    asked.nodes = asked.nodes or 1
+    kinds, to = asked.fields.pop("mail.on", None), asked.fields.pop("mail.to", None)
+    if to and (kinds is None or {*kinds} <= {*_EVENTS}) and not re.search(r"[,\s]", to):
+        asked.fields |= {"mail.to": to, "mail.on": [_EVENTS[kind] for kind in kinds or "a"]}  # qsub(1B), -m
+        return
+    for letter, value in (("m", kinds), ("M", to)):
+        if value:
+            raw(letter, value, DIALECT, asked, f"-{letter}")
 
 
 def variables(asked: Asked) -> Mapping[str, str]:
-    """What PBS's variables will hold, as far as it follows from the directives (qsub(1B))."""
-    known = {"PBS_NUM_NODES": asked.nodes or 1, "PBS_NUM_PPN": asked.ranks_per_node, "NCPUS": asked.node_cpus}
-    known["PBS_NNODES"] = asked.nodes or 1
-    known["PBS_NP"] = _processes(asked)
-    return {name: str(value) for name, value in known.items() if value is not None}
-
-
-def output_of(command: str, asked: Asked) -> str | None:
-    """What somebody counts in PBS_NODEFILE: nodes, or ranks, as each host stands there mpiprocs times."""
-    if "PBS_NODEFILE" not in command or not re.search(r"\bwc\s+-l|\bwc\b", command):
-        return None
-    if re.search(r"\buniq\b|sort\s+-u", command):
-        return str(asked.nodes or 1)
-    return str(_processes(asked))
-
-
-def _processes(asked: Asked) -> int:
-    return asked.ranks or (asked.nodes or 1) * (asked.ranks_per_node or 1)
+    """PBS sets none that says how many ranks a job has."""
+    return {}
 
 
 READER = ScriptReader(
     name=NAME,
-    directive=re.compile(r"#PBS\b[ \t]*(.*)"),
+    directive=re.compile(r"[ \t]*#PBS\b[ \t]*(.*)"),
     mistaken=re.compile(r"#[ \t]+PBS[ \t]+-"),
     ends_at_command=True,
     read=read,
     finish=finish,
     variables=variables,
-    output_of=output_of,
-    places=re.compile(
-        r"PBS_NODEFILE|PBS_NUM_(?:NODES|PPN)|PBS_NODENUM|PBS_TASKNUM|PBS_NP\b|PMI_(?:RANK|SIZE)|PALS_"
+    same_in_ranks=re.compile(r"PBS_(?:JOBID|JOBNAME|O_WORKDIR|ARRAY_\w+|ARRAYID|NODEFILE|QUEUE)"),
+    own=re.compile(
+        r"\bPBS_\w*|(?<![\w./-])(?:qsub|qstat|qdel|qalter|qrerun|qhold|qrls|pbsdsh|pbs_tmrsh|pbsnodes)(?![\w.-])"
     ),
-    submit_dir=("PBS_O_WORKDIR",),
     title="qsub",
+    scheduler="PBS",
+    submit_dir="PBS_O_WORKDIR",
     starts_at_home=True,
-    array_index=("PBS_ARRAY_INDEX", "PBS_ARRAYID"),
 )
 """How qsub's scripts are read."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from launcher.config.quantities import clock
+from launcher.config.quantities import SIGNAL_PATTERN, clock
 from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.line import LOGS
 from launcher.launchers.foreign.options import Option, Table
 from launcher.launchers.foreign.srun import devices
-from launcher.schedulers.reading import ScriptReader, raw
+from launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
 from launcher.schedulers.slurm import NAME
 from launcher.schedulers.slurm.directives import DIALECT
 from launcher.typed.suggestion import did_you_mean
@@ -51,17 +50,16 @@ _FIELDS = {
     "job-name": "name",
     "chdir": "workdir",
 }
+_AS_WRITTEN = ("output", "error", "open-mode", "input")
+"""Where the script's own output goes: ranks have logs of their own."""
 _DROPPED = {
-    **dict.fromkeys(("output", "error"), LOGS),
-    "open-mode": "castoff's logs add to what is there",
     "no-requeue": "castoff's scripts have it, too",
-    "input": "castoff's scripts read no input",
-    "get-user-env": "castoff's scripts run in a login shell",
-    "kill-on-bad-exit": "castoff ends the job at the first rank that fails",
-    **dict.fromkeys(
-        ("verbose", "quiet", "parsable", "wait", "ignore-pbs"), "it is for the command that submits"
-    ),
+    **dict.fromkeys(("verbose", "quiet", "parsable", "wait", "ignore-pbs", "test-only"), SUBMITS),
 }
+_SHARES = re.compile(
+    r"(?:ntasks|gpus|cpus|sockets|cores|threads)-per-(?!node$|task$)|overcommit$|use-min-nodes"
+)
+"""Directives that decide sizes in ways that castoff's fields do not have."""
 _EVENTS = {"BEGIN": "begin", "END": "end", "FAIL": "fail"}
 
 
@@ -108,35 +106,40 @@ def _arguments(rest: str) -> list[str]:
 def _option(option: Option, asked: Asked) -> None:
     name, value = option.name, option.value
     text, spelled = value or "", f"--{option.name}"
+    if _SHARES.match(name):
+        asked.is_unclear(f"castoff has no field for {spelled}")
     if value == "" and option.known:
         asked.refuse(f"{spelled} has no value")
+    elif name in _AS_WRITTEN:
+        as_written(name, text, DIALECT, asked, spelled)
     elif "$" in text:
         asked.refuse(f"{spelled} is {text}, and sbatch replaces no variable in a directive")
-    elif name == "nodes":
-        least, dash, most = text.partition("-")
-        asked.count("nodes", most or least, spelled)
-        if dash:
-            asked.note(f"--nodes={text}: castoff asks for {most or least}, the most of them")
     elif name in _COUNTS:
-        asked.count(_COUNTS[name], text, spelled)
+        if asked.count(_COUNTS[name], text, spelled):
+            as_written(name, text, DIALECT, asked, spelled)
     elif name in ("gpus", "gpus-per-node", "gpus-per-task", "gres"):
         devices(name, text, asked)
+        as_written(name, text, DIALECT, asked, spelled)
     elif name in _FIELDS:
         asked.fields[_FIELDS[name]] = text
     elif name in _DROPPED:
         asked.drop(f"{spelled}: {_DROPPED[name]}")
     elif name in _SPECIAL:
         _SPECIAL[name](text, asked, value)
-    elif name.startswith(("container-", "no-container-")):
-        asked.refuse(
-            f"{spelled}: the whole script would run in the container; container.image is for the ranks"
-        )
-    elif name in ("image", "volume", "module"):
-        _shifter(name, text, asked)
+    elif name.startswith(("container", "no-container-")):
+        asked.refuse(f"{spelled}: the whole script, and castoff's part of it, would run in the container")
     elif not option.known and (hint := did_you_mean(name, _TABLE.takes)):
         asked.refuse(f"sbatch has no option {spelled}{hint}")
     else:
         raw(name, True if value is None else text, DIALECT, asked, spelled)
+
+
+def _nodes(text: str, asked: Asked, _: str | None) -> None:
+    least, dash, most = text.partition("-")
+    if asked.count("nodes", most or least, "--nodes"):
+        as_written("nodes", text, DIALECT, asked, "--nodes")
+    if dash and most != least:
+        asked.is_unclear(_CHOOSES)
 
 
 def _time(text: str, asked: Asked, _: str | None) -> None:
@@ -170,8 +173,9 @@ def _memory(text: str, asked: Asked, _: str | None) -> None:
     if found is None:
         asked.refuse(f"--mem is {text}, which is no whole number of K, M, G or T")
     elif int(found[1]) == 0:
-        asked.directives["mem"] = "0"
+        raw("mem", "0", DIALECT, asked, "--mem")
     else:
+        as_written("mem", text, DIALECT, asked, "--mem")
         number, unit = int(found[1]), found[2].upper() or "M"
         if unit == "M" and number % 1024 == 0:
             number, unit = number // 1024, "G"
@@ -181,8 +185,9 @@ def _memory(text: str, asked: Asked, _: str | None) -> None:
 def _exclusive(text: str, asked: Asked, value: str | None) -> None:
     if value is None:
         asked.fields["exclusive"] = True
+        as_written("exclusive", True, DIALECT, asked, "--exclusive")
     else:
-        asked.directives["exclusive"] = text
+        raw("exclusive", text, DIALECT, asked, "--exclusive")
 
 
 def _array(text: str, asked: Asked, _: str | None) -> None:
@@ -218,26 +223,35 @@ def _export(text: str, asked: Asked, _: str | None) -> None:
             names.append(name)
     everything = "ALL" in text.split(",")
     asked.fields["inherit"] = "all" if everything else names or "none"
+    if not everything:
+        asked.is_unclear(f"--export={text} keeps the script's variables from srun's ranks")
+        if text != "NIL":  # sbatch then loads the environment of a login (sbatch.c, 22.05)
+            as_written("get-user-env", True, DIALECT, asked, "--get-user-env")
 
 
 def _requeue(_text: str, asked: Asked, _: str | None) -> None:
-    asked.fields["requeue.max"] = 1
-    asked.note(
-        "--requeue: castoff starts a run again at most requeue.max times, when its program stopped early and "
-        "said so by the outcome `resume` (docs/how-to/resume.md)"
-    )
+    asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"]}
 
 
 def _signal(text: str, asked: Asked, _: str | None) -> None:
-    found = re.fullmatch(r"(?:[BR]{1,2}:)?(\w+)(?:@(\d+))?", text)
+    found = re.fullmatch(r"(?:([BR]{1,2}):)?(\w+)(?:@(\d+))?", text)
     if found is None:
         asked.refuse(f"--signal is {text}, which is no signal and time")
         return
-    asked.fields["grace"] = f"{found[2] or 60}s"
-    asked.note(
-        f"--signal={text}: castoff asks for a stop that long before the walltime, by CASTOFF_STOP_FILE; "
-        f"ranks get no {found[1]}"
-    )
+    flags, signal, before = found.groups()
+    field = f"{signal}@{before or 60}"
+    taken = re.fullmatch(SIGNAL_PATTERN, field) is not None
+    if not taken or "R" in (flags or ""):
+        asked.is_unclear(f"castoff has no field for --signal={text}")
+    if "B" not in (flags or ""):
+        as_written("signal", text, DIALECT, asked, "--signal")
+        asked.of_ranks["signal"] = field
+        return
+    asked.is_unclear(f"--signal={text} sends a signal to the script itself")
+    if taken:
+        asked.fields["signal"] = field
+    else:
+        asked.refuse(f"--signal={text}: castoff sends USR1, USR2, TERM, INT or HUP")
 
 
 def _mail_to(text: str, asked: Asked, _: str | None) -> None:
@@ -245,28 +259,11 @@ def _mail_to(text: str, asked: Asked, _: str | None) -> None:
 
 
 def _mail_on(text: str, asked: Asked, _: str | None) -> None:
-    kinds = [kind.strip().upper() for kind in text.split(",")]
-    on = list(_EVENTS.values()) if "ALL" in kinds else [_EVENTS[kind] for kind in kinds if kind in _EVENTS]
-    others = [kind for kind in kinds if kind not in _EVENTS and kind not in ("ALL", "NONE")]
-    if others:
-        asked.refuse(f"--mail-type={','.join(others)}: mail.on knows begin, end and fail")
-    before = asked.fields.get("mail.on", [])
-    if on:
-        asked.fields["mail.on"] = [event for event in _EVENTS.values() if event in (*before, *on)]
-    elif not others:
-        asked.drop(f"--mail-type={text}: no mail is the default")
-
-
-def _shifter(name: str, text: str, asked: Asked) -> None:
-    if name == "image":
-        asked.fields["container.image"] = re.sub(r"^docker:", "", text) if "/" in text else text
-    elif name == "volume":
-        asked.fields["container.binds"] = text.split(";")
-    else:
-        asked.fields["container.args"] = [f"--module={text}"]
+    asked.fields["mail.on"] = [*asked.fields.get("mail.on", []), *text.upper().replace(" ", "").split(",")]
 
 
 _SPECIAL = {
+    "nodes": _nodes,
     "time": _time,
     "mem": _memory,
     "exclusive": _exclusive,
@@ -281,52 +278,44 @@ _SPECIAL = {
 
 
 def finish(asked: Asked) -> None:
-    """sbatch hands a job the submitter's environment unless a directive says otherwise."""
-    if "mail.on" in asked.fields and "mail.to" not in asked.fields:
-        asked.directives["mail-type"] = ",".join(asked.fields.pop("mail.on")).upper()
-    if "mail.to" in asked.fields and "mail.on" not in asked.fields:
-        del asked.fields["mail.to"]
-        asked.note("--mail-user without --mail-type: sbatch sends no mail")
+    """What sbatch does where nothing is said: it hands on the submitter's environment, and chooses nodes."""
+    kinds = asked.fields.pop("mail.on", None)
+    if kinds and "ALL" in kinds:
+        kinds = [*_EVENTS] if {*kinds} <= {*_EVENTS, "ALL"} else kinds
+    if kinds and kinds != ["NONE"]:
+        if "mail.to" in asked.fields and {*kinds} <= {*_EVENTS}:
+            asked.fields["mail.on"] = [event for kind, event in _EVENTS.items() if kind in kinds]
+        else:
+            raw("mail-type", ",".join(dict.fromkeys(kinds)), DIALECT, asked, "--mail-type")
+            if "mail.to" in asked.fields:
+                raw("mail-user", asked.fields.pop("mail.to"), DIALECT, asked, "--mail-user")
+    elif asked.fields.pop("mail.to", None):
+        asked.drop("--mail-user: without --mail-type sbatch sends no mail")
     asked.fields.setdefault("inherit", "all")
     if asked.fields["inherit"] == "none":
         del asked.fields["inherit"]
-    if asked.nodes is None and asked.ranks is not None and asked.ranks_per_node is not None:
-        asked.nodes = -(-asked.ranks // asked.ranks_per_node)
+    if asked.nodes is None:
+        if (asked.ranks or 1) > 1 or (asked.devices or 1) > 1:
+            asked.is_unclear(_CHOOSES)
+        asked.nodes = -(-(asked.ranks or 1) // asked.ranks_per_node) if asked.ranks_per_node else 1
+        if asked.ranks is None:
+            asked.nodes = 1
+
+
+_CHOOSES = "the directives leave the number of nodes to Slurm"
 
 
 def variables(asked: Asked) -> Mapping[str, str]:
     """What Slurm's variables will hold (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
-    nodes = asked.nodes or 1
-    ranks = asked.ranks or nodes * (asked.ranks_per_node or 1)
-    per_node = asked.node_devices or (asked.rank_devices or 0) * (asked.ranks_per_node or 1)
-    if not per_node and asked.devices and asked.devices % nodes == 0:
-        per_node = asked.devices // nodes
     known: dict[str, int | None] = {
-        "SLURM_NNODES": nodes,
-        "SLURM_JOB_NUM_NODES": nodes,
-        "SLURM_NTASKS": ranks,
-        "SLURM_NPROCS": ranks,
+        "SLURM_NNODES": asked.nodes,
+        "SLURM_JOB_NUM_NODES": asked.nodes,
+        "SLURM_NTASKS": asked.ranks,
+        "SLURM_NPROCS": asked.ranks,
         "SLURM_NTASKS_PER_NODE": asked.ranks_per_node,
-        "SLURM_TASKS_PER_NODE": asked.ranks_per_node,
         "SLURM_CPUS_PER_TASK": asked.cpus_per_rank,
-        "SLURM_GPUS_PER_NODE": per_node or None,
-        "SLURM_GPUS_ON_NODE": per_node or None,
-        "SLURM_GPUS": asked.devices,
-        "SLURM_GPUS_PER_TASK": asked.rank_devices,
-        "SLURM_NODEID": 0,  # the script runs on the first node
-        "SLURM_PROCID": 0,
-        "SLURM_LOCALID": 0,
     }
     return {name: str(value) for name, value in known.items() if value is not None}
-
-
-def output_of(command: str, asked: Asked) -> str | None:
-    """The number of nodes, counted by scontrol; and of devices by nvidia-smi."""
-    if re.fullmatch(r"scontrol\s+show\s+hostnames?\b[^|;&]*\|\s*(?:sort -u\s*\|\s*)?wc -l", command):
-        return str(asked.nodes or 1)
-    if re.fullmatch(r"(?:nvidia-smi|rocm-smi)\b[^;&]*\|\s*wc -l", command):
-        return variables(asked).get("SLURM_GPUS_ON_NODE")
-    return None
 
 
 READER = ScriptReader(
@@ -337,14 +326,17 @@ READER = ScriptReader(
     read=read,
     finish=finish,
     variables=variables,
-    output_of=output_of,
-    places=re.compile(
-        r"scontrol\s+show\s+(?:--\S+\s+)?host|SLURM(?:_JOB|_STEP)?_NODELIST|SLURM_(?:JOB_)?(?:NNODES|NUM_NODES)"
-        r"|SLURM_(?:NTASKS|NPROCS|PROCID|LOCALID|NODEID|TASKS_PER_NODE|GPUS|GTIDS|LAUNCH_NODE|SRUN_COMM)"
-        r"|SLURMD_NODENAME|SLURM_STEP"
+    same_in_ranks=re.compile(
+        r"SLURM_(?:JOB_?ID|JOB_NAME|JOB_NODELIST|JOB_NUM_NODES|NNODES|SUBMIT_DIR|ARRAY_\w+|JOB_ACCOUNT"
+        r"|JOB_PARTITION|CLUSTER_NAME|SUBMIT_HOST)"
     ),
-    submit_dir=("SLURM_SUBMIT_DIR",),
+    own=re.compile(
+        r"\bSLURM(?:D|_|\b)\w*|(?<![\w./-])(?:srun|sbatch|salloc|scontrol|squeue|scancel|sacct|sstat|sbcast|sinfo"
+        r"|sattach)(?![\w.-])"
+    ),
     title="sbatch",
-    array_index=("SLURM_ARRAY_TASK_ID",),
+    scheduler="Slurm",
+    submit_dir="SLURM_SUBMIT_DIR",
+    needs_shebang=True,
 )
 """How sbatch's scripts are read."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from launcher import JobSpec
@@ -54,22 +56,46 @@ def test_a_file_that_is_there_is_kept(castoff: Castoff, tmp_path: Path) -> None:
 
 
 def test_what_is_not_expressed_is_said(castoff: Castoff, tmp_path: Path) -> None:
-    write(tmp_path, SCRIPT.replace("--time=30", "--time=soon") + "srun python train.py --again\n")
+    write(tmp_path, SCRIPT.replace("--time=30", "--time=soon").replace("=demo", "=demo\n#SBATCH hetjob"))
     answer = castoff("import", "train.sbatch", "-o", "job.yaml")
     assert answer.returncode == 3
-    first, second, last = answer.stderr.splitlines()
-    assert first.startswith("castoff: train.sbatch:5: not expressed: #SBATCH --time=soon: ")
-    assert second.startswith("castoff: train.sbatch:7: not expressed: srun python train.py --lr 0.1: ")
-    assert last.startswith("castoff: 2 things are not expressed")
+    kept, first, second = answer.stderr.splitlines()
+    assert kept == "castoff: train.sbatch: kept as a script: a directive is not expressed"
+    assert first.startswith("castoff: train.sbatch:3: not expressed: #SBATCH hetjob: a heterogeneous job")
+    assert second.startswith("castoff: train.sbatch:6: not expressed: #SBATCH --time=soon: ")
     comments = " ".join(line.strip("# ") for line in (tmp_path / "job.yaml").read_text().splitlines())
-    assert "line 5: #SBATCH --time=soon" in comments
+    assert "line 6: #SBATCH --time=soon" in comments
+    assert JobSpec.load(tmp_path / "job.yaml").script is not None
 
 
-def test_bytes_that_are_no_text_stay(castoff: Castoff, tmp_path: Path) -> None:
-    write(tmp_path, SCRIPT + "echo caf\udce9\n# \udcff\n")
+def test_a_script_that_is_kept(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT + "python summary.py\n")
     answer = castoff("import", "train.sbatch")
-    assert answer.returncode in (0, 3)
-    assert yaml.safe_load(answer.stdout.encode(errors="replace").decode())["name"] == "demo"
+    assert answer.returncode == 0
+    assert answer.stderr == "castoff: train.sbatch: kept as a script: line 7 runs srun\n"
+    text = yaml.safe_load(answer.stdout)["script"]
+    assert (
+        text
+        == "#!/bin/bash\n" + "".join(f"{line}\n" for line in SCRIPT.splitlines()[5:]) + "python summary.py\n"
+    )
+    (tmp_path / "job.yaml").write_text(answer.stdout)
+    script = castoff("render", "job.yaml", "--site", "slurm").stdout
+    assert "#SBATCH --nodes=2\n" in script and text in script
+
+
+def test_what_one_wishes(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path)
+    answer = castoff("import", "train.sbatch", "--driver")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "script" in yaml.safe_load(answer.stdout)
+    assert castoff("import", "train.sbatch", "--ranks").stdout == castoff("import", "train.sbatch").stdout
+    write(tmp_path, SCRIPT + "wait\n")
+    answer = castoff("import", "train.sbatch", "--ranks")
+    assert (answer.returncode, answer.stdout) == (3, "")
+    assert answer.stderr == "castoff: train.sbatch: castoff cannot start its ranks: line 7 runs srun\n"
+    monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
+    answer = castoff("import", "train.sbatch", "--ranks")
+    assert answer.returncode == 1 and "pip install 'castoff[import]'" in answer.stderr
 
 
 def test_line_ends_of_windows_are_said(castoff: Castoff, tmp_path: Path) -> None:
@@ -84,12 +110,16 @@ def test_mistakes(castoff: Castoff, tmp_path: Path) -> None:
     write(tmp_path, "", "empty.sh")
     write(tmp_path, "#!/usr/bin/env python\nimport torch\n", "train.py")
     write(tmp_path, "\x00\x01", "binary")
+    write(tmp_path, SCRIPT + "echo caf\udce9\n# \udcff\n".replace("echo", "\necho"), "latin")
+    write(tmp_path, "<!DOCTYPE html>\n", "page.sbatch")
     for name, code, words in (
         ("missing", 1, "missing: cannot be read: No such file or directory"),
         ("folder", 1, "folder: is a folder"),
         ("empty.sh", 2, "empty.sh: is empty"),
         ("train.py", 2, "train.py: is a program in python"),
         ("binary", 2, "binary: is no text"),
+        ("latin", 2, "latin: is not UTF-8 text (line 9); save it as UTF-8"),
+        ("page.sbatch", 2, "page.sbatch: is a page of HTML or XML"),
     ):
         answer = castoff("import", name)
         assert (answer.returncode, answer.stdout) == (code, "")

@@ -1,13 +1,15 @@
-"""Whatever the script is, each of its lines has a fate, and castoff's loader takes the job file."""
+"""Whatever the script is, none of its lines is lost, and castoff's loader takes the job file."""
 
 from __future__ import annotations
+
+import re
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from launcher.importing.imported import nested
+from launcher.importing.imported import Imported, nested
 from launcher.importing.script import NotAScript, job_of, read_script
-from launcher.importing.writing import job_file
+from launcher.importing.writing import block, job_file
 from launcher.typed.document import Document
 
 from .scripts_of_tests import NAMES, text_of
@@ -25,74 +27,23 @@ ODD = [
         "{",
         "}",
     ),
+    *("f() {", "(cd x", ")", "cat <<EOF", "EOF", "echo 'open", 'echo "open', "echo `open", "echo $(", "A=("),
+    *("srun python train.py &", "wait", "mpiexec -n 4 python a.py | tee b", "srun", "torchrun", "bash -c"),
+    *("((i++))", "exec", "export A=1 B=$A", "export PATH=$PATH:/x", "OMP_NUM_THREADS=$X", "unset RANK", "cd"),
+    *("cd /x && ls", "set -x", "python train.py \\", "  --lr 1 \\", "trap 'rm x' EXIT", "exit 1", "\t", ";;"),
+    *("a=b c=d srun -n $N python -c 'x'", "A=1 B=2", 'srun --nodes=$(echo 2) bash -c "python $X"', "${A[@]}"),
+    *("export PWD=3", "export IFS=,", "accelerate launch", "#SBATCH --nodes=x", "#SBATCH", "#SBATCH -N 2 -n"),
+    *("#SBATCH --mem=1.5G --time=never", "#SBATCH hetjob", "#SBATCH --partition= --foo=bar", "#PBS -l"),
+    *("#PBS -l select=2:ncpus=4+1:ncpus=2", "#PBS -W a=b", "# flux: -N x", "#SBATCH --job-name='a"),
     *(
-        "f() {",
-        "(cd x",
-        ")",
-        "cat <<EOF",
-        "EOF",
-        "echo 'open",
-        'echo "open',
-        "echo `open",
-        "echo $(",
-        "A=(",
-        "((i++))",
-    ),
-    *(
-        "srun python train.py &",
-        "wait",
-        "mpiexec -n 4 python a.py | tee b",
-        "srun",
-        "torchrun",
-        "bash -c",
-        "exec",
-    ),
-    *(
-        "export A=1 B=$A",
-        "export PATH=$PATH:/x",
-        "OMP_NUM_THREADS=$X",
-        "unset RANK",
-        "cd",
-        "cd /x && ls",
-        "set -x",
-    ),
-    *(
-        "python train.py \\",
-        "  --lr 1 \\",
-        "trap 'rm x' EXIT",
-        "exit 1",
-        "a=b c=d srun -n $N python -c 'x'",
-        "\t",
-        ";;",
-    ),
-    *(
-        'srun --nodes=$(echo 2) bash -c "python $X"',
-        "export PWD=3",
-        "export IFS=,",
-        "accelerate launch",
-        "${A[@]}",
-    ),
-    *("#SBATCH --nodes=x", "#SBATCH", "#SBATCH -N 2 -n", "#SBATCH --mem=1.5G --time=never", "#SBATCH hetjob"),
-    *(
-        "#SBATCH --partition= --foo=bar",
-        "#PBS -l select=2:ncpus=4+1:ncpus=2",
-        "#PBS -l",
-        "#PBS -W a=b",
-        "# flux: -N x",
-    ),
-    *(
-        "#SBATCH --job-name='a",
         "#SBATCH --array=1-3,5",
         "#SBATCH --gres=gpu:a100",
         "# a comment",
         "apptainer exec x y",
-    ),
-    *(
-        "srun podman-hpc run -v $X:/y image python a.py",
-        "deepspeed --num_gpus 2 a.py",
-        "sbatch next.sh",
         "echo $1 ${2}",
     ),
+    *("srun podman-hpc run -v $X:/y image python a.py", "deepspeed --num_gpus 2 a.py", "sbatch next.sh"),
+    *("#SBATCH -n 4 -N 2", "srun python train.py", "srun --ntasks=4 python train.py $A"),
 ]
 
 LINES = st.lists(
@@ -100,17 +51,31 @@ LINES = st.lists(
 )
 
 
+def held(result: Imported) -> str:
+    """All that a job file holds of a script's lines."""
+    fields = result.fields
+    return "\n".join([fields.get("script", ""), *fields.get("setup", [])])
+
+
 def accounted_for(script: str) -> None:
     try:
-        result = read_script(script)
+        result = read_script(script, "a.sh")
     except NotAScript:
         return
-    lines = script.replace("\r\n", "\n").split("\n")
-    known = {number for one in result.account.entries for number in range(one.first, one.last + 1)}
-    for number, line in enumerate(lines, 1):
-        is_code = line.strip().strip(" ;\\") and not line.lstrip(" \t").startswith("#")
-        is_directive = line.startswith(("#SBATCH", "#PBS"))
-        assert number in known or not (is_code or is_directive), line
+    lines = script.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if result.kept:
+        others = [
+            line for line in lines if not re.match(r"[^\w\n]*[ \t]*(?:SBATCH\b|PBS\b|flux:|FLUX:)", line)
+        ]
+        kept = result.fields["script"].split("\n")
+        assert [line for line in kept if line in others] == [line for line in others if line in kept]
+        assert {*others} <= {*kept}
+    else:
+        code = [line for line in lines if line.strip() and not line.startswith("#")]
+        code.pop()
+        while code and code[-1].endswith("\\"):  # the launch line goes over several
+            code.pop()
+        assert all(line.rstrip(" \t;") in held(result) for line in code)
     text = job_file(result, "script", "slurm")
     assert Document.parse(text, "job.yaml").data == nested(result.fields)
     job_of(result)
@@ -141,3 +106,17 @@ def test_nor_where_a_script_is_damaged(name: str, more: list[tuple[int, str]], d
 @given(st.text(max_size=200))
 def test_nor_of_any_text(text: str) -> None:
     accounted_for(text)
+
+
+WRITTEN = st.text(st.sampled_from(" \t\n#-|>:'\"%&*!?{}[]\\ab\u00e9\U0001f600"), min_size=1)
+
+
+@given(WRITTEN)
+@example(" a\n")
+@example("\n\n  a\n\n\n")
+@example("\t\n a")
+def test_a_block_holds_a_text_byte_for_byte(text: str) -> None:
+    lines = ["a: 1", *block("script: ", text, 2)]
+    assert Document.parse("\n".join(lines) + "\n", "job.yaml").data == {"a": 1, "script": text}
+    lines = ["setup:", *block("  - ", text, 4)]
+    assert Document.parse("\n".join(lines) + "\n", "job.yaml").data == {"setup": [text]}

@@ -296,7 +296,6 @@ ELSEWHERE = {
         ),
         "tests/launcher/remote and tests/remote: what a login shell reads, and words that a message shows",
     ),
-    "launcher.importing.command": "tests/launcher/importing: the words of an imported program",
     **dict.fromkeys(
         (
             f"launcher.diagnosis.{name}"

@@ -24,7 +24,6 @@ FIELDS: dict[str, dict[str, Any]] = {
     "-x": {"exclusive": True},
     "--requires='host:a'": {"constraint": "host:a"},
     "--dependency=afterok:f123": {"after": {"afterok": ["f123"]}},
-    "--signal=USR2@5m": {"grace": "5m"},
 }
 
 
@@ -42,8 +41,11 @@ def test_attributes_add_up() -> None:
     assert asked("--setattr=a=1", "-S b=2").directives == {"setattr": "a=1 b=2"}
 
 
-def test_logs_are_castoffs() -> None:
-    assert [one.fate for one in asked("--output=x --error=y").remarks] == ["dropped", "dropped"]
+def test_sizes_and_output_are_kept_as_they_are_written() -> None:
+    found = asked("-N2 -n 8 -c=4 -g 1 -x --output=x --error=y --signal=USR2@5m")
+    counts = {"nodes": "2", "nslots": "8", "cores-per-slot": "4", "gpus-per-slot": "1", "exclusive": True}
+    assert found.raw == {**counts, "output": "x", "error": "y", "signal": "USR2@5m"}
+    assert found.remarks == []
 
 
 @pytest.mark.parametrize(

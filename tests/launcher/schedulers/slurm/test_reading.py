@@ -32,9 +32,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "--export=ALL": {"inherit": "all"},
     "--export=NONE": {"inherit": "none"},
     "--export=HOME,LANG": {"inherit": ["HOME", "LANG"]},
-    "--signal=B:TERM@90": {"grace": "90s"},
-    "--requeue": {"requeue.max": 1},
-    "--mail-type=ALL --mail-user a@b.c": {"mail.on": ["begin", "end", "fail"], "mail.to": "a@b.c"},
+    "--signal=B:TERM@90": {"signal": "TERM@90"},
+    "--requeue": {"requeue": {"max": 5, "on": ["preempted", "node-failure"]}},
     "-D /scratch/x": {"workdir": "/scratch/x"},
     "-x n[1-3]": {"exclude": "n[1-3]"},
 }
@@ -70,8 +69,15 @@ def test_numbers(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["--gres=gpu:a100:4", "--gpus-per-node=a100:4", "--gres=gpu:a100"])
 def test_a_type_of_gpu(line: str) -> None:
-    assert asked(line).fields == {"device_type": "a100"}
+    found = asked(line)
+    assert found.fields == {"device_type": "a100"}
+    assert found.raw == dict([line.removeprefix("--").split("=")])
     assert asked("--gres=gpu:4").fields == {}
+
+
+@pytest.mark.parametrize("line", ["--gres=gpu:a100:2,gpu:v100:2", "--gres=gpu:a:1,gpu:1"])
+def test_gpus_of_several_kinds(line: str) -> None:
+    assert "several kinds" in asked(line).unclear
 
 
 TIMES = {"15": 900, "15:30": 930, "1:02:03": 3723, "2-0": 172800, "1-02:30": 95400, "1-02:03:04": 93784}
@@ -96,7 +102,24 @@ RAW = {
 
 @pytest.mark.parametrize("line", RAW)
 def test_directives_without_a_field(line: str) -> None:
-    assert asked(line).directives == RAW[line]
+    found = asked(line)
+    assert found.directives == RAW[line]
+    assert found.raw.keys() >= RAW[line].keys()
+
+
+def test_sizes_and_output_are_kept_as_they_are_written() -> None:
+    words = [
+        "nodes=2-4",
+        "ntasks=8",
+        "gres=gpu:a100:4,tmp:1",
+        "mem=100GB",
+        "exclusive",
+        "output=x.%j",
+        "signal=USR1@60",
+    ]
+    found = asked(*(f"--{word}" for word in words))
+    assert found.raw == {word.partition("=")[0]: word.partition("=")[2] or True for word in words}
+    assert not [one for one in found.remarks if one.fate != "note"]
 
 
 NOT_EXPRESSED = {
@@ -110,9 +133,9 @@ NOT_EXPRESSED = {
     "--clusters=a": "castoff could not ask",
     "--dependency=singleton": "afterok",
     "--array=a": "no indices",
-    "--mail-type=TIME_LIMIT": "mail.on",
     "-J a b": "is no option",
-    "--container-image=x": "container.image",
+    "--container-image=x": "would run in the container",
+    "--signal=B:10@300": "castoff sends USR1",
 }
 
 
@@ -122,31 +145,61 @@ def test_what_no_job_file_says_is_said(line: str) -> None:
     assert len(refused) == 1 and NOT_EXPRESSED[line] in refused[0]
 
 
-@pytest.mark.parametrize("line", ["-o x.%j", "--error=x", "--open-mode=append", "--no-requeue", "--parsable"])
+@pytest.mark.parametrize("line", ["--no-requeue", "--parsable"])
 def test_what_castoff_does_is_dropped(line: str) -> None:
     found = asked(line)
     assert [one.fate for one in found.remarks] == ["dropped"]
     assert found.fields == found.directives == {}
 
 
+def finished(*lines: str) -> Asked:
+    found = asked(*lines)
+    READER.finish(found)
+    return found
+
+
 def test_without_export_the_environment_is_handed_on() -> None:
-    found = asked("-N 1")
-    READER.finish(found)
-    assert found.fields == {"inherit": "all"}
-    found = asked("--export=NONE")
-    READER.finish(found)
-    assert found.fields == {}
+    assert finished("-N 1").fields == {"inherit": "all"}
+    found = finished("--export=NONE")
+    assert (found.fields, found.raw) == ({}, {"get-user-env": True})
+    assert finished("--export=NIL").raw == {}
 
 
-def test_mail_without_an_address_stays_a_directive() -> None:
-    found = asked("--mail-type=end", "--mail-type=FAIL")
-    READER.finish(found)
-    assert found.directives == {"mail-type": "END,FAIL"}
-    assert "mail.on" not in found.fields
+@pytest.mark.parametrize(
+    ("lines", "fields", "raw"),
+    [
+        ("--mail-type=ALL --mail-user a@b.c", {"on": ["begin", "end", "fail"], "to": "a@b.c"}, {}),
+        ("--mail-type=end --mail-type=FAIL", {}, {"mail-type": "END,FAIL"}),
+        ("--mail-type=END,TIME_LIMIT --mail-user=a", {}, {"mail-type": "END,TIME_LIMIT", "mail-user": "a"}),
+        ("--mail-type=NONE", {}, {}),
+        ("--mail-user=a", {}, {}),
+    ],
+)
+def test_mail(lines: str, fields: dict[str, Any], raw: dict[str, str]) -> None:
+    found = finished(lines)
+    assert {name: found.fields.get(f"mail.{name}") for name in fields} == fields
+    assert found.raw == raw
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "chooses"),
+    [
+        ("-n 8", 1, True),
+        ("-n 8 --ntasks-per-node=4", 2, True),
+        ("-N 2-4", 4, True),
+        ("-G 4", 1, True),
+        ("-n 1", 1, False),
+        ("-c 4", 1, False),
+        ("--ntasks-per-node=4", 1, False),
+        ("-N 3 -n 6", 3, False),
+    ],
+)
+def test_the_number_of_nodes(line: str, nodes: int, chooses: bool) -> None:
+    found = finished(line)
+    assert (found.nodes, "number of nodes to Slurm" in found.unclear) == (nodes, chooses)
 
 
 def test_what_is_known_of_variables() -> None:
-    known = READER.variables(asked("-N 2 --ntasks-per-node=4 -c 8 --gres=gpu:4"))
-    assert (known["SLURM_NNODES"], known["SLURM_NTASKS"], known["SLURM_GPUS_ON_NODE"]) == ("2", "8", "4")
-    assert READER.output_of("scontrol show hostnames $SLURM_JOB_NODELIST | wc -l", asked("-N 3")) == "3"
-    assert READER.output_of("date", asked("-N 3")) is None
+    known = READER.variables(finished("-N 2 --ntasks-per-node=4 -c 8"))
+    assert (known["SLURM_NNODES"], known["SLURM_NTASKS_PER_NODE"]) == ("2", "4")
+    assert "SLURM_NTASKS" not in known

@@ -1,0 +1,360 @@
+"""A script as a job whose ranks castoff starts, where it is proven that this changes nothing. Pure.
+
+Its last line starts the ranks. What stands before that must be plain preparation, which stays as it is; the
+line's words must mean the same in a rank as in the script.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from launcher.config.job import variable_problem
+from launcher.importing.bash import NAME, Statement, Unparsed, Word, statements
+from launcher.importing.head import Head
+from launcher.importing.sizes import Unproven, of_ranks
+from launcher.importing.torchrun import Torchrun, read_torchrun
+from launcher.launchers.foreign import lines
+from launcher.launchers.foreign.line import Launch
+from launcher.planning import mpi_modules
+from launcher.schedulers.reading import ScriptReader
+from launcher.schedulers.registry import scheduler_of
+
+WITHOUT_PARSER = "tree-sitter, which reads bash, is not installed (pip install 'castoff[import]')"
+
+_PREPARES = {
+    *("module", "ml", "source", ".", "export", "unset", "echo", "printf", "date", "hostname", "pwd", "which"),
+    *("nvidia-smi", "rocm-smi", "mkdir", "ulimit", "set", "conda", "mamba", "micromamba", "deactivate"),
+    *("true", ":", "lscpu", "free", "nproc", "uname", "whoami"),
+}
+"""Commands that prepare a program or show something, and change nothing that ranks would miss."""
+
+_ENVIRONMENTS = {"conda", "mamba", "micromamba"}
+
+_OPTIONS = re.compile(r"[-+][eu]*o?|pipefail|errexit|nounset")
+
+_BY_CASTOFF = re.compile(
+    r"RANK|LOCAL_RANK|NODE_RANK|GROUP_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES"
+    r"|ZE_AFFINITY_MASK|SLURM_(?!CPU_BIND)\w+|PMI\w*|PMIX\w*|OMPI_COMM\w*|CASTOFF_\w+"
+)
+"""Variables that castoff or the launcher sets for each rank, so that a script's own value would be lost."""
+
+_OTHERS_IN_RANKS = re.compile(
+    rf"{_BY_CASTOFF.pattern}|MASTER_\w+|(?:SLURM|PBS|FLUX|PALS|MPI)\w*|HOSTNAME|HOST|PWD|OLDPWD|S?RANDOM"
+    r"|SECONDS|EPOCH\w+|BASH\w*|LINENO|PPID|SHLVL|IFS|_"
+)
+"""Variables that are others in a rank than in the script."""
+
+_ENVIRONMENT = re.compile(r"HOME|USER|LOGNAME|PATH|LANG|SCRATCH|WORK|PROJECT|TMPDIR")
+"""Variables that a sourced file does not leave unexported."""
+
+_HARMLESS = re.compile(
+    r"--(?:kill-on-bad-exit|wait|label|unbuffered|quiet|verbose|v|line-buffer|tag-output|prepend-rank|genvall|envall)"
+    r"[: ]|the variable "
+)
+"""What is said of a launcher's options that castoff does without."""
+
+_STARTS_WORKERS = {
+    *("accelerate", "deepspeed", "torchrun", "lightning", "horovodrun", "ray", "composer", "colossalai"),
+    *("bash", "sh", "apptainer", "singularity"),
+}
+
+
+class Lifted(NamedTuple):
+    """A job whose ranks castoff starts."""
+
+    fields: dict[str, Any]
+    remarks: dict[str, str]
+    streams: frozenset[str]
+    """Directives about the output of the script, which ranks have their own logs for."""
+
+
+def lifted(head: Head, script: str) -> Lifted:
+    """The job.
+
+    Raises:
+        Unproven: it might be another than the script's.
+    """
+    reader = head.reader
+    if reader is None:
+        raise Unproven("it has no directives")
+    shell = re.match(r"#!\s*(?:/usr)?/bin/(?:env\s+)?bash(?:\s+-([el]+))?\s*$", script.split("\n", 1)[0])
+    if shell is None:
+        raise Unproven("its first line does not name bash")
+    if head.refused:
+        raise Unproven("a directive is not expressed")
+    if head.asked.unclear:
+        raise Unproven(head.asked.unclear)
+    if "workdir" in head.asked.fields:
+        raise Unproven("a directive names its folder")
+    try:
+        found = statements(script)
+    except Unparsed as error:
+        raise Unproven(str(error)) from None
+    except ImportError:
+        raise Unproven(WITHOUT_PARSER) from None
+    if not found:
+        raise Unproven("it starts nothing")
+    return _Lifting(head, reader, found, script, shell[1] or "").job()
+
+
+class _Lifting:
+    """One script while its last line is lifted out."""
+
+    def __init__(self, head: Head, reader: ScriptReader, found: list[Statement], script: str, flags: str):
+        self.head, self.reader, self.asked, self.flags = head, reader, head.asked, flags
+        *self.before, self.last = found
+        self.script = script
+        self.plain: dict[str, Statement] = {}
+        """Where variables are set that are not exported."""
+        self.values: dict[str, Word] = {}
+        self.exported: set[str] = set()
+        self.sourced = 0
+        """The line of the last file that is sourced, which may set variables unexported."""
+
+    def job(self) -> Lifted:
+        for number, statement in enumerate(self.before):
+            self._prepares(statement, is_first=number == 0)
+        if self.reader.starts_at_home and not (self.before and self._enters_folder(self.before[0])):
+            raise Unproven("it runs in the home folder")
+        if self.last.problem:
+            raise Unproven(f"line {self.last.line}, its last, {self.last.problem}")
+        fields, words = self._launch()
+        fields |= self._setup()
+        remarks = self._threads(fields)
+        dialect = scheduler_of(self.reader.name).dialect
+        streams = dialect.streams if dialect else frozenset()
+        return Lifted({"command": self._command(words), **fields}, remarks, streams)
+
+    # What stands before the launch line.
+
+    def _prepares(self, statement: Statement, *, is_first: bool) -> None:
+        where = f"line {statement.line}"
+        if statement.problem:
+            raise Unproven(f"{where} {statement.problem}")
+        words = [word.literal for word in statement.words]
+        name = words[0] if words else None
+        if not words:
+            self._sets(statement)
+        elif name == "cd" and is_first and self._enters_folder(statement):
+            pass
+        elif name not in _PREPARES:
+            what = statement.words[0].source
+            raise Unproven(f"{where} runs {what}" if what != "cd" else f"{where} changes the folder")
+        elif name == "set" and not all(word and _OPTIONS.fullmatch(word) for word in words[1:]):
+            raise Unproven(f"{where} sets options of the shell")
+        elif name in _ENVIRONMENTS and words[1:2] not in (["activate"], ["deactivate"]):
+            raise Unproven(f"{where} runs {' '.join(one.source for one in statement.words[:2])}")
+        elif name == "export":
+            self._exports(statement)
+        elif name in ("source", "."):
+            self.sourced = statement.line
+        if words and name != "export" and statement.sets:
+            raise Unproven(f"{where} sets variables for one command")
+
+    def _sets(self, statement: Statement) -> None:
+        for name, value in statement.sets:
+            if not name or name in self.values:
+                raise Unproven(f"line {statement.line} sets {name or 'an array'} in parts")
+            self.values[name] = value
+            self.plain[name] = statement
+            self._check_set(name, statement)
+
+    def _exports(self, statement: Statement) -> None:
+        names = [word.literal for word in statement.words[1:]]
+        for name in names:
+            if name is None or not re.fullmatch(NAME, name):
+                raise Unproven(f"line {statement.line} exports more than variables")
+        for name, value in statement.sets:
+            self.values[name] = value
+            names.append(name)
+        for name in names:
+            if name:
+                self._check_set(name, statement)
+                self.exported.add(name)
+
+    def _check_set(self, name: str, statement: Statement) -> None:
+        if _BY_CASTOFF.fullmatch(name):
+            raise Unproven(f"line {statement.line} sets {name}, which castoff sets for each rank")
+
+    def _enters_folder(self, statement: Statement) -> bool:
+        """Whether it enters the folder of the submission, where castoff's jobs start."""
+        words = [word.source.strip('"') for word in statement.words]
+        target = self.reader.submit_dir
+        return bool(target) and words in ([["cd", f"${target}"], ["cd", f"${{{target}}}"]])
+
+    # The launch line.
+
+    def _launch(self) -> tuple[dict[str, Any], list[Word]]:
+        """What it says in fields, and the words of its program."""
+        words, where = self.last.words, f"line {self.last.line}"
+        known = {**self.reader.variables(self.asked), **self._constants()}
+        plain = [word.source if (text := word.valued(known)) is None else text for word in words]
+        if not plain:
+            raise Unproven(f"{where}, its last, starts no ranks")
+        launch = lines.read(plain)
+        program = launch.program if launch else plain
+        torch = read_torchrun(program)
+        if launch is None and torch is None:
+            raise Unproven(f"{where}, its last, starts no ranks")
+        rest = words[len(words) - (torch.program if torch else len(program)) :]
+        if not rest:
+            raise Unproven(f"{where} names no program")
+        fields = of_ranks(
+            self.asked,
+            launch.asked if launch else None,
+            torch.asked if torch else None,
+            per_device=bool(torch and torch.per_device),
+            by_tasks=bool(launch and launch.own),
+        )
+        if launch:
+            fields |= self._of_launcher(launch, plain)
+        if torch:
+            fields |= self._of_torchrun(torch)
+            return fields, [*(Word(one, [(one, "")]) for one in torch.before), *rest]
+        first = rest[0].literal
+        if first is None or first.startswith("-"):
+            raise Unproven(f"{where} does not name its program plainly")
+        if PurePosixPath(first).name in _STARTS_WORKERS and self._shell_script(rest) is None:
+            raise Unproven(f"{where} starts {first}, which may start workers of its own")
+        return fields, rest
+
+    def _shell_script(self, words: list[Word]) -> str | None:
+        """The file that a shell is to run; None: it is no shell, or runs text."""
+        name = words[1].literal if len(words) > 1 else None
+        return name if name and not name.startswith("-") and words[0].literal in ("bash", "sh") else None
+
+    def _constants(self) -> dict[str, str]:
+        """Variables whose values the script says in one plain word."""
+        values = {name: word.literal for name, word in self.values.items()}
+        return {name: text for name, text in values.items() if text and re.fullmatch(r"[\w./:=,@%+-]+", text)}
+
+    def _of_launcher(self, launch: Launch, plain: list[str]) -> dict[str, Any]:
+        where, asked = f"line {self.last.line}", launch.asked
+        launchers = scheduler_of(self.reader.name).launchers
+        if launch.own and launch.own not in launchers:
+            raise Unproven(
+                f"{where} runs {launch.launcher}, and the directives are {self.reader.scheduler}'s"
+            )
+        for remark in asked.remarks:
+            if remark.fate == "not expressed":
+                raise Unproven(f"{where}: {remark.text}")
+            of_nodefile = remark.text.startswith("--hostfile") and {"$PBS_NODEFILE", '"$PBS_NODEFILE"'} & {
+                *plain
+            }
+            if remark.fate == "dropped" and not _HARMLESS.match(remark.text) and not of_nodefile:
+                raise Unproven(f"{where} has {remark.text.partition(':')[0]}")
+            if remark.fate == "note" and remark.text.startswith("--export"):
+                raise Unproven(f"{where} has --export")
+        if (
+            asked.unclear
+            or asked.exports
+            or asked.directives
+            or {*asked.fields} - {"launcher.name", "launcher.args"}
+        ):
+            raise Unproven(f"{where} has options that castoff has no field for")
+        if any("$" in word for word in asked.fields.get("launcher.args", [])):
+            raise Unproven(f"{where} has options that are not known before the job runs")
+        fields = dict(asked.fields)
+        if not launch.own and "launcher.name" not in fields:
+            loaded = mpi_modules.loaded(self._setup().get("setup", []))
+            mpi = loaded and loaded.launcher(launchers)
+            if mpi is None:
+                raise Unproven(f"{where}: nothing says whose {launch.launcher} it is")
+            fields["launcher.name"] = mpi
+        if asked.env:
+            fields["env"] = self._env(asked.env)
+        return fields
+
+    def _env(self, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if _BY_CASTOFF.fullmatch(name) or variable_problem(name):
+                raise Unproven(f"line {self.last.line} sets {name}, which castoff sets for each rank")
+        return dict(env)
+
+    def _of_torchrun(self, torch: Torchrun) -> dict[str, Any]:
+        for remark in torch.asked.remarks:
+            raise Unproven(f"line {self.last.line}: {remark.text}")
+        fields: dict[str, Any] = {"launcher.torchrun": True}
+        return {**fields, "env": torch.asked.env} if torch.asked.env else fields
+
+    def _command(self, words: list[Word]) -> list[str]:
+        """The program's words, by a shell in each rank where they hold variables."""
+        if all(word.literal is not None for word in words):
+            return [word.literal or "" for word in words]
+        where = f"line {self.last.line}"
+        needed: dict[str, Statement] = {}
+        for word in words:
+            if word.parts is None:
+                raise Unproven(f"{where} has {word.source}, which the shell works out")
+            for name in word.variables:
+                self._needs(name, needed)
+        sets = [f"{name}={self.values[name].source}; " for name in self.plain if name in needed]
+        return ["bash", "-c", "".join(sets) + "exec " + " ".join(word.source for word in words)]
+
+    def _needs(self, name: str, needed: dict[str, Statement]) -> None:
+        """A variable that the program's words hold must be the same in a rank."""
+        where = f"line {self.last.line} uses ${name}, which"
+        if _OTHERS_IN_RANKS.fullmatch(name) and not self.reader.same_in_ranks.fullmatch(name):
+            raise Unproven(f"{where} is another in a rank")
+        if name in self.exported:
+            return
+        if name not in self.plain:
+            if (
+                self.sourced
+                and not _ENVIRONMENT.fullmatch(name)
+                and not self.reader.same_in_ranks.fullmatch(name)
+            ):
+                raise Unproven(f"{where} line {self.sourced} may have set for the script alone")
+            return
+        set_by = self.plain[name]
+        if self.values[name].parts is None or self.sourced > set_by.line:
+            raise Unproven(f"{where} line {set_by.line} sets for the script alone")
+        needed[name] = set_by
+        for other in self.values[name].variables:
+            self._needs(other, needed)
+
+    # What stands around it.
+
+    def _setup(self) -> dict[str, Any]:
+        """The lines before the launch line as one block, as they are."""
+        if not self.before:
+            return {}
+        source = self.script.encode()
+        text = source[self.before[0].start : self.last.start].decode()
+        first = self.script[: len(source[: self.before[0].start].decode())].count("\n") + 1
+        kept = [
+            line for number, line in enumerate(text.split("\n"), first) if number not in self.head.directives
+        ]
+        block = "\n".join(kept).rstrip(" \t\n;")
+        words = [word.literal or "" for word in self.before[0].words]
+        ends = "e" in self.flags or (
+            words[:1] == ["set"] and re.match(r"-\w*e", " ".join(words[1:])) is not None
+        )
+        return {"setup": [block + "\n" if ends else f"set +e\n{block}\n"]}
+
+    def _threads(self, fields: dict[str, Any]) -> dict[str, str]:
+        """OMP_NUM_THREADS as the script's ranks have it: castoff would set it to their cores."""
+        name = "OMP_NUM_THREADS"
+        env = fields.get("env", {})
+        if "threads" in self.asked.of_ranks:
+            env = {name: self.asked.of_ranks["threads"], **env}
+        if name in env or name in self.asked.env:
+            return {}
+        prefix = dict(self.last.sets)
+        if prefix:
+            raise Unproven(f"line {self.last.line} sets variables for one command")
+        if name in self.values or name in self.exported:
+            word = self.values.get(name)
+            text = word.valued({**self.reader.variables(self.asked), **self._constants()}) if word else None
+            if text is None or name not in self.exported:
+                raise Unproven(f"it works out {name}")
+            fields["env"] = {**env, name: text}
+            return {}
+        if name in self.script:
+            raise Unproven(f"it works out {name}")
+        if "cores_per_rank" in fields and "launcher.torchrun" not in fields and self.asked.cpus_per_rank:
+            return {}
+        fields["env"] = {**env, name: None}
+        return {"env": f"the script leaves {name} alone, and castoff would set it to a rank's cores"}

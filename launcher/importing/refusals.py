@@ -1,0 +1,70 @@
+"""Texts that are no script for a scheduler. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from launcher.errors import CastoffError
+
+_NAME_IT = "name the script that you give to sbatch, qsub or flux batch"
+_DIRECTIVE = re.compile(r"^(?:#SBATCH|[ \t]*#PBS|#[ \t]*flux:)", re.MULTILINE)
+_PYTHON = re.compile(r"(?:import \w|from \w[\w.]* import |def \w+\(|class \w+)")
+_UNHELD = re.compile(
+    "[^\n\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+"""What a block of YAML cannot hold, or would take for a line's end."""
+
+
+class NotAScript(CastoffError):
+    """What was to be read is no script for a scheduler."""
+
+    exit_code = 2
+
+
+def check(text: str) -> None:
+    """Look whether a text may be a script; its lines end in LF.
+
+    Raises:
+        NotAScript: it is none, or no job file can hold it.
+    """
+    if not text.strip():
+        raise NotAScript(f"is empty: {_NAME_IT}")
+    if "\x00" in text:
+        raise NotAScript(f"is no text: {_NAME_IT}")
+    if text.lstrip().startswith("<"):
+        raise NotAScript(f"is a page of HTML or XML, perhaps one that shows the script: {_NAME_IT}")
+    if _is_notebook(text):
+        raise NotAScript(f"is a notebook: {_NAME_IT}")
+    directives = _DIRECTIVE.search(text) is not None
+    if language := "" if directives else _language(text):
+        hint = "castoff submit --site SITE -- python FILE runs it as a job"
+        raise NotAScript(f"is a program in {language}, no script for sbatch, qsub or flux batch; {hint}")
+    is_job = re.search(r"^(?:command|script):", text, re.MULTILINE)
+    if is_job and not directives and not text.startswith("#!"):
+        raise NotAScript("is a job file already; castoff render FILE shows its script")
+    if found := _UNHELD.search(text):
+        line, char = text.count("\n", 0, found.start()) + 1, found.group()
+        if "\udc80" <= char <= "\udcff":
+            raise NotAScript(f"is not UTF-8 text (line {line}); save it as UTF-8")
+        raise NotAScript(f"holds the character U+{ord(char):04X} (line {line}), which no job file can hold")
+
+
+def _is_notebook(text: str) -> bool:
+    try:
+        found = json.loads(text) if text.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "cells" in found
+
+
+def _language(text: str) -> str:
+    """The language of a program that is no shell's; empty: it is a shell's, or nobody knows."""
+    first = text.split("\n", 1)[0]
+    if first.startswith("#!"):
+        found = re.match(r"#!\s*(?:\S*/)?(?:env\s+(?:-S\s+)?)?([\w.+-]+)", first)
+        name = found[1] if found else ""
+        return name if re.match(r"python|perl|ruby|julia|Rscript|node", name) else ""
+    begins = re.match(rf"(?:\s*(?:#.*)?\n)*{_PYTHON.pattern}", text)
+    lines = re.findall(rf"^{_PYTHON.pattern}", text, re.MULTILINE)
+    return "Python" if begins or len(lines) >= 2 else ""

@@ -1,0 +1,144 @@
+"""What a script asks for of each node, and whether castoff would ask for the same for its ranks. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launcher.launchers.foreign.asked import Asked
+
+
+class Unproven(Exception):
+    """Why a job whose ranks castoff starts might be another than the script's."""
+
+
+def of_each_node(job: Asked) -> dict[str, Any]:
+    """Fields of a job that keeps its script, for other schedulers: what directives ask for of each node."""
+    found: dict[str, Any] = {}
+    if {"nodes", "ntasks", "select", "nslots"} & {*job.raw}:
+        found["nodes"] = job.nodes
+    tasks = _tasks(job)
+    cpus = job.node_cpus or tasks * (job.cpus_per_rank or 1)
+    devices = _devices(job)
+    if job.device_cpus and devices:
+        cpus = max(cpus, job.device_cpus * devices)
+    if cpus > 1:
+        found["cores_per_rank"] = cpus
+    if devices:
+        found["devices_per_rank"] = devices
+    return found
+
+
+def _tasks(job: Asked) -> int:
+    """The most tasks that a node has by the directives."""
+    if job.ranks:
+        return -(-job.ranks // (job.nodes or 1))
+    return job.ranks_per_node or 1
+
+
+def _devices(job: Asked) -> int | None:
+    """The most devices that a node has by the directives."""
+    if job.node_devices:
+        return job.node_devices
+    if job.rank_devices:
+        return job.rank_devices * _tasks(job)
+    return -(-job.devices // (job.nodes or 1)) if job.devices else None
+
+
+def of_ranks(
+    job: Asked, line: Asked | None, torch: Asked | None, *, per_device: bool, by_tasks: bool
+) -> dict[str, Any]:
+    """Fields of a job whose ranks castoff starts, which asks for what the script does.
+
+    `line`: what the launcher is asked for, None where there is none; `torch`: torchrun. `per_device`: whether
+    torchrun starts a rank on each device.
+
+    Raises:
+        Unproven: it would not.
+    """
+    nodes, tasks, devices = job.nodes or 1, _tasks(job), _devices(job)
+    if job.ranks and job.ranks % nodes:
+        raise Unproven(f"{job.ranks} tasks are not the same on each of {nodes} nodes")
+    if job.devices and nodes > 1 and not (job.node_devices or job.rank_devices):
+        raise Unproven("the directives leave the number of GPUs of each node to Slurm")
+    outer = _of_each_node(line, nodes, tasks, by_tasks=by_tasks) if line else 1
+    if line is None and nodes > 1:
+        raise Unproven(f"the launch line uses 1 of {nodes} nodes")
+    per_node = outer
+    if torch is not None:
+        if outer != 1:
+            raise Unproven(f"{outer} torchruns start on each node")
+        if (torch.nodes or 1) != nodes:
+            raise Unproven(f"torchrun's ranks are on {torch.nodes or 1} of {nodes} nodes")
+        per_node = devices if per_device and devices else torch.ranks_per_node or 0
+        if not per_node:
+            raise Unproven("nothing says how many ranks torchrun starts on a node")
+    elif nodes * per_node == 1:
+        raise Unproven("the launch line starts one process, which may start workers of its own")
+    found = {"nodes": nodes, "ranks_per_node": per_node}
+    return (
+        found
+        | _cores(job, line or Asked(), outer, tasks, per_node)
+        | _devices_per_rank(line, torch, devices, outer, per_node)
+    )
+
+
+def _of_each_node(line: Asked, nodes: int, tasks: int, *, by_tasks: bool) -> int:
+    """How many processes the launcher starts on each node."""
+    if line.nodes and line.nodes != nodes:
+        raise Unproven(f"the launch line uses {line.nodes} of {nodes} nodes")
+    if line.ranks is None:
+        if line.ranks_per_node is None and not by_tasks:
+            raise Unproven("the launch line does not say how many ranks it starts")
+        return line.ranks_per_node or tasks
+    if line.ranks < nodes:
+        raise Unproven(f"the launch line uses {line.ranks} of {nodes} nodes")
+    each, rest = divmod(line.ranks, nodes)
+    if rest or line.ranks_per_node not in (None, each):
+        raise Unproven(f"{line.ranks} ranks are not the same number on each of {nodes} nodes")
+    if nodes > 1 and not by_tasks and line.ranks_per_node is None and each != tasks:
+        raise Unproven(f"nothing says on which nodes {line.ranks} ranks start")
+    return each
+
+
+def _cores(job: Asked, line: Asked, outer: int, tasks: int, per_node: int) -> dict[str, Any]:
+    """Cores of a rank, where the script says how many CPUs it has."""
+    cpus = job.node_cpus or (job.cpus_per_rank * tasks if job.cpus_per_rank else None)
+    whole = bool(job.fields.get("exclusive"))
+    asked = line.cpus_per_rank * outer if line.cpus_per_rank else None
+    if asked and not whole and asked != (cpus or tasks):
+        raise Unproven(
+            f"the launch line asks for {asked} CPUs of a node, and the directives for {cpus or tasks}"
+        )
+    if cpus is None and not whole and outer != tasks:
+        raise Unproven(
+            f"the launch line starts {outer} ranks on a node, and the directives ask for {tasks} CPUs"
+        )
+    cpus = asked or cpus
+    if cpus is None:
+        return {}
+    if cpus % per_node:
+        raise Unproven(f"{per_node} ranks share {cpus} CPUs of a node unequally")
+    return {"cores_per_rank": cpus // per_node}
+
+
+def _devices_per_rank(
+    line: Asked | None, torch: Asked | None, devices: int | None, outer: int, per_node: int
+) -> dict[str, Any]:
+    asked = None
+    if line is not None:
+        asked = line.node_devices or (line.rank_devices * outer if line.rank_devices else None)
+        if line.devices:
+            raise Unproven("the launch line asks for GPUs of all nodes together")
+    if asked and asked != devices:
+        raise Unproven(
+            f"the launch line asks for {asked} GPUs of a node, and the directives for {devices or 0}"
+        )
+    if not devices:
+        return {"devices_per_rank": 0}
+    if devices % per_node:
+        raise Unproven(f"{per_node} ranks share {devices} GPUs of a node")
+    if devices > per_node and torch is None:
+        raise Unproven(
+            f"each rank has {devices // per_node} GPUs, so its program may start workers of its own"
+        )
+    return {"devices_per_rank": devices // per_node}
