@@ -16,7 +16,9 @@ castoff_begin() {
 #ifdef castoff_scheduler_choose_log
   castoff_scheduler_choose_log
 #endif
+#if !script
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+#endif
   castoff_ending=failed castoff_reason=''
   castoff_listen # before a trap for the end, which would call what a signal ends failed
   trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # which keeps the code
