@@ -59,6 +59,8 @@ def command(script: Path, output: Path | None, wish: Wish | None) -> int:
     except NotAScript as error:
         error.args = (f"{shown}: {str(error).replace(' FILE ', f' {visible_word(str(script))} ')}",)
         raise
+    for one in result.refused:
+        report(f"{shown}:{one.line or ''}: not expressed: {one.text}: {one.why}")
     if wish == "ranks" and result.kept:
         if result.kept == WITHOUT_PARSER:
             raise CastoffError(f"--ranks: {WITHOUT_PARSER}")
@@ -78,8 +80,6 @@ def command(script: Path, output: Path | None, wish: Wish | None) -> int:
         )
     if result.kept and wish is None:
         report(f"{shown}: kept as a script: {result.kept}")
-    for one in result.refused:
-        report(f"{shown}:{one.line or ''}: not expressed: {one.text}: {one.why}")
     return INCOMPLETE if result.refused else 0
 
 

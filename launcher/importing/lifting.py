@@ -46,6 +46,9 @@ _OTHERS_IN_RANKS = re.compile(
 )
 """Variables that are others in a rank than in the script."""
 
+_SETS = re.compile(rf"\$\{{{NAME}:?=|\$\(\(.*(?:=|\+\+|--)")
+"""Words that set a variable on the way."""
+
 _ENVIRONMENT = re.compile(r"HOME|USER|LOGNAME|PATH|LANG|SCRATCH|WORK|PROJECT|TMPDIR")
 """Variables that a sourced file does not leave unexported."""
 
@@ -110,6 +113,8 @@ class _Lifting:
         """Where variables are set that are not exported."""
         self.values: dict[str, Word] = {}
         self.exported: set[str] = set()
+        self.world: Statement | None = None
+        """Where WORLD_SIZE is set, which castoff sets, too."""
         self.sourced = 0
         """The line of the last file that is sourced, which may set variables unexported."""
 
@@ -122,6 +127,8 @@ class _Lifting:
             raise Unproven(f"line {self.last.line}, its last, {self.last.problem}")
         fields, words = self._launch()
         fields |= self._setup()
+        if self.world and self._product("WORLD_SIZE") != fields["nodes"] * fields["ranks_per_node"]:
+            raise Unproven(f"line {self.world.line} sets WORLD_SIZE, which castoff sets for each rank")
         remarks = self._threads(fields)
         dialect = scheduler_of(self.reader.name).dialect
         streams = dialect.streams if dialect else frozenset()
@@ -135,6 +142,8 @@ class _Lifting:
             raise Unproven(f"{where} {statement.problem}")
         words = [word.literal for word in statement.words]
         name = words[0] if words else None
+        if any(_SETS.search(word.source) for word in statement.words) or words[:2] == ["printf", "-v"]:
+            raise Unproven(f"{where} sets a variable on the way")
         if not words:
             self._sets(statement)
         elif name == "cd" and is_first and self._enters_folder(statement):
@@ -148,6 +157,8 @@ class _Lifting:
             raise Unproven(f"{where} runs {' '.join(one.source for one in statement.words[:2])}")
         elif name == "export":
             self._exports(statement)
+        elif name == "unset":
+            self._unsets(statement)
         elif name in ("source", "."):
             self.sourced = statement.line
         if words and name != "export" and statement.sets:
@@ -155,28 +166,48 @@ class _Lifting:
 
     def _sets(self, statement: Statement) -> None:
         for name, value in statement.sets:
-            if not name or name in self.values:
-                raise Unproven(f"line {statement.line} sets {name or 'an array'} in parts")
-            self.values[name] = value
-            self.plain[name] = statement
+            if not name:
+                raise Unproven(f"line {statement.line} sets more than a variable")
             self._check_set(name, statement)
+            again = name in self.values
+            self.values[name] = Word(value.source, None) if again else value
+            self.plain[name] = statement
 
     def _exports(self, statement: Statement) -> None:
-        names = [word.literal for word in statement.words[1:]]
-        for name in names:
+        self.values |= dict(statement.sets)
+        for name in [*(word.literal for word in statement.words[1:]), *(name for name, _ in statement.sets)]:
             if name is None or not re.fullmatch(NAME, name):
                 raise Unproven(f"line {statement.line} exports more than variables")
-        for name, value in statement.sets:
-            self.values[name] = value
-            names.append(name)
-        for name in names:
-            if name:
-                self._check_set(name, statement)
-                self.exported.add(name)
+            self._check_set(name, statement)
+            self.exported.add(name)
+
+    def _unsets(self, statement: Statement) -> None:
+        for word in statement.words[1:]:
+            if word.literal is None or not re.fullmatch(NAME, word.literal):
+                raise Unproven(f"line {statement.line} unsets more than variables")
+            self._check_set(word.literal, statement)
+            self.values.pop(word.literal, None)
+            self.exported.add(word.literal)
 
     def _check_set(self, name: str, statement: Statement) -> None:
-        if _BY_CASTOFF.fullmatch(name):
+        if name == "WORLD_SIZE":
+            self.world = statement
+        elif _BY_CASTOFF.fullmatch(name):
             raise Unproven(f"line {statement.line} sets {name}, which castoff sets for each rank")
+
+    def _product(self, name: str) -> int | None:
+        """The number that a variable is set to, as in `$((SLURM_NNODES * 4))`; None: nobody knows."""
+        known = {**self.reader.variables(self.asked), **self._constants()}
+        text = self.values[name].source.strip('"') if name in self.values else ""
+        inner = re.fullmatch(r"\$\(\((.*)\)\)", text)
+        product = 1
+        for factor in (inner[1] if inner else text).split("*"):
+            plain = factor.strip().lstrip("$").strip("{}")
+            number = known.get(plain, plain)
+            if not number.isdecimal():
+                return None
+            product *= int(number)
+        return product
 
     def _enters_folder(self, statement: Statement) -> bool:
         """Whether it enters the folder of the submission, where castoff's jobs start."""
@@ -338,8 +369,6 @@ class _Lifting:
         """OMP_NUM_THREADS as the script's ranks have it: castoff would set it to their cores."""
         name = "OMP_NUM_THREADS"
         env = fields.get("env", {})
-        if "threads" in self.asked.of_ranks:
-            env = {name: self.asked.of_ranks["threads"], **env}
         if name in env or name in self.asked.env:
             return {}
         prefix = dict(self.last.sets)
@@ -354,6 +383,11 @@ class _Lifting:
             return {}
         if name in self.script:
             raise Unproven(f"it works out {name}")
+        if of_scheduler := self.reader.variables(self.asked).get(name):
+            fields["env"] = {**env, name: of_scheduler}
+            return {
+                "env": f"{self.reader.scheduler} sets {name} so, and castoff would set it to a rank's cores"
+            }
         if "cores_per_rank" in fields and "launcher.torchrun" not in fields and self.asked.cpus_per_rank:
             return {}
         fields["env"] = {**env, name: None}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeAlias
 
-from launcher.config.job import JobSpec
+from launcher.config.job import JobSpec, program_name
 from launcher.importing.head import Head, read_head
 from launcher.importing.imported import Entry, Imported, nested
 from launcher.importing.lifting import lifted
 from launcher.importing.refusals import NotAScript, check
 from launcher.importing.sizes import Unproven, of_each_node
 from launcher.importing.validity import make_valid
-from launcher.schedulers.registry import readers
+from launcher.schedulers.registry import readers, scheduler_of
 
 Wish: TypeAlias = Literal["ranks", "driver"]
 
@@ -56,7 +56,8 @@ def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
             result.left_out.append(Entry(0, text, "castoff logs shows what each rank writes"))
     if not result.fields.get("env", True):
         del result.fields["env"]
-    result.fields = {"name": name} | result.fields
+    if "name" not in result.fields:
+        result.fields = {"name": _name(name, result)} | result.fields
     make_valid(result)
     return result
 
@@ -67,6 +68,16 @@ def _of_both(head: Head, directives: dict[str, str | bool]) -> dict[str, Any]:
     if directives and head.reader:
         fields["directives"] = {head.reader.name: dict(directives)}
     return fields
+
+
+def _name(file: str, result: Imported) -> str:
+    """The job's name where no directive says one: that of the script's file, if castoff can give it."""
+    problem = result.scheduler and scheduler_of(result.scheduler).name_problem(file)
+    if not problem:
+        return file
+    name = program_name([file])
+    result.notes.append(f"The job's name, by which files may be called, is {name} in place of {file}.")
+    return name
 
 
 def _keep(result: Imported, head: Head, script: str) -> None:
@@ -82,6 +93,8 @@ def _keep(result: Imported, head: Head, script: str) -> None:
         result.notes.append(
             f"{reader.title} would refuse the script, whose first line does not begin with #!."
         )
+    if not "".join(lines).strip():
+        raise NotAScript("holds directives alone, and starts nothing")
     result.fields = _of_both(head, asked.raw)
     if asked.env:
         result.fields["env"] = dict(asked.env)

@@ -264,8 +264,9 @@ def finish(asked: Asked) -> None:
 
 
 def variables(asked: Asked) -> Mapping[str, str]:
-    """PBS sets none that says how many ranks a job has."""
-    return {}
+    """PBS says how many threads the programs of a chunk may have (start_exec.c of OpenPBS 23)."""
+    select = asked.of_ranks.get("select", {})
+    return {"OMP_NUM_THREADS": str(select.get("ompthreads") or asked.node_cpus or 1)}
 
 
 READER = ScriptReader(

@@ -223,10 +223,10 @@ def _export(text: str, asked: Asked, _: str | None) -> None:
             names.append(name)
     everything = "ALL" in text.split(",")
     asked.fields["inherit"] = "all" if everything else names or "none"
+    if text != "ALL":  # without ALL, sbatch also loads the environment of a login (sbatch.c, 22.05)
+        as_written("export", text, DIALECT, asked, "--export")
     if not everything:
         asked.is_unclear(f"--export={text} keeps the script's variables from srun's ranks")
-        if text != "NIL":  # sbatch then loads the environment of a login (sbatch.c, 22.05)
-            as_written("get-user-env", True, DIALECT, asked, "--get-user-env")
 
 
 def _requeue(_text: str, asked: Asked, _: str | None) -> None:

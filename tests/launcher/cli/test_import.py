@@ -59,7 +59,7 @@ def test_what_is_not_expressed_is_said(castoff: Castoff, tmp_path: Path) -> None
     write(tmp_path, SCRIPT.replace("--time=30", "--time=soon").replace("=demo", "=demo\n#SBATCH hetjob"))
     answer = castoff("import", "train.sbatch", "-o", "job.yaml")
     assert answer.returncode == 3
-    kept, first, second = answer.stderr.splitlines()
+    first, second, kept = answer.stderr.splitlines()
     assert kept == "castoff: train.sbatch: kept as a script: a directive is not expressed"
     assert first.startswith("castoff: train.sbatch:3: not expressed: #SBATCH hetjob: a heterogeneous job")
     assert second.startswith("castoff: train.sbatch:6: not expressed: #SBATCH --time=soon: ")

@@ -59,6 +59,11 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("srun python x.py $SLURM_PROCID\n", "line 5 uses $SLURM_PROCID, which is another in a rank"),
         ("A=$(ls)\nsrun python x.py $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
         ("source e.sh\nsrun p $LR\n", "line 6 uses $LR, which line 5 may have set for the script alone"),
+        ("export WORLD_SIZE=2\nsrun ./a\n", "line 5 sets WORLD_SIZE, which castoff sets for each rank"),
+        ("echo ${LR:=1}\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
+        ("printf -v LR 1\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
+        ("LR=1\nLR=$LR2\nsrun ./a $LR\n", "line 7 uses $LR, which line 6 sets for the script alone"),
+        ("A+=b\nsrun ./a $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
         ("export RANK=3\nsrun ./a\n", "line 5 sets RANK, which castoff sets for each rank"),
         ("A=1 B=2\nC=3 srun ./a\n", "line 6 sets variables for one command"),
         ("srun -n 4 ./a\n", MISMATCH),
@@ -136,6 +141,11 @@ class TestDirectives:
     def test_a_name_is_that_of_the_file(self) -> None:
         assert fields("./a\n")["name"] == "a.sh"
         assert fields("./a\n", "#!/bin/bash\n#SBATCH -J b\n")["name"] == "b"
+
+    def test_a_name_that_castoff_cannot_give(self) -> None:
+        result = read_script("#!/bin/bash\n#PBS -l walltime=1\n./a\n", "01_a b.pbs")
+        assert result.fields["name"] == "job-01_a_b.pbs"
+        assert "job-01_a_b.pbs in place of 01_a b.pbs" in result.notes[-1]
 
     def test_a_signal(self) -> None:
         assert fields("./a\n", "#!/bin/bash\n#SBATCH --signal=B:USR1@300\n")["signal"] == "USR1@300"
@@ -221,6 +231,7 @@ def test_a_byte_order_mark_and_no_shebang() -> None:
         ('# trains\n\nimport os\nprint("rank", os.environ["RANK"])\n', "Python"),
         ("# Imported from a.sbatch.\n#   line 2: x\nname: a\ncommand: [x]\n", "is a job file already"),
         ("# Imported\nname: a\nscript: |\n  a\n", "is a job file already"),
+        ("#SBATCH -N 2\n", "directives alone"),
         ("\n <!DOCTYPE html>\n<html>#SBATCH -N 2\n", "HTML"),
         ('{"cells": [], "metadata": {}}', "is a notebook"),
         ("#!/bin/bash\necho \x1b[1m\n", r"U\+001B \(line 2\)"),

@@ -55,6 +55,7 @@ def test_no_setup() -> None:
         ("D=/x\nE=$D/y F='a b'\nsrun ./a \"${E}\"\n", ["bash", "-c", 'D=/x; E=$D/y; exec ./a "${E}"']),
         ("A=1\nexport A\nsrun ./a $A\n", ["bash", "-c", "exec ./a $A"]),
         ("srun ./a $HOME/x $SLURM_JOB_ID\n", ["bash", "-c", "exec ./a $HOME/x $SLURM_JOB_ID"]),
+        ("A=1\nunset A\nsrun ./a $A\n", ["bash", "-c", "exec ./a $A"]),
         ("source e.sh\nsrun ./a $HOME\n", ["bash", "-c", "exec ./a $HOME"]),
         ("srun bash a.sh x\n", ["bash", "a.sh", "x"]),
     ],
@@ -105,6 +106,20 @@ def test_pbs() -> None:
     assert (found["nodes"], found["ranks_per_node"], found["cores_per_rank"]) == (2, 4, 16)
     assert (found["select"], found["launcher"]["name"]) == ({"model": "a100"}, "pals")
     assert "directives" not in found and "inherit" not in found
+
+
+@pytest.mark.parametrize(
+    "size", ["8", "$((SLURM_NNODES * 4))", '"$(($SLURM_NNODES*${SLURM_NTASKS_PER_NODE}))"']
+)
+def test_a_world_size_as_castoff_sets_it(size: str) -> None:
+    assert fields(f"export WORLD_SIZE={size}\nsrun ./a\n")["ranks_per_node"] == 4
+
+
+def test_threads_that_pbs_sets() -> None:
+    for more, threads in (("", "64"), (":ompthreads=2", "2")):
+        head = f"#!/bin/bash\n#PBS -l select=2:ncpus=64:mpiprocs=4{more}\n"
+        found = fields("cd $PBS_O_WORKDIR\nmpiexec -n 8 --ppn 4 --cpu-bind depth ./a\n", head)
+        assert found["env"] == {"OMP_NUM_THREADS": threads}
 
 
 @pytest.mark.parametrize(

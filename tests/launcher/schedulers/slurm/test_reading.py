@@ -161,8 +161,9 @@ def finished(*lines: str) -> Asked:
 def test_without_export_the_environment_is_handed_on() -> None:
     assert finished("-N 1").fields == {"inherit": "all"}
     found = finished("--export=NONE")
-    assert (found.fields, found.raw) == ({}, {"get-user-env": True})
-    assert finished("--export=NIL").raw == {}
+    assert (found.fields, found.raw) == ({}, {"export": "NONE"})
+    found = finished("--export=ALL,A=1")
+    assert (found.fields, found.env, found.raw) == ({"inherit": "all"}, {"A": "1"}, {"export": "ALL,A=1"})
 
 
 @pytest.mark.parametrize(
