@@ -316,7 +316,8 @@ def run_document(
         if block.file is not None:
             place = sandbox / block.file
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(block.text)
+            # A script is shown with its name in front of its first line, which names its shell.
+            place.write_text(re.sub(r"\A# .*\n(?=#!)", "", block.text))
         elif block.language == "console":
             shown = [one for one in commands(block) if not RUN_ELSEWHERE.match(one.words)]
             words = "\n".join(one.words for one in shown)

@@ -164,6 +164,7 @@ class _Look:
         fix = f"give --python {folder}/bin/python, or activate it in setup"
         absent = "is not in the job"
         if resets_path:
+            fix = f"set shell: {self._plan.shell.split()[0]}, or {fix}"
             absent = (
                 f"may not be in the job, whose login shell ({self._plan.shell}) may reset PATH after inherit"
             )
