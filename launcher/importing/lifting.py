@@ -49,6 +49,9 @@ _OTHERS_IN_RANKS = re.compile(
 _SETS = re.compile(rf"\$\{{{NAME}:?=|\$\(\(.*(?:=|\+\+|--)")
 """Words that set a variable on the way."""
 
+_OF_THE_FILE = re.compile(r"\$\{?(?:[0-9@*#]|BASH_(?:SOURCE|ARG)|LINENO)")
+"""Words about the script's file and arguments, which are castoff's own in its job."""
+
 _ENVIRONMENT = re.compile(r"HOME|USER|LOGNAME|PATH|LANG|SCRATCH|WORK|PROJECT|TMPDIR")
 """Variables that a sourced file does not leave unexported."""
 
@@ -144,6 +147,9 @@ class _Lifting:
         name = words[0] if words else None
         if any(_SETS.search(word.source) for word in statement.words) or words[:2] == ["printf", "-v"]:
             raise Unproven(f"{where} sets a variable on the way")
+        sources = [word.source for word in (*statement.words, *(word for _, word in statement.sets))]
+        if any(map(_OF_THE_FILE.search, sources)):
+            raise Unproven(f"{where} uses the script's own file or arguments")
         if not words:
             self._sets(statement)
         elif name == "cd" and is_first and self._enters_folder(statement):

@@ -60,6 +60,8 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("A=$(ls)\nsrun python x.py $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
         ("source e.sh\nsrun p $LR\n", "line 6 uses $LR, which line 5 may have set for the script alone"),
         ("export WORLD_SIZE=2\nsrun ./a\n", "line 5 sets WORLD_SIZE, which castoff sets for each rank"),
+        ('echo "$0"\nsrun ./a\n', "line 5 uses the script's own file or arguments"),
+        ("X=${1:-a}\nsrun ./a $X\n", "line 5 uses the script's own file or arguments"),
         ("echo ${LR:=1}\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
         ("printf -v LR 1\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
         ("LR=1\nLR=$LR2\nsrun ./a $LR\n", "line 7 uses $LR, which line 6 sets for the script alone"),
