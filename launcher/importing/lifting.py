@@ -7,6 +7,7 @@ line's words must mean the same in a rank as in the script.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ _HARMLESS = re.compile(
 
 _STARTS_WORKERS = {
     *("accelerate", "deepspeed", "torchrun", "lightning", "horovodrun", "ray", "composer", "colossalai"),
-    *("bash", "sh", "apptainer", "singularity"),
+    *("bash", "sh", "apptainer", "singularity", "torch"),
 }
 
 
@@ -85,9 +86,11 @@ def lifted(head: Head, script: str) -> Lifted:
     reader = head.reader
     if reader is None:
         raise Unproven("it has no directives")
-    shell = re.match(r"#!\s*(?:/usr)?/bin/(?:env\s+)?bash(?:\s+-([el]+))?\s*$", script.split("\n", 1)[0])
+    shell = re.match(
+        r"#!\s*(?:/usr)?/bin/(?:env\s+)?bash(?:\s+-([el]+|-login))?\s*$", script.split("\n", 1)[0]
+    )
     if shell is None:
-        raise Unproven("its first line does not name bash")
+        raise Unproven("its first line is not that of a script for bash")
     if head.refused:
         raise Unproven("a directive is not expressed")
     if head.asked.unclear:
@@ -102,14 +105,17 @@ def lifted(head: Head, script: str) -> Lifted:
         raise Unproven(WITHOUT_PARSER) from None
     if not found:
         raise Unproven("it starts nothing")
-    return _Lifting(head, reader, found, script, shell[1] or "").job()
+    return _Lifting(head, reader, found, script, ends_at_failure="e" in (shell[1] or "")).job()
 
 
 class _Lifting:
     """One script while its last line is lifted out."""
 
-    def __init__(self, head: Head, reader: ScriptReader, found: list[Statement], script: str, flags: str):
-        self.head, self.reader, self.asked, self.flags = head, reader, head.asked, flags
+    def __init__(
+        self, head: Head, reader: ScriptReader, found: list[Statement], script: str, *, ends_at_failure: bool
+    ):
+        self.head, self.reader, self.asked = head, reader, head.asked
+        self.ends_at_failure = ends_at_failure
         *self.before, self.last = found
         self.script = script
         self.plain: dict[str, Statement] = {}
@@ -131,7 +137,7 @@ class _Lifting:
         fields, words = self._launch()
         fields |= self._setup()
         if self.world and self._product("WORLD_SIZE") != fields["nodes"] * fields["ranks_per_node"]:
-            raise Unproven(f"line {self.world.line} sets WORLD_SIZE, which castoff sets for each rank")
+            raise Unproven(f"line {self.world.line} sets WORLD_SIZE, which castoff sets itself")
         remarks = self._threads(fields)
         dialect = scheduler_of(self.reader.name).dialect
         streams = dialect.streams if dialect else frozenset()
@@ -198,8 +204,8 @@ class _Lifting:
     def _check_set(self, name: str, statement: Statement) -> None:
         if name == "WORLD_SIZE":
             self.world = statement
-        elif _BY_CASTOFF.fullmatch(name):
-            raise Unproven(f"line {statement.line} sets {name}, which castoff sets for each rank")
+        elif _BY_CASTOFF.fullmatch(name) or (variable_problem(name) and not name.startswith("MASTER_")):
+            raise Unproven(f"line {statement.line} sets {name}, which castoff sets itself")
 
     def _product(self, name: str) -> int | None:
         """The number that a variable is set to, as in `$((SLURM_NNODES * 4))`; None: nobody knows."""
@@ -235,6 +241,8 @@ class _Lifting:
         torch = read_torchrun(program)
         if launch is None and torch is None:
             raise Unproven(f"{where}, its last, starts no ranks")
+        if "/" in plain[0] and not (torch and torch.before == plain[:1]):
+            raise Unproven(f"{where} names its launcher by a path")
         rest = words[len(words) - (torch.program if torch else len(program)) :]
         if not rest:
             raise Unproven(f"{where} names no program")
@@ -253,9 +261,15 @@ class _Lifting:
         first = rest[0].literal
         if first is None or first.startswith("-"):
             raise Unproven(f"{where} does not name its program plainly")
-        if PurePosixPath(first).name in _STARTS_WORKERS and self._shell_script(rest) is None:
+        starts = {PurePosixPath(first).name, *self._modules(rest)} & _STARTS_WORKERS
+        if starts and self._shell_script(rest) is None:
             raise Unproven(f"{where} starts {first}, which may start workers of its own")
         return fields, rest
+
+    def _modules(self, words: list[Word]) -> list[str]:
+        """The first names of the modules that Python runs, as `torch` of `-m torch.distributed.launch`."""
+        pairs = pairwise(word.literal or "" for word in words)
+        return [module.split(".")[0] for flag, module in pairs if flag == "-m"]
 
     def _shell_script(self, words: list[Word]) -> str | None:
         """The file that a shell is to run; None: it is no shell, or runs text."""
@@ -307,7 +321,7 @@ class _Lifting:
     def _env(self, env: dict[str, str]) -> dict[str, str]:
         for name in env:
             if _BY_CASTOFF.fullmatch(name) or variable_problem(name):
-                raise Unproven(f"line {self.last.line} sets {name}, which castoff sets for each rank")
+                raise Unproven(f"line {self.last.line} sets {name}, which castoff sets itself")
         return dict(env)
 
     def _of_torchrun(self, torch: Torchrun) -> dict[str, Any]:
@@ -366,7 +380,7 @@ class _Lifting:
         ]
         block = "\n".join(kept).rstrip(" \t\n;")
         words = [word.literal or "" for word in self.before[0].words]
-        ends = "e" in self.flags or (
+        ends = self.ends_at_failure or (
             words[:1] == ["set"] and re.match(r"-\w*e", " ".join(words[1:])) is not None
         )
         return {"setup": [block + "\n" if ends else f"set +e\n{block}\n"]}

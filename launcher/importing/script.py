@@ -84,9 +84,7 @@ def _keep(result: Imported, head: Head, script: str) -> None:
     """A job that holds the script."""
     asked, reader = head.asked, head.reader
     lines = [line for number, line in enumerate(script.split("\n"), 1) if number not in head.directives]
-    if asked.shell and not re.match(rf"#!\s*{re.escape(asked.shell)}(?:\s|$)", lines[0]):
-        if lines[0].startswith("#!"):
-            del lines[0]
+    if asked.shell and not lines[0].startswith("#!"):
         lines.insert(0, f"#!{asked.shell}")
         result.notes.append(f"-S {asked.shell} names the script's shell: it is in its first line now.")
     elif reader and reader.needs_shebang and not lines[0].startswith("#!"):

@@ -42,7 +42,7 @@ class Asked:
     raw: dict[str, str | bool] = field(default_factory=dict)
     """The same and all that is said of sizes and output, as it is written."""
     shell: str = ""
-    """What a directive says of the script's shell."""
+    """Which shell a directive names for a script without one in its first line."""
     unclear: str = ""
     """Why castoff cannot ask for the same itself; empty: it can."""
     remarks: list[Remark] = field(default_factory=list)

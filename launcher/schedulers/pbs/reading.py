@@ -81,6 +81,7 @@ def _letter(letter: str, value: str, asked: Asked) -> None:
         else:
             asked.drop("-r n: castoff's scripts have it, too")
     elif letter == "S":
+        raw(letter, value, DIALECT, asked, "-S")
         asked.shell = value.partition("@")[0]
     elif letter == "M":
         asked.fields["mail.to"] = value

@@ -59,14 +59,14 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("srun python x.py $SLURM_PROCID\n", "line 5 uses $SLURM_PROCID, which is another in a rank"),
         ("A=$(ls)\nsrun python x.py $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
         ("source e.sh\nsrun p $LR\n", "line 6 uses $LR, which line 5 may have set for the script alone"),
-        ("export WORLD_SIZE=2\nsrun ./a\n", "line 5 sets WORLD_SIZE, which castoff sets for each rank"),
+        ("export WORLD_SIZE=2\nsrun ./a\n", "line 5 sets WORLD_SIZE, which castoff sets itself"),
         ('echo "$0"\nsrun ./a\n', "line 5 uses the script's own file or arguments"),
         ("X=${1:-a}\nsrun ./a $X\n", "line 5 uses the script's own file or arguments"),
         ("echo ${LR:=1}\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
         ("printf -v LR 1\nsrun ./a $LR\n", "line 5 sets a variable on the way"),
         ("LR=1\nLR=$LR2\nsrun ./a $LR\n", "line 7 uses $LR, which line 6 sets for the script alone"),
         ("A+=b\nsrun ./a $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
-        ("export RANK=3\nsrun ./a\n", "line 5 sets RANK, which castoff sets for each rank"),
+        ("export RANK=3\nsrun ./a\n", "line 5 sets RANK, which castoff sets itself"),
         ("A=1 B=2\nC=3 srun ./a\n", "line 6 sets variables for one command"),
         ("srun -n 4 ./a\n", MISMATCH),
         ("srun -N 1 -n 4 ./a\n", "the launch line uses 1 of 2 nodes"),
@@ -79,6 +79,12 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("srun -o out.%t ./a\n", "line 5 has --output"),
         ("srun --of-a-plugin ./a\n", "line 5: castoff does not know --of-a-plugin"),
         ("srun accelerate launch a.py\n", "line 5 starts accelerate, which may start workers of its own"),
+        (
+            "srun python -m torch.distributed.launch a.py\n",
+            "line 5 starts python, which may start workers of its own",
+        ),
+        ("/opt/mpi/bin/mpirun -np 8 --map-by ppr:4:node ./a\n", "line 5 names its launcher by a path"),
+        ("IFS=,\nsrun ./a\n", "line 5 sets IFS, which castoff sets itself"),
         ("srun bash -c 'python x.py'\n", "line 5 starts bash, which may start workers of its own"),
         ("mpirun -np 8 ./a\n", "line 5: nothing says whose mpirun it is"),
         ("torchrun --nproc_per_node=4 a.py\n", "the launch line uses 1 of 2 nodes"),
@@ -112,7 +118,10 @@ def test_what_the_directives_leave_open_is_kept(head: str, why: str) -> None:
 
 @pytest.mark.parametrize("shebang", ["#!/bin/sh\n", "#!/usr/bin/env python3\n", "#!/bin/tcsh\n", ""])
 def test_another_shell_is_kept(shebang: str) -> None:
-    assert kept("srun ./a\n", shebang + HEAD.partition("\n")[2]) == "its first line does not name bash"
+    assert (
+        kept("srun ./a\n", shebang + HEAD.partition("\n")[2])
+        == "its first line is not that of a script for bash"
+    )
 
 
 class TestDirectives:
@@ -197,10 +206,10 @@ class TestPbs:
         assert (found["nodes"], found["inherit"]) == (3, "all")
 
     def test_a_shell_that_a_directive_names(self) -> None:
-        result = read_script("#PBS -S /bin/csh\n./a\n", "a")
-        assert result.fields["script"] == "#!/bin/csh\n./a\n"
-        result = read_script("#!/bin/bash\n#PBS -S /bin/bash\n./a\n", "a")
-        assert result.fields["script"] == "#!/bin/bash\n./a\n"
+        for first, expected in (("", "#!/bin/csh\n"), ("#!/bin/bash\n", "#!/bin/bash\n")):
+            found = fields("./a\n", f"{first}#PBS -S /bin/csh\n")
+            assert found["script"] == f"{expected}./a\n"
+            assert found["directives"] == {"pbs": {"S": "/bin/csh"}}
 
 
 def test_what_other_schedulers_lack() -> None:
