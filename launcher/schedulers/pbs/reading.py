@@ -77,7 +77,7 @@ def _letter(letter: str, value: str, asked: Asked) -> None:
         as_written(letter, value, DIALECT, asked, f"-{letter}")
     elif letter == "r":
         if value == "y":
-            asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"]}
+            asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}
         else:
             asked.drop("-r n: castoff's scripts have it, too")
     elif letter == "S":

@@ -230,7 +230,7 @@ def _export(text: str, asked: Asked, _: str | None) -> None:
 
 
 def _requeue(_text: str, asked: Asked, _: str | None) -> None:
-    asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"]}
+    asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}
 
 
 def _signal(text: str, asked: Asked, _: str | None) -> None:

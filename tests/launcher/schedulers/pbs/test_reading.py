@@ -28,7 +28,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "-W depend=afterok:1:2,afterany:3": {"after": {"afterok": ["1", "2"], "afterany": ["3"]}},
     "-J 0-9": {"array": {"indices": "0-9"}},
     "-t 1-4%2": {"array": {"indices": "1-4", "max_concurrent": 2}},
-    "-r y": {"requeue": {"max": 5, "on": ["preempted", "node-failure"]}},
+    "-r y": {"requeue": {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}},
 }
 
 

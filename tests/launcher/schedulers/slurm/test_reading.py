@@ -33,7 +33,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "--export=NONE": {"inherit": "none"},
     "--export=HOME,LANG": {"inherit": ["HOME", "LANG"]},
     "--signal=B:TERM@90": {"signal": "TERM@90"},
-    "--requeue": {"requeue": {"max": 5, "on": ["preempted", "node-failure"]}},
+    "--requeue": {"requeue": {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}},
     "-D /scratch/x": {"workdir": "/scratch/x"},
     "-x n[1-3]": {"exclude": "n[1-3]"},
 }
@@ -88,7 +88,7 @@ def test_times(text: str) -> None:
     assert minutes(text) == TIMES[text]
 
 
-RAW = {
+RAW: dict[str, dict[str, object]] = {
     "--hint=nomultithread": {"hint": "nomultithread"},
     "-w node1": {"nodelist": "node1"},
     "--mem=0": {"mem": "0"},
