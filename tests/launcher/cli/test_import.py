@@ -72,7 +72,7 @@ def test_a_script_that_is_kept(castoff: Castoff, tmp_path: Path) -> None:
     write(tmp_path, SCRIPT + "python summary.py\n")
     answer = castoff("import", "train.sbatch")
     assert answer.returncode == 0
-    assert answer.stderr == "castoff: train.sbatch: kept as a script: line 7 runs srun\n"
+    assert answer.stderr == "castoff: train.sbatch: kept as a script: line 7 runs srun, and more follows\n"
     text = yaml.safe_load(answer.stdout)["script"]
     assert (
         text
@@ -92,7 +92,7 @@ def test_what_one_wishes(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.M
     write(tmp_path, SCRIPT + "wait\n")
     answer = castoff("import", "train.sbatch", "--ranks")
     assert (answer.returncode, answer.stdout) == (3, "")
-    assert answer.stderr == "castoff: train.sbatch: castoff cannot start its ranks: line 7 runs srun\n"
+    assert answer.stderr == "castoff: train.sbatch: castoff cannot start its ranks: line 7 runs srun, and more follows\n"
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
     answer = castoff("import", "train.sbatch", "--ranks")
     assert answer.returncode == 1 and "pip install 'castoff[import]'" in answer.stderr
