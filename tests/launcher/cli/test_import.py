@@ -110,7 +110,7 @@ def test_mistakes(castoff: Castoff, tmp_path: Path) -> None:
     write(tmp_path, "", "empty.sh")
     write(tmp_path, "#!/usr/bin/env python\nimport torch\n", "train.py")
     write(tmp_path, "\x00\x01", "binary")
-    write(tmp_path, SCRIPT + "echo caf\udce9\n# \udcff\n".replace("echo", "\necho"), "latin")
+    write(tmp_path, SCRIPT + "echo x\udce9\n# \udcff\n".replace("echo", "\necho"), "latin")
     write(tmp_path, "<!DOCTYPE html>\n", "page.sbatch")
     for name, code, words in (
         ("missing", 1, "missing: cannot be read: No such file or directory"),
