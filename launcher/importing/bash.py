@@ -35,6 +35,8 @@ _PIECE = re.compile(
     """,
     re.VERBOSE,
 )
+_HOME = re.compile(rf"{NAME}=(?:\S*:)?~|(?:\S*:)~")
+"""A home folder that bash fills in behind a = or, where it sets a variable, behind a colon."""
 _IN_QUOTES = re.compile(rf"\\([$`\"\\])|\$({NAME})|\$\{{({NAME})\}}")
 
 
@@ -151,9 +153,11 @@ def _declared(statement: Statement) -> Statement:
     words = statement.words
     if not words or words[0].source not in ("export", "declare", "typeset", "readonly"):
         return statement
-    pairs = {word: re.match(rf"({NAME})=(.*)", word.source, re.DOTALL) for word in words[1:]}
-    sets = [(pair[1], word_of(pair[2])) for pair in pairs.values() if pair]
-    return statement._replace(sets=sets, words=[words[0], *(word for word in words[1:] if not pairs[word])])
+    pairs = [(word, re.match(rf"({NAME})=(.*)", word.source, re.DOTALL)) for word in words[1:]]
+    sets = [(pair[1], word_of(pair[2])) for _, pair in pairs if pair]
+    problem = "sets variables for one command" if statement.sets else statement.problem
+    others = [word for word, pair in pairs if not pair]
+    return statement._replace(sets=sets, words=[words[0], *others], problem=problem)
 
 
 def _assignment(node: Node) -> tuple[str, Word]:
@@ -175,6 +179,8 @@ def word_of(source: str) -> Word:
     """A word as it is written."""
     parts: list[tuple[str, str]] = []
     at = 0
+    if _HOME.match(source):
+        return Word(source, None)
     while at < len(source):
         found = _PIECE.match(source, at)
         if found is None:

@@ -47,6 +47,9 @@ _OTHERS_IN_RANKS = re.compile(
 )
 """Variables that are others in a rank than in the script."""
 
+_SETS_OTHERS = {"module", "ml", "source", ".", "deactivate", *_ENVIRONMENTS}
+"""Commands that may set any variable."""
+
 _SETS = re.compile(rf"\$\{{{NAME}:?=|\$\(\(.*(?:=|\+\+|--)")
 """Words that set a variable on the way."""
 
@@ -124,8 +127,14 @@ class _Lifting:
         self.exported: set[str] = set()
         self.world: Statement | None = None
         """Where WORLD_SIZE is set, which castoff sets, too."""
+        self.set_last: dict[str, int] = {}
+        """Where each was set last, in bytes."""
         self.sourced = 0
         """The line of the last file that is sourced, which may set variables unexported."""
+        self.changed = 0
+        """Where the last command that may have set other variables begins, in bytes."""
+        self.only_set = False
+        """Whether the script ends at a variable that is not set."""
 
     def job(self) -> Lifted:
         for number, statement in enumerate(self.before):
@@ -173,6 +182,10 @@ class _Lifting:
             self._unsets(statement)
         elif name in ("source", "."):
             self.sourced = statement.line
+        elif name == "set" and any(re.match("-[a-z]*u|nounset", word or "") for word in words):
+            self.only_set = True
+        if name in _SETS_OTHERS:
+            self.changed = statement.start
         if words and name != "export" and statement.sets:
             raise Unproven(f"{where} sets variables for one command")
 
@@ -181,12 +194,17 @@ class _Lifting:
             if not name:
                 raise Unproven(f"line {statement.line} sets more than a variable")
             self._check_set(name, statement)
-            again = name in self.values
-            self.values[name] = Word(value.source, None) if again else value
+            self._value(name, value, statement)
             self.plain[name] = statement
 
+    def _value(self, name: str, value: Word, statement: Statement) -> None:
+        """Note what a variable is set to; one that is set again has no value that is sure."""
+        self.values[name] = Word(value.source, None) if name in self.values else value
+        self.set_last[name] = statement.start
+
     def _exports(self, statement: Statement) -> None:
-        self.values |= dict(statement.sets)
+        for its_name, value in statement.sets:
+            self._value(its_name, value, statement)
         for name in [*(word.literal for word in statement.words[1:]), *(name for name, _ in statement.sets)]:
             if name is None or not re.fullmatch(NAME, name):
                 raise Unproven(f"line {statement.line} exports more than variables")
@@ -199,7 +217,9 @@ class _Lifting:
                 raise Unproven(f"line {statement.line} unsets more than variables")
             self._check_set(word.literal, statement)
             self.values.pop(word.literal, None)
-            self.exported.add(word.literal)
+            self.plain.pop(word.literal, None)
+            self.exported.discard(word.literal)
+            self.set_last[word.literal] = statement.start
 
     def _check_set(self, name: str, statement: Statement) -> None:
         if name == "WORLD_SIZE":
@@ -278,7 +298,8 @@ class _Lifting:
 
     def _constants(self) -> dict[str, str]:
         """Variables whose values the script says in one plain word."""
-        values = {name: word.literal for name, word in self.values.items()}
+        sure = {name: word for name, word in self.values.items() if self.set_last[name] > self.changed}
+        values = {name: word.literal for name, word in sure.items()}
         return {name: text for name, text in values.items() if text and re.fullmatch(r"[\w./:=,@%+-]+", text)}
 
     def _of_launcher(self, launch: Launch, plain: list[str]) -> dict[str, Any]:
@@ -352,6 +373,8 @@ class _Lifting:
         if name in self.exported:
             return
         if name not in self.plain:
+            if self.only_set and not self.reader.same_in_ranks.fullmatch(name) and name != "HOME":
+                raise Unproven(f"{where} may not be set")
             if (
                 self.sourced
                 and not _ENVIRONMENT.fullmatch(name)
@@ -364,6 +387,8 @@ class _Lifting:
             raise Unproven(f"{where} line {set_by.line} sets for the script alone")
         needed[name] = set_by
         for other in self.values[name].variables:
+            if max(self.set_last.get(other, 0), self.changed) > set_by.start:
+                raise Unproven(f"{where} line {set_by.line} sets from what may change below it")
             self._needs(other, needed)
 
     # What stands around it.
@@ -389,13 +414,12 @@ class _Lifting:
         """OMP_NUM_THREADS as the script's ranks have it: castoff would set it to their cores."""
         name = "OMP_NUM_THREADS"
         env = fields.get("env", {})
+        if self.last.sets:
+            raise Unproven(f"line {self.last.line} sets variables for one command")
         if name in env or name in self.asked.env:
             return {}
-        prefix = dict(self.last.sets)
-        if prefix:
-            raise Unproven(f"line {self.last.line} sets variables for one command")
         if name in self.values or name in self.exported:
-            word = self.values.get(name)
+            word = self.values.get(name) if self.set_last.get(name, 0) > self.changed else None
             text = word.valued({**self.reader.variables(self.asked), **self._constants()}) if word else None
             if text is None or name not in self.exported:
                 raise Unproven(f"it works out {name}")

@@ -138,5 +138,5 @@ def _exported(value: str, asked: Asked) -> None:
             asked.exports[name] = text
         elif name not in ("ALL", "NONE", "NIL"):
             asked.drop(f"--export={name}: ranks see all that setup exports")
-    if "NONE" in value or "NIL" in value:
-        asked.note("--export=NONE: ranks see what setup exports, all the same")
+    if "ALL" not in value.split(","):
+        asked.note(f"--export={value}: ranks see what setup exports, all the same")

@@ -10,6 +10,7 @@ from launcher.importing.imported import nested
 from launcher.importing.script import NotAScript, read_script
 
 MISMATCH = "the launch line starts 2 ranks on a node, and the directives ask for 4 CPUs"
+CHANGES = "sets from what may change below it"
 HEAD = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n#SBATCH -t 10\n"
 
 
@@ -68,6 +69,18 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("A+=b\nsrun ./a $A\n", "line 6 uses $A, which line 5 sets for the script alone"),
         ("export RANK=3\nsrun ./a\n", "line 5 sets RANK, which castoff sets itself"),
         ("A=1 B=2\nC=3 srun ./a\n", "line 6 sets variables for one command"),
+        ("A=1 export B=2\nsrun ./a\n", "line 5 sets variables for one command"),
+        ("A=1 srun --export=ALL,OMP_NUM_THREADS=2 ./a\n", "line 5 sets variables for one command"),
+        ("srun --export=A=1 ./a\n", "line 5 has --export"),
+        ("srun ./a b=~/x\n", "line 5 has b=~/x, which the shell works out"),
+        ("set -eu\nsrun ./a $LR\n", "line 6 uses $LR, which may not be set"),
+        ("A=$B\nmodule load b\nsrun ./a $A\n", f"line 7 uses $A, which line 5 {CHANGES}"),
+        ("export B=1\nA=$B\nexport B=2\nsrun ./a $A\n", f"line 8 uses $A, which line 6 {CHANGES}"),
+        (
+            "N=8\nsource e.sh\nsrun -n $N ./a\n",
+            "line 7: --ntasks is $N, which is not a number that is known before the job runs",
+        ),
+        ("export OMP_NUM_THREADS=1\nsource e.sh\nsrun ./a\n", "it works out OMP_NUM_THREADS"),
         ("srun -n 4 ./a\n", MISMATCH),
         ("srun -N 1 -n 4 ./a\n", "the launch line uses 1 of 2 nodes"),
         ("srun -n 1 ./a\n", "the launch line uses 1 of 2 nodes"),

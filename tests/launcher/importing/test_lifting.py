@@ -56,6 +56,7 @@ def test_no_setup() -> None:
         ("A=1\nexport A\nsrun ./a $A\n", ["bash", "-c", "exec ./a $A"]),
         ("srun ./a $HOME/x $SLURM_JOB_ID\n", ["bash", "-c", "exec ./a $HOME/x $SLURM_JOB_ID"]),
         ("A=1\nunset A\nsrun ./a $A\n", ["bash", "-c", "exec ./a $A"]),
+        ("export A=1\nunset A\nA=2\nsrun ./a $A\n", ["bash", "-c", "A=2; exec ./a $A"]),
         ("source e.sh\nsrun ./a $HOME\n", ["bash", "-c", "exec ./a $HOME"]),
         ("srun bash a.sh x\n", ["bash", "a.sh", "x"]),
     ],
