@@ -171,7 +171,9 @@ class _Lifting:
             pass
         elif name not in _PREPARES:
             what = statement.words[0].source
-            raise Unproven(f"{where} runs {what}, and more follows" if what != "cd" else f"{where} changes the folder")
+            raise Unproven(
+                f"{where} runs {what}, and more follows" if what != "cd" else f"{where} changes the folder"
+            )
         elif name == "set" and not all(word and _OPTIONS.fullmatch(word) for word in words[1:]):
             raise Unproven(f"{where} sets options of the shell")
         elif name in _ENVIRONMENTS and words[1:2] not in (["activate"], ["deactivate"]):

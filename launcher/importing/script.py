@@ -12,6 +12,7 @@ from launcher.importing.lifting import lifted
 from launcher.importing.refusals import NotAScript, check
 from launcher.importing.sizes import Unproven, of_each_node
 from launcher.importing.validity import make_valid
+from launcher.schedulers.reading import REQUEUE
 from launcher.schedulers.registry import readers, scheduler_of
 
 Wish: TypeAlias = Literal["ranks", "driver"]
@@ -94,6 +95,8 @@ def _keep(result: Imported, head: Head, script: str) -> None:
     if not "".join(lines).strip():
         raise NotAScript("holds directives alone, and starts nothing")
     result.fields = _of_both(head, asked.raw)
+    if reader and reader.requeues and reader.requeues.search(script):
+        result.fields.setdefault("requeue", dict(REQUEUE))
     if asked.env:
         result.fields["env"] = dict(asked.env)
     if reader:

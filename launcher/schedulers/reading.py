@@ -15,6 +15,9 @@ from launcher.schedulers.directives import Dialect
 SUBMITS = "it is for the command that submits"
 """Why a directive has no meaning in a job file."""
 
+REQUEUE = {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}
+"""The field `requeue` of a job that its scheduler may start again."""
+
 
 class ScriptReader(NamedTuple):
     """How a scheduler's scripts are read."""
@@ -46,6 +49,8 @@ class ScriptReader(NamedTuple):
     """Whether a script starts in the user's home folder, and not in that of the submission."""
     needs_shebang: bool = False
     """Whether it refuses a script whose first line names no interpreter."""
+    requeues: re.Pattern[str] | None = None
+    """What a script says to have its own job started again, which a job without `requeue` may not."""
 
 
 def raw(name: str, value: str | bool, dialect: Dialect, asked: Asked, spelled: str) -> None:

@@ -13,7 +13,7 @@ from launcher.schedulers.pbs import NAME
 from launcher.schedulers.pbs.attributes import attributes_text, parse_attributes
 from launcher.schedulers.pbs.directives import DIALECT
 from launcher.schedulers.pbs.select import parse_select
-from launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
+from launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
 
 _LETTERS_WITH_VALUES = "aAcCdDeIJhklmMNoOpPqrSStuvWwR"
 _FLAGS = "fhIVXzxn"
@@ -77,7 +77,7 @@ def _letter(letter: str, value: str, asked: Asked) -> None:
         as_written(letter, value, DIALECT, asked, f"-{letter}")
     elif letter == "r":
         if value == "y":
-            asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}
+            asked.fields["requeue"] = dict(REQUEUE)
         else:
             asked.drop("-r n: castoff's scripts have it, too")
     elif letter == "S":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 from launcher.config.quantities import SIGNAL_PATTERN, clock
 from launcher.launchers.foreign.asked import Asked
 from launcher.launchers.foreign.options import Option, Table
 from launcher.launchers.foreign.srun import devices
-from launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
+from launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
 from launcher.schedulers.slurm import NAME
 from launcher.schedulers.slurm.directives import DIALECT
 from launcher.typed.suggestion import did_you_mean
@@ -230,7 +231,7 @@ def _export(text: str, asked: Asked, _: str | None) -> None:
 
 
 def _requeue(_text: str, asked: Asked, _: str | None) -> None:
-    asked.fields["requeue"] = {"max": 5, "on": ["preempted", "node-failure"], "progress": "none"}
+    asked.fields["requeue"] = dict(REQUEUE)
 
 
 def _signal(text: str, asked: Asked, _: str | None) -> None:
@@ -294,12 +295,23 @@ def finish(asked: Asked) -> None:
     asked.fields.setdefault("inherit", "all")
     if asked.fields["inherit"] == "none":
         del asked.fields["inherit"]
+    if "workdir" in asked.fields:
+        _output_there(asked)
     if asked.nodes is None:
         if (asked.ranks or 1) > 1 or (asked.devices or 1) > 1:
             asked.is_unclear(_CHOOSES)
         asked.nodes = -(-(asked.ranks or 1) // asked.ranks_per_node) if asked.ranks_per_node else 1
         if asked.ranks is None:
             asked.nodes = 1
+
+
+def _output_there(asked: Asked) -> None:
+    """Write paths as Slurm reads them from the folder of --chdir, which castoff's scripts enter later."""
+    folder = PurePosixPath(asked.fields["workdir"].replace("%", "%%"))
+    asked.raw.setdefault("output", "slurm-%A_%a.out" if "array" in asked.fields else "slurm-%j.out")
+    for name in ("output", "error", "input"):
+        if name in asked.raw:
+            as_written(name, str(folder / str(asked.raw[name])), DIALECT, asked, f"--{name}")
 
 
 _CHOOSES = "the directives leave the number of nodes to Slurm"
@@ -338,5 +350,6 @@ READER = ScriptReader(
     scheduler="Slurm",
     submit_dir="SLURM_SUBMIT_DIR",
     needs_shebang=True,
+    requeues=re.compile(r"^[^#\n]*\bscontrol\s+requeue\b", re.MULTILINE),
 )
 """How sbatch's scripts are read."""

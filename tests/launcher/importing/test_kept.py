@@ -203,6 +203,22 @@ class TestDirectives:
         assert words in refused.why
 
 
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("-D sub", {"output": "sub/slurm-%j.out"}),
+            ("-D sub -a 1-2", {"output": "sub/slurm-%A_%a.out"}),
+            ("-D /a%b -o o -e /e", {"output": "/a%%b/o", "error": "/e"}),
+        ],
+    )
+    def test_output_is_beside_the_script(self, line: str, expected: dict[str, str]) -> None:
+        assert fields("./a\n", f"#!/bin/bash\n#SBATCH {line}\n")["directives"] == {"slurm": expected}
+
+    def test_a_job_that_its_script_starts_again_may_be(self) -> None:
+        assert fields("scontrol requeue $SLURM_JOB_ID\n")["requeue"]["max"] == 5
+        assert "requeue" not in fields("./a # scontrol requeue\n")
+
+
 class TestPbs:
     def test_a_script_starts_at_home(self) -> None:
         head = "#!/bin/bash\n#PBS -l select=2:ncpus=4\n"
