@@ -32,23 +32,26 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("D=/scratch/u/tmp; rm -rf $D/*\nsrun ./a\n", "line 5 runs rm"),
-        ("export D=/scratch/u/tmp; rm -rf $D/*\nsrun ./a\n", "line 5 runs rm"),
+        ("D=/scratch/u/tmp; rm -rf $D/*\nsrun ./a\n", "line 5 runs rm, and more follows"),
+        ("export D=/scratch/u/tmp; rm -rf $D/*\nsrun ./a\n", "line 5 runs rm, and more follows"),
         ("cd /scratch/u/tmp\nrm -rf *\ncd /data/run\nsrun ./prog\n", "line 5 changes the folder"),
         ("cd /scratch/u/tmp\nsource env.sh\nX=$(pwd)\nsrun ./prog\n", "line 5 changes the folder"),
         ("cd /a && python prep.py\ncd /data && python a.py\n", "line 5 joins commands by && or ||"),
-        ("cp params.in $W\ncd $W\nsrun python a.py\ncp result* ~\nrm -rf *\n", "line 5 runs cp"),
+        (
+            "cp params.in $W\ncd $W\nsrun python a.py\ncp result* ~\nrm -rf *\n",
+            "line 5 runs cp, and more follows",
+        ),
         ("srun a & srun b & srun c & wait\n", "line 5 starts a program in the background"),
         ("scheduler &\nsrun worker &\nfrontend\n", "line 5 starts a program in the background"),
         ("srun tool x > out.bam\n", "line 5, its last, redirects what it reads or writes"),
         ("srun tool x | tee out.bam\n", "line 5, its last, has a pipe"),
         ('CMD=$(sed -n "${SLURM_ARRAY_TASK_ID}p" cmds)\neval $CMD\n', "line 6, its last, starts no ranks"),
-        ("python work.py\nfusermount3 -u x\n", "line 5 runs python"),
+        ("python work.py\nfusermount3 -u x\n", "line 5 runs python, and more follows"),
         ("cd scripts\nsrun python main.py\n", "line 5 changes the folder"),
-        ("srun python main.py\necho done\n", "line 5 runs srun"),
+        ("srun python main.py\necho done\n", "line 5 runs srun, and more follows"),
         ("python x.py\n", "line 5, its last, starts no ranks"),
         ("set -x\nsrun python x.py\n", "line 5 sets options of the shell"),
-        ("trap 'cp x y' EXIT\nsrun python x.py\n", "line 5 runs trap"),
+        ("trap 'cp x y' EXIT\nsrun python x.py\n", "line 5 runs trap, and more follows"),
         ("f() { a; }\nsrun python x.py\n", "line 5 defines a function"),
         ("for x in a; do srun ./a; done\n", "line 5, its last, is a loop"),
         ("cat <<EOF\na\nEOF\nsrun ./a\n", "line 5 redirects what it reads or writes"),
@@ -201,7 +204,6 @@ class TestDirectives:
     def test_what_no_job_file_says(self, line: str, words: str) -> None:
         (refused,) = read_script(f"#!/bin/bash\n{line}\n./a\n", "a").refused
         assert words in refused.why
-
 
     @pytest.mark.parametrize(
         ("line", "expected"),
