@@ -15,7 +15,7 @@ from launcher.config.job import variable_problem
 from launcher.importing.bash import NAME, Statement, Unparsed, Word, statements
 from launcher.importing.head import Head
 from launcher.importing.sizes import Unproven, of_ranks
-from launcher.importing.torchrun import Torchrun, read_torchrun
+from launcher.importing.torchrun import read_torchrun
 from launcher.launchers.foreign import lines
 from launcher.launchers.foreign.line import Launch
 from launcher.planning import mpi_modules
@@ -143,6 +143,8 @@ class _Lifting:
             raise Unproven("it runs in the home folder")
         if self.last.problem:
             raise Unproven(f"line {self.last.line}, its last, {self.last.problem}")
+        if self.last.words and self.last.sets:
+            raise Unproven(f"line {self.last.line} sets variables for one command")
         fields, words = self._launch()
         fields |= self._setup()
         if self.world and self._product("WORLD_SIZE") != fields["nodes"] * fields["ranks_per_node"]:
@@ -231,7 +233,7 @@ class _Lifting:
 
     def _product(self, name: str) -> int | None:
         """The number that a variable is set to, as in `$((SLURM_NNODES * 4))`; None: nobody knows."""
-        known = {**self.reader.variables(self.asked), **self._constants()}
+        known = self._known()
         text = self.values[name].source.strip('"') if name in self.values else ""
         inner = re.fullmatch(r"\$\(\((.*)\)\)", text)
         product = 1
@@ -254,7 +256,7 @@ class _Lifting:
     def _launch(self) -> tuple[dict[str, Any], list[Word]]:
         """What it says in fields, and the words of its program."""
         words, where = self.last.words, f"line {self.last.line}"
-        known = {**self.reader.variables(self.asked), **self._constants()}
+        known = self._known()
         plain = [word.source if (text := word.valued(known)) is None else text for word in words]
         if not plain:
             raise Unproven(f"{where}, its last, starts no ranks")
@@ -278,10 +280,14 @@ class _Lifting:
         if launch:
             fields |= self._of_launcher(launch, plain)
         if torch:
-            fields |= self._of_torchrun(torch)
+            for remark in torch.asked.remarks:
+                raise Unproven(f"{where}: {remark.text}")
+            fields["launcher.torchrun"] = True
+            if torch.asked.env:
+                fields["env"] = {**fields.get("env", {}), **torch.asked.env}
             return fields, [*(Word(one, [(one, "")]) for one in torch.before), *rest]
         first = rest[0].literal
-        if first is None or first.startswith("-"):
+        if not first or first.startswith("-"):
             raise Unproven(f"{where} does not name its program plainly")
         starts = {PurePosixPath(first).name, *self._modules(rest)} & _STARTS_WORKERS
         if starts and self._shell_script(rest) is None:
@@ -298,11 +304,12 @@ class _Lifting:
         name = words[1].literal if len(words) > 1 else None
         return name if name and not name.startswith("-") and words[0].literal in ("bash", "sh") else None
 
-    def _constants(self) -> dict[str, str]:
-        """Variables whose values the script says in one plain word."""
+    def _known(self) -> dict[str, str]:
+        """Variables whose values are one plain word, by the directives or by the script."""
         sure = {name: word for name, word in self.values.items() if self.set_last[name] > self.changed}
         values = {name: word.literal for name, word in sure.items()}
-        return {name: text for name, text in values.items() if text and re.fullmatch(r"[\w./:=,@%+-]+", text)}
+        plain = {n: text for n, text in values.items() if text and re.fullmatch(r"[\w./:=,@%+-]+", text)}
+        return {**self.reader.variables(self.asked), **plain}
 
     def _of_launcher(self, launch: Launch, plain: list[str]) -> dict[str, Any]:
         where, asked = f"line {self.last.line}", launch.asked
@@ -314,23 +321,19 @@ class _Lifting:
         for remark in asked.remarks:
             if remark.fate == "not expressed":
                 raise Unproven(f"{where}: {remark.text}")
-            of_nodefile = remark.text.startswith("--hostfile") and {"$PBS_NODEFILE", '"$PBS_NODEFILE"'} & {
-                *plain
-            }
-            if remark.fate == "dropped" and not _HARMLESS.match(remark.text) and not of_nodefile:
+            own_hosts = remark.text.startswith("--hostfile") and "$PBS_NODEFILE" in plain
+            if remark.fate == "dropped" and not _HARMLESS.match(remark.text) and not own_hosts:
                 raise Unproven(f"{where} has {remark.text.partition(':')[0]}")
             if remark.fate == "note" and remark.text.startswith("--export"):
                 raise Unproven(f"{where} has --export")
-        if (
-            asked.unclear
-            or asked.exports
-            or asked.directives
-            or {*asked.fields} - {"launcher.name", "launcher.args"}
-        ):
+        others = {*asked.fields} - {"launcher.name", "launcher.args", "device_type"}
+        if asked.unclear or asked.exports or asked.directives or others:
             raise Unproven(f"{where} has options that castoff has no field for")
         if any("$" in word for word in asked.fields.get("launcher.args", [])):
             raise Unproven(f"{where} has options that are not known before the job runs")
         fields = dict(asked.fields)
+        if fields.pop("device_type", None) not in (None, self.asked.fields.get("device_type")):
+            raise Unproven(f"{where} asks for GPUs of another type than the directives")
         if not launch.own and "launcher.name" not in fields:
             loaded = mpi_modules.loaded(self._setup().get("setup", []))
             mpi = loaded and loaded.launcher(launchers)
@@ -346,12 +349,6 @@ class _Lifting:
             if _BY_CASTOFF.fullmatch(name) or variable_problem(name):
                 raise Unproven(f"line {self.last.line} sets {name}, which castoff sets itself")
         return dict(env)
-
-    def _of_torchrun(self, torch: Torchrun) -> dict[str, Any]:
-        for remark in torch.asked.remarks:
-            raise Unproven(f"line {self.last.line}: {remark.text}")
-        fields: dict[str, Any] = {"launcher.torchrun": True}
-        return {**fields, "env": torch.asked.env} if torch.asked.env else fields
 
     def _command(self, words: list[Word]) -> list[str]:
         """The program's words, by a shell in each rank where they hold variables."""
@@ -416,18 +413,16 @@ class _Lifting:
         """OMP_NUM_THREADS as the script's ranks have it: castoff would set it to their cores."""
         name = "OMP_NUM_THREADS"
         env = fields.get("env", {})
-        if self.last.sets:
-            raise Unproven(f"line {self.last.line} sets variables for one command")
         if name in env or name in self.asked.env:
             return {}
         if name in self.values or name in self.exported:
             word = self.values.get(name) if self.set_last.get(name, 0) > self.changed else None
-            text = word.valued({**self.reader.variables(self.asked), **self._constants()}) if word else None
+            text = word.valued(self._known()) if word else None
             if text is None or name not in self.exported:
                 raise Unproven(f"it works out {name}")
             fields["env"] = {**env, name: text}
             return {}
-        if name in self.script:
+        if any(name in line for line in self.script.split("\n") if not line.startswith("#")):
             raise Unproven(f"it works out {name}")
         if of_scheduler := self.reader.variables(self.asked).get(name):
             fields["env"] = {**env, name: of_scheduler}

@@ -11,7 +11,7 @@ from launcher.importing.imported import Entry, Imported, nested
 from launcher.importing.lifting import lifted
 from launcher.importing.refusals import NotAScript, check
 from launcher.importing.sizes import Unproven, of_each_node
-from launcher.importing.validity import make_valid
+from launcher.importing.validity import check_lifted, make_valid
 from launcher.schedulers.reading import REQUEUE
 from launcher.schedulers.registry import readers, scheduler_of
 
@@ -42,25 +42,29 @@ def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
     try:
         if wish == "driver":
             raise Unproven("--driver asks for it")
-        found = lifted(head, script)
+        _lift(result, head, script)
+        _add_name(result, name)
+        check_lifted(result)
     except Unproven as error:
         result.kept = str(error)
         _keep(result, head, script)
-    else:
-        fields = {**head.asked.fields, **head.asked.of_ranks, **found.fields}
-        result.fields = _of_both(head, head.asked.directives) | fields
-        result.fields["env"] = {**head.asked.env, **found.fields.get("env", {})}
-        result.fields["shell"] = "/bin/bash -l" if re.match(r"#!.*-\w*l", script) else "/bin/bash"
-        result.remarks |= found.remarks
-        for directive in [name for name in head.asked.raw if name in found.streams]:
-            text = f"{directive}: {head.asked.raw[directive]}"
-            result.left_out.append(Entry(0, text, "castoff logs shows what each rank writes"))
-    if not result.fields.get("env", True):
-        del result.fields["env"]
-    if "name" not in result.fields:
-        result.fields = {"name": _name(name, result)} | result.fields
-    make_valid(result)
+        _add_name(result, name)
+        make_valid(result)
     return result
+
+
+def _lift(result: Imported, head: Head, script: str) -> None:
+    """A job whose ranks castoff starts."""
+    found = lifted(head, script)
+    env = {**head.asked.env, **found.fields.get("env", {})}
+    fields = {**_of_both(head, head.asked.directives), **head.asked.of_ranks, **found.fields}
+    fields["shell"] = "/bin/bash -l" if re.match(r"#!.*\s-\w*l", script) else "/bin/bash"
+    result.fields = {**fields, "env": env} if env else fields
+    result.remarks |= found.remarks
+    for directive, value in head.asked.raw.items():
+        if directive in found.streams:
+            why = "castoff logs shows what each rank writes"
+            result.left_out.append(Entry(0, f"{directive}: {value}", why))
 
 
 def _of_both(head: Head, directives: dict[str, str | bool]) -> dict[str, Any]:
@@ -71,14 +75,16 @@ def _of_both(head: Head, directives: dict[str, str | bool]) -> dict[str, Any]:
     return fields
 
 
-def _name(file: str, result: Imported) -> str:
+def _add_name(result: Imported, file: str) -> None:
     """The job's name where no directive says one: that of the script's file, if castoff can give it."""
-    problem = result.scheduler and scheduler_of(result.scheduler).name_problem(file)
-    if not problem:
-        return file
-    name = program_name([file])
-    result.notes.append(f"The job's name, by which files may be called, is {name} in place of {file}.")
-    return name
+    if "name" in result.fields:
+        return
+    name = file
+    if result.scheduler and scheduler_of(result.scheduler).name_problem(file):
+        name = program_name([file])
+        note = f"The job's name, by which files may be called, is {name} in place of {file}."
+        result.notes = [*(one for one in result.notes if one != note), note]
+    result.fields = {"name": name} | result.fields
 
 
 def _keep(result: Imported, head: Head, script: str) -> None:

@@ -87,7 +87,7 @@ def _of_each_node(line: Asked, nodes: int, tasks: int, *, by_tasks: bool) -> int
     if line.nodes and line.nodes != nodes:
         raise Unproven(f"the launch line uses {line.nodes} of {nodes} nodes")
     if line.ranks is None:
-        if line.ranks_per_node is None and not by_tasks:
+        if not by_tasks:
             raise Unproven("the launch line does not say how many ranks it starts")
         return line.ranks_per_node or tasks
     if line.ranks < nodes:

@@ -1,10 +1,23 @@
-"""Fields of an imported job that castoff's own loader refuses are removed and reported. Pure."""
+"""What castoff's own loader refuses of an imported job. Pure."""
 
 from __future__ import annotations
 
 from launcher.config.job import JobSpec
 from launcher.errors import InvalidInput
 from launcher.importing.imported import Entry, Imported, brief, nested
+from launcher.importing.sizes import Unproven
+
+
+def check_lifted(result: Imported) -> None:
+    """Look whether the loader takes a job whose ranks castoff starts.
+
+    Raises:
+        Unproven: it does not.
+    """
+    try:
+        JobSpec.of(nested(result.fields))
+    except InvalidInput as error:
+        raise Unproven(f"{error.problems[0].path} {error.problems[0].message}") from None
 
 
 def make_valid(result: Imported) -> None:

@@ -122,7 +122,7 @@ def devices(name: str, value: str, asked: Asked) -> None:
         number = words.pop() if len(words) > 1 or (words and not words[0][:1].isalpha()) else "1"
         if getattr(asked, field) is not None or len(words) > 1:
             asked.is_unclear(f"--{name}={value} asks for GPUs of several kinds")
-        if words:
+        if words and number != "0":
             asked.fields["device_type"] = words[0]
         before = getattr(asked, field) or 0
         if number != "0" and asked.count(field, number, f"the number of GPUs in --{name}"):

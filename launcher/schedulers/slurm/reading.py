@@ -58,9 +58,10 @@ _DROPPED = {
     **dict.fromkeys(("verbose", "quiet", "parsable", "wait", "ignore-pbs", "test-only"), SUBMITS),
 }
 _SHARES = re.compile(
-    r"(?:ntasks|gpus|cpus|sockets|cores|threads)-per-(?!node$|task$)|overcommit$|use-min-nodes"
+    r"(?:ntasks|gpus|cpus|sockets|cores|threads)-per-(?!node$|task$)|overcommit$|use-min-nodes|input$|hint$"
+    r"|distribution$|\w+-bind$|(?:core|thread)-spec$|nodefile$|extra-node-info$"
 )
-"""Directives that decide sizes in ways that castoff's fields do not have."""
+"""Directives about ranks that castoff's fields do not have."""
 _EVENTS = {"BEGIN": "begin", "END": "end", "FAIL": "fail"}
 
 

@@ -92,7 +92,10 @@ def test_what_one_wishes(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.M
     write(tmp_path, SCRIPT + "wait\n")
     answer = castoff("import", "train.sbatch", "--ranks")
     assert (answer.returncode, answer.stdout) == (3, "")
-    assert answer.stderr == "castoff: train.sbatch: castoff cannot start its ranks: line 7 runs srun, and more follows\n"
+    assert (
+        answer.stderr
+        == "castoff: train.sbatch: castoff cannot start its ranks: line 7 runs srun, and more follows\n"
+    )
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
     answer = castoff("import", "train.sbatch", "--ranks")
     assert answer.returncode == 1 and "pip install 'castoff[import]'" in answer.stderr

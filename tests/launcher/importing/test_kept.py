@@ -11,6 +11,10 @@ from launcher.importing.script import NotAScript, read_script
 
 MISMATCH = "the launch line starts 2 ranks on a node, and the directives ask for 4 CPUs"
 CHANGES = "sets from what may change below it"
+LONG = (
+    "command.1 is 131,072 bytes long, but Linux hands a program 131,071 at the most: write it to a file, and "
+    "name that"
+)
 HEAD = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n#SBATCH -t 10\n"
 
 
@@ -100,6 +104,8 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
             "line 5 starts python, which may start workers of its own",
         ),
         ("/opt/mpi/bin/mpirun -np 8 --map-by ppr:4:node ./a\n", "line 5 names its launcher by a path"),
+        ("srun ''\n", "line 5 does not name its program plainly"),
+        (f"srun ./a {'x' * 131_072}\n", LONG),
         ("IFS=,\nsrun ./a\n", "line 5 sets IFS, which castoff sets itself"),
         ("srun bash -c 'python x.py'\n", "line 5 starts bash, which may start workers of its own"),
         ("mpirun -np 8 ./a\n", "line 5: nothing says whose mpirun it is"),
@@ -122,6 +128,8 @@ def test_what_is_not_proven_is_kept(body: str, why: str) -> None:
         ("#SBATCH -N 2 --gres=gpu:4\n", "each rank has 4 GPUs, so its program may start workers of its own"),
         ("#SBATCH -N 2 -n 8 --gres=gpu:2\n", "4 ranks share 2 GPUs of a node"),
         ("#SBATCH -N 2 -n 4 --cpus-per-gpu=2\n", "castoff has no field for --cpus-per-gpu"),
+        ("#SBATCH -N 2 -n 4 --hint=nomultithread\n", "castoff has no field for --hint"),
+        ("#SBATCH -N 2 -n 4 --input=x\n", "castoff has no field for --input"),
         ("#SBATCH -N 2 -n 4 -D /x\n", "a directive names its folder"),
         ("#SBATCH -N 2 -n 4 --export=NONE\n", "--export=NONE keeps the script's variables from srun's ranks"),
         ("#SBATCH -N 2 -n 4 --signal=B:USR1@9\n", "--signal=B:USR1@9 sends a signal to the script itself"),

@@ -141,6 +141,12 @@ def test_threads(body: str, head: str, threads: dict[str, Any]) -> None:
     assert {name: found[name] for name in ("env",) if name in found} == threads
 
 
+def test_variables_of_the_launcher_and_of_torchrun() -> None:
+    head = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=1\n"
+    line = "srun --export=ALL,A=1 torchrun --nnodes=2 --nproc_per_node=2 --max_restarts=3 a.py\n"
+    assert fields(line, head)["env"] == {"A": "1", "PET_MAX_RESTARTS": "3", "OMP_NUM_THREADS": None}
+
+
 def test_a_signal_is_for_the_ranks() -> None:
     assert fields("srun ./a\n", f"{HEAD}#SBATCH --signal=USR1@300\n")["signal"] == "USR1@300"
 
