@@ -33,11 +33,9 @@ _LONGEST = 900_000
     type=click.Path(path_type=Path),
     help="Write the job file here, not over one that is there; - prints it.",
 )
-@click.option(
-    "--ranks", "wish", flag_value="ranks", help="Let castoff start the ranks, or say why it cannot."
-)
-@click.option("--driver", "wish", flag_value="driver", help="Keep the script whole in any case.")
-def command(script: Path, output: Path | None, wish: Wish | None) -> int:
+@click.option("--ranks", is_flag=True, help="Let castoff start the ranks, or say why it cannot.")
+@click.option("--driver", is_flag=True, help="Keep the script whole in any case.")
+def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int:
     """Write a job file for SCRIPT, which is read and never run.
 
     The job is the same. castoff starts its ranks where it is sure that nothing changes by that; else it keeps
@@ -49,6 +47,9 @@ def command(script: Path, output: Path | None, wish: Wish | None) -> int:
     from launcher.importing.writing import job_file
     from launcher.runs.records import write_file
 
+    if ranks and driver:
+        raise CastoffError("--ranks and --driver exclude each other: give one of the two")
+    wish: Wish | None = "ranks" if ranks else "driver" if driver else None
     shown = printable(str(script))
     if output == Path("-"):
         output = None

@@ -88,6 +88,7 @@ def test_what_one_wishes(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.M
     answer = castoff("import", "train.sbatch", "--driver")
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "script" in yaml.safe_load(answer.stdout)
+    assert "exclude each other" in castoff("import", "train.sbatch", "--driver", "--ranks").stderr
     assert castoff("import", "train.sbatch", "--ranks").stdout == castoff("import", "train.sbatch").stdout
     write(tmp_path, SCRIPT + "wait\n")
     answer = castoff("import", "train.sbatch", "--ranks")

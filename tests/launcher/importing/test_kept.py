@@ -109,6 +109,8 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("IFS=,\nsrun ./a\n", "line 5 sets IFS, which castoff sets itself"),
         ("srun bash -c 'python x.py'\n", "line 5 starts bash, which may start workers of its own"),
         ("mpirun -np 8 ./a\n", "line 5: nothing says whose mpirun it is"),
+        ("mpirun -np 1 Rscript a.R\n", "the launch line uses 1 of 2 nodes"),
+        ("julia -p $SLURM_NTASKS a.jl\n", "line 5, its last, starts no ranks"),
         ("torchrun --nproc_per_node=4 a.py\n", "the launch line uses 1 of 2 nodes"),
         ("srun torchrun --nnodes 2 --nproc_per_node=4 a.py\n", "4 torchruns start on each node"),
     ],
