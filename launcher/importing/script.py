@@ -12,7 +12,7 @@ from launcher.importing.lifting import lifted
 from launcher.importing.refusals import NotAScript, check
 from launcher.importing.sizes import Unproven, of_each_node
 from launcher.importing.validity import check_lifted, make_valid
-from launcher.schedulers.reading import REQUEUE
+from launcher.schedulers.reading import REQUEUE, ScriptReader
 from launcher.schedulers.registry import readers, scheduler_of
 
 Wish: TypeAlias = Literal["ranks", "driver"]
@@ -37,8 +37,7 @@ def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
     check(script)
     head = read_head(script.split("\n"), readers())
     result = Imported({}, head.reader.name if head.reader else None, notes=[*notes, *head.notes])
-    result.refused += head.refused
-    result.left_out += head.left_out
+    result.refused, result.left_out = [*head.refused], [*head.left_out]
     try:
         if wish == "driver":
             raise Unproven("--driver asks for it")
@@ -46,7 +45,7 @@ def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
         _add_name(result, name)
         check_lifted(result)
     except Unproven as error:
-        result.kept = str(error)
+        result.kept, result.left_out, result.remarks = str(error), [*head.left_out], {}
         _keep(result, head, script)
         _add_name(result, name)
         make_valid(result)
@@ -109,24 +108,24 @@ def _keep(result: Imported, head: Head, script: str) -> None:
         result.fields |= of_each_node(asked)
         if reader.starts_at_home and "workdir" not in asked.fields and not _enters(reader.submit_dir, lines):
             result.fields["workdir"] = "~"
-        own = dict.fromkeys(
-            match.group()
-            for line in lines
-            if not line.lstrip().startswith("#")
-            for match in reader.own.finditer(line)
-        )
-        if own:
-            listed = ", ".join([*own][:_MOST_LISTED]) + (" …" if len(own) > _MOST_LISTED else "")
-            result.notes.append(f"On another scheduler than {reader.scheduler} the script lacks: {listed}.")
+        result.notes += _of_its_scheduler(reader, lines)
         if asked.unclear and "number of nodes" in asked.unclear:
             result.remarks["nodes"] = f"{asked.unclear}; other schedulers get this number"
     result.fields["script"] = "\n".join(lines)
 
 
+def _of_its_scheduler(reader: ScriptReader, lines: list[str]) -> list[str]:
+    """A note on the commands and variables that a script has under no other scheduler."""
+    code = (line for line in lines if not line.lstrip().startswith("#"))
+    found = [*dict.fromkeys(match.group() for line in code for match in reader.own.finditer(line))]
+    listed = ", ".join(found[:_MOST_LISTED]) + (" …" if len(found) > _MOST_LISTED else "")
+    return [f"On another scheduler than {reader.scheduler} the script lacks: {listed}."] if found else []
+
+
 def _enters(folder: str, lines: list[str]) -> bool:
     """Whether the first command enters a folder that a variable names, or ends the script."""
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
-    return bool(re.match(rf"""\s*cd\s+["']?\$\{{?{folder}\}}?["']?\s*(?:$|;|#|\|\||&&)""", first))
+    return bool(re.match(rf"""\s*cd\s+"?\$\{{?{folder}\}}?"?\s*(?:$|;|#|\|\||&&)""", first))
 
 
 def job_of(result: Imported) -> JobSpec:

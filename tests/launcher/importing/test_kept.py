@@ -142,6 +142,11 @@ def test_what_the_directives_leave_open_is_kept(head: str, why: str) -> None:
     assert kept("srun ./a\n", f"#!/bin/bash\n{head}") == why
 
 
+def test_what_is_said_of_ranks_is_not_said_of_a_script() -> None:
+    result = read_script(f"{HEAD}#SBATCH -o x\nsrun ./a {'x' * 131_072}\n", "a")
+    assert (result.left_out, result.remarks) == ([], {})
+
+
 @pytest.mark.parametrize("shebang", ["#!/bin/sh\n", "#!/usr/bin/env python3\n", "#!/bin/tcsh\n", ""])
 def test_another_shell_is_kept(shebang: str) -> None:
     assert (
