@@ -147,6 +147,7 @@ class _Lifting:
             raise Unproven(f"line {self.last.line} sets variables for one command")
         fields, words = self._launch()
         fields |= self._setup()
+        self._check_sizes(fields)
         if self.world and self._product("WORLD_SIZE") != fields["nodes"] * fields["ranks_per_node"]:
             raise Unproven(f"line {self.world.line} sets WORLD_SIZE, which castoff sets itself")
         remarks = self._threads(fields)
@@ -327,7 +328,9 @@ class _Lifting:
             if remark.fate == "note" and remark.text.startswith("--export"):
                 raise Unproven(f"{where} has --export")
         others = {*asked.fields} - {"launcher.name", "launcher.args", "device_type"}
-        if asked.unclear or asked.exports or asked.directives or others:
+        if asked.unclear:
+            raise Unproven(f"{where}: {asked.unclear}")
+        if asked.exports or asked.directives or others:
             raise Unproven(f"{where} has options that castoff has no field for")
         if any("$" in word for word in asked.fields.get("launcher.args", [])):
             raise Unproven(f"{where} has options that are not known before the job runs")
@@ -408,6 +411,23 @@ class _Lifting:
             words[:1] == ["set"] and re.match(r"-\w*e", " ".join(words[1:])) is not None
         )
         return {"setup": [block + "\n" if ends else f"set +e\n{block}\n"]}
+
+    def _check_sizes(self, fields: dict[str, Any]) -> None:
+        """What the lines above read of the job's size must be the same in castoff's job."""
+        text = "".join(self._setup().get("setup", []))
+        each, cores = fields["ranks_per_node"], fields.get("cores_per_rank")
+        total = str(fields["nodes"] * each)
+        if "launcher.torchrun" in fields:
+            each, cores, total = 1, cores and cores * each, str(fields["nodes"])
+        here = {"SLURM_NTASKS": total, "SLURM_NPROCS": total, "SLURM_NTASKS_PER_NODE": str(each)}
+        here["SLURM_CPUS_PER_TASK"] = str(cores) if cores else ""
+        before = {"SLURM_NTASKS": total, "SLURM_NPROCS": total, **self.reader.variables(self.asked)}
+        for name in set(
+            re.findall(r"\bSLURM_(?:NTASKS|NPROCS|NTASKS_PER_NODE|CPUS_PER_TASK|GPUS\w*)\b", text)
+        ):
+            same = name in here and here[name] == before.get(name, "")
+            if not same and name != "SLURM_GPUS_ON_NODE":
+                raise Unproven(f"it reads {name}, which may be another in castoff's job")
 
     def _threads(self, fields: dict[str, Any]) -> dict[str, str]:
         """OMP_NUM_THREADS as the script's ranks have it: castoff would set it to their cores."""

@@ -67,6 +67,8 @@ _SRUN_DROPPED = {
     "pty": "ranks have no terminal",
 }
 
+ALONE = "--gpus-per-task hides the other GPUs of its node from each rank"
+
 
 def read_srun(words: list[str]) -> Launch:
     """What it asks for."""
@@ -88,6 +90,8 @@ def _srun_option(option: Option, asked: Asked) -> None:
         asked.count(_SRUN_COUNTS[name], text, f"--{name}")
     elif name in ("gpus-per-node", "gpus-per-task", "gpus", "gres"):
         devices(name, value, asked)
+        if name == "gpus-per-task":
+            asked.is_unclear(ALONE)
     elif not option.known:
         asked.refuse(f"castoff does not know {_written(option)}")
     elif name in _SRUN_KEPT:

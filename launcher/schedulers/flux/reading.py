@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from launcher.config.quantities import clock
+from launcher.config.quantities import SIGNAL_PATTERN, clock
 from launcher.launchers.foreign.asked import Asked
 from launcher.launchers.foreign.options import Option, Table
 from launcher.schedulers.flux import NAME
@@ -79,8 +79,12 @@ def _option(option: Option, asked: Asked) -> None:
         condition = "after" if found[1] == "afterstart" else "afterany" if found[1] == "after" else found[1]
         asked.fields.setdefault("after", {}).setdefault(condition, []).append(found[2])
     elif name == "signal":
-        as_written(name, text, DIALECT, asked, "--signal")
+        field = re.sub("^SIG", "", text if "@" in text else f"{text}@60")
         asked.is_unclear("--signal sends a signal to the script itself")
+        if re.fullmatch(SIGNAL_PATTERN, field):
+            asked.fields["signal"] = field
+        else:
+            asked.refuse(f"--signal={text}: castoff sends USR1, USR2, TERM, INT or HUP")
     elif name in ("setopt", "setattr") and isinstance(before := asked.directives.get(name), str):
         asked.directives[name] = asked.raw[name] = f"{before} {text}"
     else:

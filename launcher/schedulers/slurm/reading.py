@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from launcher.config.quantities import SIGNAL_PATTERN, clock
 from launcher.launchers.foreign.asked import Asked
 from launcher.launchers.foreign.options import Option, Table
-from launcher.launchers.foreign.srun import devices
+from launcher.launchers.foreign.srun import ALONE, devices
 from launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
 from launcher.schedulers.slurm import NAME
 from launcher.schedulers.slurm.directives import DIALECT
@@ -296,6 +296,8 @@ def finish(asked: Asked) -> None:
     asked.fields.setdefault("inherit", "all")
     if asked.fields["inherit"] == "none":
         del asked.fields["inherit"]
+    if asked.rank_devices and ((asked.ranks_per_node or 1) > 1 or (asked.ranks or 1) > (asked.nodes or 1)):
+        asked.is_unclear(ALONE)
     if "workdir" in asked.fields:
         _output_there(asked)
     if asked.nodes is None:

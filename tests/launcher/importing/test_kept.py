@@ -81,6 +81,11 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("srun --export=A=1 ./a\n", "line 5 has --export"),
         ("srun ./a b=~/x\n", "line 5 has b=~/x, which the shell works out"),
         ("set -eu\nsrun ./a $LR\n", "line 6 uses $LR, which may not be set"),
+        ("echo $SLURM_GPUS\nsrun ./a\n", "it reads SLURM_GPUS, which may be another in castoff's job"),
+        (
+            "export T=${SLURM_CPUS_PER_TASK:-1}\nsrun -c 1 -n 8 ./a\n",
+            "it reads SLURM_CPUS_PER_TASK, which may be another in castoff's job",
+        ),
         ("A=$B\nmodule load b\nsrun ./a $A\n", f"line 7 uses $A, which line 5 {CHANGES}"),
         ("export B=1\nA=$B\nexport B=2\nsrun ./a $A\n", f"line 8 uses $A, which line 6 {CHANGES}"),
         (
@@ -124,6 +129,10 @@ def test_what_is_not_proven_is_kept(body: str, why: str) -> None:
     [
         ("#SBATCH -n 32\n", "the directives leave the number of nodes to Slurm"),
         ("#SBATCH -N 2-4 --ntasks-per-node=2\n", "the directives leave the number of nodes to Slurm"),
+        (
+            "#SBATCH -N 2 --ntasks-per-node=4 --gpus-per-task=1\n",
+            "--gpus-per-task hides the other GPUs of its node from each rank",
+        ),
         ("#SBATCH -N 2 -n 5\n", "5 tasks are not the same on each of 2 nodes"),
         ("#SBATCH -N 2 -n 4 -G 4\n", "the directives leave the number of GPUs of each node to Slurm"),
         ("#SBATCH -N 1\n", "the launch line starts one process, which may start workers of its own"),

@@ -76,7 +76,12 @@ def test_the_programs_words(body: str, command: list[str]) -> None:
         ("srun -n 4", "-n 1 -c 12 -N 1", (1, 4, 3, 0)),
         ("srun -n 8 -c 16", "-N 2 --exclusive", (2, 4, 16, 0)),
         ("srun", "-N 2 --ntasks-per-node=4 --gres=gpu:4", (2, 4, None, 1)),
-        ("srun --gpus-per-task=1", "-N 2 --ntasks-per-node=4 --gpus-per-node=a100:4", (2, 4, None, 1)),
+        ("srun --gpus-per-node=4", "-N 2 --ntasks-per-node=4 --gpus-per-node=a100:4", (2, 4, None, 1)),
+        (
+            "srun torchrun --nnodes 2 --nproc_per_node=4",
+            "-N 2 --ntasks-per-node=1 --gpus-per-task=4",
+            (2, 4, None, 1),
+        ),
         ("srun torchrun --nnodes 2 --nproc_per_node=4", "-N 2 -c 32 --gres=gpu:4", (2, 4, 8, 1)),
         ("srun torchrun --nnodes=$SLURM_NNODES --nproc-per-node=gpu", "-N 2 --gres=gpu:4", (2, 4, None, 1)),
         ("torchrun --standalone --nproc_per_node 4", "-N 1 -c 8", (1, 4, 2, 0)),
@@ -95,6 +100,11 @@ def test_sizes(launch: str, head: str, ranks: tuple[int | None, ...]) -> None:
 def test_options_of_the_launcher() -> None:
     found = fields("srun --cpu-bind=cores -l --kill-on-bad-exit=1 --export=ALL,A=1 ./a\n")
     assert (found["launcher"], found["env"]["A"]) == ({"args": ["--cpu-bind=cores"]}, "1")
+
+
+def test_sizes_that_are_the_same_are_read() -> None:
+    body = "export N=$SLURM_NTASKS L=$SLURM_NTASKS_PER_NODE G=$SLURM_GPUS_ON_NODE\nsrun ./a $N\n"
+    assert fields(body)["command"] == ["bash", "-c", "exec ./a $N"]
 
 
 def test_an_mpi_that_a_module_brings() -> None:

@@ -44,7 +44,8 @@ def test_attributes_add_up() -> None:
 def test_sizes_and_output_are_kept_as_they_are_written() -> None:
     found = asked("-N2 -n 8 -c=4 -g 1 -x --output=x --error=y --signal=USR2@5m")
     counts = {"nodes": "2", "nslots": "8", "cores-per-slot": "4", "gpus-per-slot": "1", "exclusive": True}
-    assert found.raw == {**counts, "output": "x", "error": "y", "signal": "USR2@5m"}
+    assert found.raw == {**counts, "output": "x", "error": "y"}
+    assert found.fields == {"exclusive": True, "signal": "USR2@5m"}
     assert found.remarks == []
 
 
