@@ -17,6 +17,7 @@ from launcher.importing.head import Head
 from launcher.importing.sizes import Unproven, of_ranks
 from launcher.importing.torchrun import read_torchrun
 from launcher.launchers.foreign import lines
+from launcher.launchers.foreign.asked import Asked
 from launcher.launchers.foreign.line import Launch
 from launcher.planning import mpi_modules
 from launcher.schedulers.reading import ScriptReader
@@ -147,9 +148,9 @@ class _Lifting:
             raise Unproven(f"line {self.last.line} sets variables for one command")
         fields, words = self._launch()
         fields |= self._setup()
-        self._check_sizes(fields)
         if self.world and self._product("WORLD_SIZE") != fields["nodes"] * fields["ranks_per_node"]:
             raise Unproven(f"line {self.world.line} sets WORLD_SIZE, which castoff sets itself")
+        self._check_sizes(fields)
         remarks = self._threads(fields)
         dialect = scheduler_of(self.reader.name).dialect
         streams = dialect.streams if dialect else frozenset()
@@ -193,6 +194,19 @@ class _Lifting:
             self.changed = statement.start
         if words and name != "export" and statement.sets:
             raise Unproven(f"{where} sets variables for one command")
+
+    def _check_sizes(self, fields: dict[str, Any]) -> None:
+        """Look whether variables about sizes, which what stands before the line reads, stay as they are."""
+        each, cores = fields["ranks_per_node"], fields.get("cores_per_rank")
+        by_torch = "launcher.torchrun" in fields  # which castoff starts once on each node
+        after = Asked(nodes=fields["nodes"], ranks_per_node=1 if by_torch else each)
+        after.cpus_per_rank = cores and cores * (each if by_torch else 1)
+        old, new = self.reader.variables(self.asked), self.reader.variables(after)
+        for statement in self.before:
+            sources = [word.source for word in (*statement.words, *(word for _, word in statement.sets))]
+            for name in self.reader.sizes.findall(" ".join(sources)):
+                if name not in old or old[name] != new[name]:
+                    raise Unproven(f"line {statement.line} uses {name}, which is another in castoff's job")
 
     def _sets(self, statement: Statement) -> None:
         for name, value in statement.sets:
@@ -310,7 +324,8 @@ class _Lifting:
         sure = {name: word for name, word in self.values.items() if self.set_last[name] > self.changed}
         values = {name: word.literal for name, word in sure.items()}
         plain = {n: text for n, text in values.items() if text and re.fullmatch(r"[\w./:=,@%+-]+", text)}
-        return {**self.reader.variables(self.asked), **plain}
+        of_scheduler = self.reader.variables(self.asked).items()
+        return {**{name: text for name, text in of_scheduler if text is not None}, **plain}
 
     def _of_launcher(self, launch: Launch, plain: list[str]) -> dict[str, Any]:
         where, asked = f"line {self.last.line}", launch.asked
@@ -411,23 +426,6 @@ class _Lifting:
             words[:1] == ["set"] and re.match(r"-\w*e", " ".join(words[1:])) is not None
         )
         return {"setup": [block + "\n" if ends else f"set +e\n{block}\n"]}
-
-    def _check_sizes(self, fields: dict[str, Any]) -> None:
-        """What the lines above read of the job's size must be the same in castoff's job."""
-        text = "".join(self._setup().get("setup", []))
-        each, cores = fields["ranks_per_node"], fields.get("cores_per_rank")
-        total = str(fields["nodes"] * each)
-        if "launcher.torchrun" in fields:
-            each, cores, total = 1, cores and cores * each, str(fields["nodes"])
-        here = {"SLURM_NTASKS": total, "SLURM_NPROCS": total, "SLURM_NTASKS_PER_NODE": str(each)}
-        here["SLURM_CPUS_PER_TASK"] = str(cores) if cores else ""
-        before = {"SLURM_NTASKS": total, "SLURM_NPROCS": total, **self.reader.variables(self.asked)}
-        for name in set(
-            re.findall(r"\bSLURM_(?:NTASKS|NPROCS|NTASKS_PER_NODE|CPUS_PER_TASK|GPUS\w*)\b", text)
-        ):
-            same = name in here and here[name] == before.get(name, "")
-            if not same and name != "SLURM_GPUS_ON_NODE":
-                raise Unproven(f"it reads {name}, which may be another in castoff's job")
 
     def _threads(self, fields: dict[str, Any]) -> dict[str, str]:
         """OMP_NUM_THREADS as the script's ranks have it: castoff would set it to their cores."""

@@ -95,7 +95,7 @@ def _of_each_node(line: Asked, nodes: int, tasks: int, *, by_tasks: bool) -> int
     each, rest = divmod(line.ranks, nodes)
     if rest or line.ranks_per_node not in (None, each):
         raise Unproven(f"{line.ranks} ranks are not the same number on each of {nodes} nodes")
-    if nodes > 1 and not by_tasks and line.ranks_per_node is None and each != tasks:
+    if nodes > 1 and line.ranks_per_node is None and each != tasks:
         raise Unproven(f"nothing says on which nodes {line.ranks} ranks start")
     return each
 

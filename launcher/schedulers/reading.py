@@ -33,8 +33,10 @@ class ScriptReader(NamedTuple):
     """Adds what a directive says to what the job asks for."""
     finish: Callable[[Asked], None]
     """Adds what holds where nothing is said."""
-    variables: Callable[[Asked], Mapping[str, str]]
-    """What the script's variables for sizes will hold, as far as its directives say."""
+    variables: Callable[[Asked], Mapping[str, str | None]]
+    """What the script's variables for sizes will hold by its directives; None: they are not set."""
+    sizes: re.Pattern[str]
+    """Names of variables that depend on how sizes are asked for."""
     same_in_ranks: re.Pattern[str]
     """Its variables that are the same in the script and in each rank."""
     own: re.Pattern[str]

@@ -114,7 +114,7 @@ def finish(asked: Asked) -> None:
         asked.nodes = 1
 
 
-def variables(asked: Asked) -> Mapping[str, str]:
+def variables(asked: Asked) -> Mapping[str, str | None]:
     """Flux sets no variable that says how much a batch job has."""
     return {}
 
@@ -127,6 +127,7 @@ READER = ScriptReader(
     read=read,
     finish=finish,
     variables=variables,
+    sizes=re.compile(r"FLUX_JOB_SIZE"),
     same_in_ranks=re.compile(r"FLUX_JOB_ID_PATH"),
     own=re.compile(r"\bFLUX_\w*|(?<![\w./-])flux(?![\w.:-])"),
     title="flux batch",

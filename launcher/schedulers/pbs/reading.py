@@ -264,7 +264,7 @@ def finish(asked: Asked) -> None:
             raw(letter, value, DIALECT, asked, f"-{letter}")
 
 
-def variables(asked: Asked) -> Mapping[str, str]:
+def variables(asked: Asked) -> Mapping[str, str | None]:
     """PBS says how many threads the programs of a chunk may have (start_exec.c of OpenPBS 23)."""
     select = asked.of_ranks.get("select", {})
     return {"OMP_NUM_THREADS": str(select.get("ompthreads") or asked.node_cpus or 1)}
@@ -278,6 +278,7 @@ READER = ScriptReader(
     read=read,
     finish=finish,
     variables=variables,
+    sizes=re.compile(r"PBS_NUM_PPN|PBS_NP\b"),
     same_in_ranks=re.compile(r"PBS_(?:JOBID|JOBNAME|O_WORKDIR|ARRAY_\w+|ARRAYID|NODEFILE|QUEUE)"),
     own=re.compile(
         r"\bPBS_\w*|(?<![\w./-])(?:qsub|qstat|qdel|qalter|qrerun|qhold|qrls|pbsdsh|pbs_tmrsh|pbsnodes)(?![\w.-])"

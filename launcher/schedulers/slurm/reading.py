@@ -300,6 +300,10 @@ def finish(asked: Asked) -> None:
         asked.is_unclear(ALONE)
     if "workdir" in asked.fields:
         _output_there(asked)
+    if (asked.nodes or 1) > 1 and asked.ranks and not asked.ranks_per_node:
+        asked.is_unclear(
+            "the directives leave the tasks of each node to Slurm"
+        )  # 22.05 gives one node 7 of 8
     if asked.nodes is None:
         if (asked.ranks or 1) > 1 or (asked.devices or 1) > 1:
             asked.is_unclear(_CHOOSES)
@@ -320,17 +324,18 @@ def _output_there(asked: Asked) -> None:
 _CHOOSES = "the directives leave the number of nodes to Slurm"
 
 
-def variables(asked: Asked) -> Mapping[str, str]:
-    """What Slurm's variables will hold (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
+def variables(asked: Asked) -> Mapping[str, str | None]:
+    """What Slurm's variables will hold, as seen with 22.05."""
+    ranks = asked.ranks or (asked.ranks_per_node and asked.ranks_per_node * (asked.nodes or 1))
     known: dict[str, int | None] = {
         "SLURM_NNODES": asked.nodes,
         "SLURM_JOB_NUM_NODES": asked.nodes,
-        "SLURM_NTASKS": asked.ranks,
-        "SLURM_NPROCS": asked.ranks,
+        "SLURM_NTASKS": ranks,
+        "SLURM_NPROCS": ranks,
         "SLURM_NTASKS_PER_NODE": asked.ranks_per_node,
         "SLURM_CPUS_PER_TASK": asked.cpus_per_rank,
     }
-    return {name: str(value) for name, value in known.items() if value is not None}
+    return {name: None if value is None else str(value) for name, value in known.items()}
 
 
 READER = ScriptReader(
@@ -341,6 +346,7 @@ READER = ScriptReader(
     read=read,
     finish=finish,
     variables=variables,
+    sizes=re.compile(r"SLURM_(?:NTASKS|NPROCS|TASKS_PER_NODE|CPUS_PER_TASK|GPUS(?!_ON_NODE))\w*"),
     same_in_ranks=re.compile(
         r"SLURM_(?:JOB_?ID|JOB_NAME|JOB_NODELIST|JOB_NUM_NODES|NNODES|SUBMIT_DIR|ARRAY_\w+|JOB_ACCOUNT"
         r"|JOB_PARTITION|CLUSTER_NAME|SUBMIT_HOST)"

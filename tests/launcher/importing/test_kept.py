@@ -81,10 +81,10 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("srun --export=A=1 ./a\n", "line 5 has --export"),
         ("srun ./a b=~/x\n", "line 5 has b=~/x, which the shell works out"),
         ("set -eu\nsrun ./a $LR\n", "line 6 uses $LR, which may not be set"),
-        ("echo $SLURM_GPUS\nsrun ./a\n", "it reads SLURM_GPUS, which may be another in castoff's job"),
+        ("echo $SLURM_GPUS\nsrun ./a\n", "line 5 uses SLURM_GPUS, which is another in castoff's job"),
         (
             "export T=${SLURM_CPUS_PER_TASK:-1}\nsrun -c 1 -n 8 ./a\n",
-            "it reads SLURM_CPUS_PER_TASK, which may be another in castoff's job",
+            "line 5 uses SLURM_CPUS_PER_TASK, which is another in castoff's job",
         ),
         ("A=$B\nmodule load b\nsrun ./a $A\n", f"line 7 uses $A, which line 5 {CHANGES}"),
         ("export B=1\nA=$B\nexport B=2\nsrun ./a $A\n", f"line 8 uses $A, which line 6 {CHANGES}"),
@@ -93,7 +93,8 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
             "line 7: --ntasks is $N, which is not a number that is known before the job runs",
         ),
         ("export OMP_NUM_THREADS=1\nsource e.sh\nsrun ./a\n", "it works out OMP_NUM_THREADS"),
-        ("srun -n 4 ./a\n", MISMATCH),
+        ("srun -n 4 ./a\n", "nothing says on which nodes 4 ranks start"),
+        ("srun -n 4 --ntasks-per-node=2 ./a\n", MISMATCH),
         ("srun -N 1 -n 4 ./a\n", "the launch line uses 1 of 2 nodes"),
         ("srun -n 1 ./a\n", "the launch line uses 1 of 2 nodes"),
         ("srun -c 4 ./a\n", "the launch line asks for 16 CPUs of a node, and the directives for 4"),
@@ -114,6 +115,7 @@ def fields(body: str, head: str = HEAD) -> dict[str, Any]:
         ("IFS=,\nsrun ./a\n", "line 5 sets IFS, which castoff sets itself"),
         ("srun bash -c 'python x.py'\n", "line 5 starts bash, which may start workers of its own"),
         ("mpirun -np 8 ./a\n", "line 5: nothing says whose mpirun it is"),
+        ("A=$SLURM_GPUS\nsrun ./a\n", "line 5 uses SLURM_GPUS, which is another in castoff's job"),
         ("mpirun -np 1 Rscript a.R\n", "the launch line uses 1 of 2 nodes"),
         ("julia -p $SLURM_NTASKS a.jl\n", "line 5, its last, starts no ranks"),
         ("torchrun --nproc_per_node=4 a.py\n", "the launch line uses 1 of 2 nodes"),
@@ -133,22 +135,50 @@ def test_what_is_not_proven_is_kept(body: str, why: str) -> None:
             "#SBATCH -N 2 --ntasks-per-node=4 --gpus-per-task=1\n",
             "--gpus-per-task hides the other GPUs of its node from each rank",
         ),
-        ("#SBATCH -N 2 -n 5\n", "5 tasks are not the same on each of 2 nodes"),
-        ("#SBATCH -N 2 -n 4 -G 4\n", "the directives leave the number of GPUs of each node to Slurm"),
+        ("#SBATCH -N 2 -n 5 --ntasks-per-node=3\n", "5 tasks are not the same on each of 2 nodes"),
+        ("#SBATCH -N 2 -n 4\n", "the directives leave the tasks of each node to Slurm"),
+        (
+            "#SBATCH -N 2 --ntasks-per-node=2 -G 4\n",
+            "the directives leave the number of GPUs of each node to Slurm",
+        ),
         ("#SBATCH -N 1\n", "the launch line starts one process, which may start workers of its own"),
         ("#SBATCH -N 2 --gres=gpu:4\n", "each rank has 4 GPUs, so its program may start workers of its own"),
-        ("#SBATCH -N 2 -n 8 --gres=gpu:2\n", "4 ranks share 2 GPUs of a node"),
-        ("#SBATCH -N 2 -n 4 --cpus-per-gpu=2\n", "castoff has no field for --cpus-per-gpu"),
-        ("#SBATCH -N 2 -n 4 --hint=nomultithread\n", "castoff has no field for --hint"),
-        ("#SBATCH -N 2 -n 4 --input=x\n", "castoff has no field for --input"),
-        ("#SBATCH -N 2 -n 4 -D /x\n", "a directive names its folder"),
-        ("#SBATCH -N 2 -n 4 --export=NONE\n", "--export=NONE keeps the script's variables from srun's ranks"),
-        ("#SBATCH -N 2 -n 4 --signal=B:USR1@9\n", "--signal=B:USR1@9 sends a signal to the script itself"),
+        ("#SBATCH -N 2 --ntasks-per-node=4 --gres=gpu:2\n", "4 ranks share 2 GPUs of a node"),
+        ("#SBATCH -N 2 --ntasks-per-node=2 --cpus-per-gpu=2\n", "castoff has no field for --cpus-per-gpu"),
+        ("#SBATCH -N 2 --ntasks-per-node=2 --hint=nomultithread\n", "castoff has no field for --hint"),
+        ("#SBATCH -N 2 --ntasks-per-node=2 --input=x\n", "castoff has no field for --input"),
+        ("#SBATCH -N 2 --ntasks-per-node=2 -D /x\n", "a directive names its folder"),
+        (
+            "#SBATCH -N 2 --ntasks-per-node=2 --export=NONE\n",
+            "--export=NONE keeps the script's variables from srun's ranks",
+        ),
+        (
+            "#SBATCH -N 2 --ntasks-per-node=2 --signal=B:USR1@9\n",
+            "--signal=B:USR1@9 sends a signal to the script itself",
+        ),
         ("#PBS -l select=2:ncpus=4\n", "it runs in the home folder"),
     ],
 )
 def test_what_the_directives_leave_open_is_kept(head: str, why: str) -> None:
     assert kept("srun ./a\n", f"#!/bin/bash\n{head}") == why
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "is_kept"),
+    [
+        ("-N 1 -n 4", "NTASKS", False),
+        ("-N 1 -n 4", "NTASKS_PER_NODE", True),
+        ("-N 1 --ntasks-per-node=4", "NTASKS", False),
+        ("-N 1 --ntasks-per-node=4 -c 3", "CPUS_PER_TASK", False),
+        ("-N 1 -n 1 -c 12", "CPUS_PER_TASK", True),
+        ("-N 1 -n 4", "TASKS_PER_NODE", True),
+        ("-N 1 -n 4", "NNODES", False),
+    ],
+)
+def test_variables_about_sizes_stay_as_they_are(head: str, name: str, is_kept: bool) -> None:
+    body = f"echo $SLURM_{name}\nsrun -n 4 ./a\n"
+    why = f"line 3 uses SLURM_{name}, which is another in castoff's job"
+    assert kept(body, f"#!/bin/bash\n#SBATCH {head}\n") == (why if is_kept else "")
 
 
 def test_what_is_said_of_ranks_is_not_said_of_a_script() -> None:

@@ -69,12 +69,12 @@ def test_the_programs_words(body: str, command: list[str]) -> None:
     ("launch", "head", "ranks"),
     [
         ("srun", "-N 2 --ntasks-per-node=4", (2, 4, None, 0)),
-        ("srun -n 8", "-N 2 -n 8 -c 3", (2, 4, 3, 0)),
-        ("srun -n 8 -N 2 -c 3", "-N 2 -n 8 -c 3", (2, 4, 3, 0)),
-        ("srun -n $SLURM_NTASKS", "-N 2 -n 8", (2, 4, None, 0)),
-        ("N=8\nsrun -n $N", "-N 2 -n 8", (2, 4, None, 0)),
+        ("srun -n 8", "-N 2 -n 8 --ntasks-per-node=4 -c 3", (2, 4, 3, 0)),
+        ("srun -n 8 -N 2 -c 3", "-N 2 --ntasks-per-node=4 -c 3", (2, 4, 3, 0)),
+        ("srun -n $SLURM_NTASKS", "-N 2 --ntasks-per-node=4", (2, 4, None, 0)),
+        ("N=8\nsrun -n $N", "-N 1 -n 8", (1, 8, None, 0)),
         ("srun -n 4", "-n 1 -c 12 -N 1", (1, 4, 3, 0)),
-        ("srun -n 8 -c 16", "-N 2 --exclusive", (2, 4, 16, 0)),
+        ("srun -n 8 --ntasks-per-node=4 -c 16", "-N 2 --exclusive", (2, 4, 16, 0)),
         ("srun", "-N 2 --ntasks-per-node=4 --gres=gpu:4", (2, 4, None, 1)),
         ("srun --gpus-per-node=4", "-N 2 --ntasks-per-node=4 --gpus-per-node=a100:4", (2, 4, None, 1)),
         (

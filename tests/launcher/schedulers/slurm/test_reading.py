@@ -203,4 +203,5 @@ def test_the_number_of_nodes(line: str, nodes: int, chooses: bool) -> None:
 def test_what_is_known_of_variables() -> None:
     known = READER.variables(finished("-N 2 --ntasks-per-node=4 -c 8"))
     assert (known["SLURM_NNODES"], known["SLURM_NTASKS_PER_NODE"]) == ("2", "4")
-    assert "SLURM_NTASKS" not in known
+    assert known["SLURM_NTASKS"] == "8"
+    assert READER.variables(finished("-N 2"))["SLURM_NTASKS"] is None
