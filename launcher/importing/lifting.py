@@ -130,6 +130,8 @@ class _Lifting:
         """Where WORLD_SIZE is set, which castoff sets, too."""
         self.set_last: dict[str, int] = {}
         """Where each was set last, in bytes."""
+        self.remarks: dict[str, str] = {}
+        """Of fields."""
         self.sourced = 0
         """The line of the last file that is sourced, which may set variables unexported."""
         self.changed = 0
@@ -151,7 +153,7 @@ class _Lifting:
         if self.world and self._product("WORLD_SIZE") != fields["nodes"] * fields["ranks_per_node"]:
             raise Unproven(f"line {self.world.line} sets WORLD_SIZE, which castoff sets itself")
         self._check_sizes(fields)
-        remarks = self._threads(fields)
+        remarks = {**self.remarks, **self._threads(fields)}
         dialect = scheduler_of(self.reader.name).dialect
         streams = dialect.streams if dialect else frozenset()
         return Lifted({"command": self._command(words), **fields}, remarks, streams)
@@ -301,6 +303,9 @@ class _Lifting:
             if torch.asked.env:
                 fields["env"] = {**fields.get("env", {}), **torch.asked.env}
             return fields, [*(Word(one, [(one, "")]) for one in torch.before), *rest]
+        if launch and launch.goes_on:
+            fields["launcher.args"] = [*fields.get("launcher.args", []), launch.goes_on]
+            self.remarks["launcher"] = "as in the script, the other ranks go on when one fails"
         first = rest[0].literal
         if not first or first.startswith("-"):
             raise Unproven(f"{where} does not name its program plainly")

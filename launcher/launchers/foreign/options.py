@@ -73,6 +73,9 @@ class Table:
                     at += 1
                 found.append(Option(meant, value, True))
                 return at
+            if kind == "optional" and letters:  # its value stands right behind it, or nowhere
+                found.append(Option(meant, letters, True))
+                return at
             found.append(Option(meant, None, kind is not None))
             if kind is None:
                 return at

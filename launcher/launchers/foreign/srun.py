@@ -79,7 +79,9 @@ def read_srun(words: list[str]) -> Launch:
     if ":" in program:
         asked.refuse("several programs joined by :, and a job file has one program in all ranks")
         program = program[: program.index(":")]
-    return Launch("", asked, program, own="srun")
+    ends = [one.value != "0" for one in options if one.name == "kill-on-bad-exit"]
+    goes_on = "" if ends and ends[-1] else "--kill-on-bad-exit=0"
+    return Launch("", asked, program, own="srun", goes_on=goes_on)
 
 
 def _srun_option(option: Option, asked: Asked) -> None:

@@ -107,6 +107,12 @@ def test_sizes_that_are_the_same_are_read() -> None:
     assert fields(body)["command"] == ["bash", "-c", "exec ./a $N"]
 
 
+def test_the_other_ranks_go_on_when_one_fails() -> None:
+    for option, args in (("", True), ("-K", False), ("-K0", True), ("--kill-on-bad-exit=0", True)):
+        found = fields(f"srun {option} ./a\n")
+        assert found.get("launcher") == ({"args": ["--kill-on-bad-exit=0"]} if args else None)
+
+
 def test_an_mpi_that_a_module_brings() -> None:
     assert fields("module load openmpi/5\nmpirun -np 8 ./a\n")["launcher"] == {"name": "openmpi"}
 
