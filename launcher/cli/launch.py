@@ -16,6 +16,7 @@ from launcher.cli.here import modules, run, with_given
 from launcher.cli.offers import set_option, site_option
 from launcher.cli.output import report
 from launcher.cli.program import TakesProgram
+from launcher.config.workdir import as_path
 from launcher.errors import CastoffError
 from launcher.launchers.local.start import Hosts, StartRequest
 from launcher.ranks.rendezvous import derived_port
@@ -299,7 +300,7 @@ def _with_job(request: StartRequest, job: _JobHere, where: str) -> StartRequest:
         devices_per_rank=decided.devices_per_rank or None,
         environment=environment,
         preload=preload if request.preload is None else request.preload,
-        workdir=Path(decided.workdir) if decided.workdir else None,
+        workdir=as_path(decided.workdir) if decided.workdir else None,
         driver=decided.driver,
         walltime=decided.walltime,
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from launcher.config.workdir import as_path
 from launcher.diagnosis.finding import Finding, Findings
 from launcher.diagnosis.subject import Subject
 from launcher.quoting import visible_word
@@ -91,7 +92,7 @@ def _script(subject: Subject) -> str:
     assert plan is not None
     word = _word(subject) or "python"
     if "/" in word:
-        word = str(subject.directory / (plan.workdir or ".") / word)
+        word = str(subject.directory / as_path(plan.workdir) / word)
     default = [f"export {name}={shlex.quote(value)}" for name, value in plan.default_env.items()]
     lines = [f"cd -- {shlex.quote(str(subject.directory))}", *default, *plan.setup]
     if plan.python:

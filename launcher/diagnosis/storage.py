@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.config.quantities import size_words
+from launcher.config.workdir import as_path
 from launcher.diagnosis import quotas
 from launcher.diagnosis.finding import Finding, Findings, Status
 from launcher.diagnosis.subject import Subject
@@ -33,7 +34,7 @@ _PROBE = Path(__file__).with_name("folder_probe.py")
 
 def folders(subject: Subject) -> dict[str, Path]:
     """What has to be there, by what messages call it."""
-    workdir = Path(subject.spec.workdir or ".")
+    workdir = as_path(subject.spec.workdir)
     home = subject.environ.get("HOME")
     named = {"home": Path(home)} if home else {}
     return {**named, "workdir": subject.directory / workdir, "runs": subject.runs}

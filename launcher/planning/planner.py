@@ -6,8 +6,6 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from launcher.config import chunks, directives
@@ -17,6 +15,7 @@ from launcher.config.job_fields import Directives, LauncherName, Snapshot
 from launcher.config.options import fixed_ranks, option_problems
 from launcher.config.quantities import cpulist, seconds, signal_and_time
 from launcher.config.site import Site
+from launcher.config.workdir import for_cd
 from launcher.errors import InvalidInput
 from launcher.launchers.base import Layout, Request
 from launcher.launchers.commands import LAUNCHERS
@@ -75,11 +74,6 @@ def decide(spec: JobSpec, site: Site, *, function: bool = False) -> tuple[Plan, 
     scheduler = check_profile(site)
     agreed = batch_scripts.as_driver(effective_job(spec, site), spec, scheduler)
     return _Planner(agreed, scheduler, given).plan(function=function), scheduler
-
-
-def _from_here(folder: str | None) -> str | None:
-    """A folder as `cd` takes it: a bare `-`, `-P` or a name that CDPATH holds would mean another."""
-    return folder if folder is None or re.match(r"/|~(?:/|$)", folder) else f"./{folder}"
 
 
 class _Planner:
@@ -202,7 +196,7 @@ class _Planner:
             site_teardown=site.teardown,
             default_env=self._default_environment(placed.cores),
             env=dict(spec.env),
-            workdir=_from_here(spec.workdir),
+            workdir=for_cd(spec.workdir),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
             master_suffix=site.master_suffix,
             array_count=spec.array.size if spec.array else None,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site, project_folder
+from launcher.config.workdir import as_path
 from launcher.runs.run import runs_folder
 from launcher.trust.decision import refused
 from launcher.trust.granted import granted_file
@@ -101,7 +102,7 @@ def _of_configuration(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _of_job(spec: JobSpec, setup: list[str], environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """What a job's file names: as far as it is there, and can be seen in its words."""
-    here = Path(spec.workdir or ".")
+    here = as_path(spec.workdir)
     if spec.python is not None:
         yield "job's python", Path(spec.python)
     if spec.templates is not None:

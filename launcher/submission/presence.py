@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from launcher.config.job import COMMAND_LINE, JobSpec
 from launcher.config.site import Site
+from launcher.config.workdir import as_path
 from launcher.errors import InvalidInput, Problem, report
 from launcher.planning.findings import Findings
 from launcher.runs.plan import Plan
@@ -104,7 +105,7 @@ def check_in_snapshot(plan: Plan, code: Path) -> None:
     named = program(plan.command)
     if not isinstance(named, Named) or named.word.startswith("/") or ("/" not in named.word and named.runs):
         return
-    if not (code / (plan.workdir or ".") / named.word).exists():
+    if not (code / as_path(plan.workdir) / named.word).exists():
         fix = "take it out of .gitignore, or name it: snapshot: {paths: [.]} takes what git does not ignore"
         why = "git ignores it"
         if secret_part(named.word):
@@ -120,7 +121,7 @@ class _Look:
     def __init__(self, spec: JobSpec, plan: Plan, directory: Path, environ: Mapping[str, str]):
         self._spec, self._plan, self._environ = spec, plan, environ
         self._directory = directory
-        self._folder = directory / (plan.workdir or ".")
+        self._folder = directory / as_path(plan.workdir)
         self._moves = changes_folder(plan.setup)
         self._is_as_now = makes_nothing(plan.setup) and not plan.after
         """Whether the job will find the same files as are here now."""

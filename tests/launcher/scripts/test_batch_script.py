@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from launcher import JobSpec, Site
+from launcher.config.workdir import as_path
 from launcher.errors import InvalidInput
 from launcher.planning.planner import decide
 from launcher.planning.render import render, rendered
@@ -160,3 +161,19 @@ def test_it_gets_signals_as_its_shell_would(sent: str, code: int, ending: str, b
     ended = started.end()
     assert f"got {sent}\n" in ended.output
     assert (ended.code, ended.ending[0]) == (code, ending)
+
+
+@pytest.mark.parametrize("folder", ["~", "~/a b", "~x"])
+def test_a_home_folder(folder: str, tmp_path: Path, bench: Benches) -> None:
+    here = bench("local")
+    expected = tmp_path / folder.removeprefix("~").lstrip("/") if folder != "~x" else here.folder / folder
+    expected.mkdir(exist_ok=True)
+    ended = here.run(
+        script='pwd >"$WHERE"\n',
+        command=[],
+        workdir=folder,
+        env={"HOME": str(tmp_path), "WHERE": str(tmp_path / "where")},
+    )
+    assert ended.code == 0, ended.output
+    assert (tmp_path / "where").read_text() == f"{expected}\n"
+    assert as_path(folder).is_absolute() == (folder != "~x")

@@ -275,6 +275,7 @@ NOT_QUOTING = {
     "folder": "cuts a path, which `sh` then quotes",
     "wrapped": "takes castoff's own names",
     "layout_words": "makes words of numbers",
+    "delimiter": "is for a job's `script`, of which test_batch_script has hostile ones",
 }
 """Filters without which nothing could be proven."""
 
