@@ -79,6 +79,8 @@ def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int
         click.echo(
             f"wrote {printable(str(output))}; next: castoff render {visible_word(str(output))} --site {site}"
         )
+    for text in result.surprises:
+        report(f"{shown}: {text[0].lower()}{text[1:].removesuffix('.')}")
     if result.kept and wish is None:
         report(f"{shown}: kept as a script: {result.kept}")
     return INCOMPLETE if result.refused else 0

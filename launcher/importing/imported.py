@@ -34,6 +34,8 @@ class Imported:
     """What no job file says."""
     left_out: list[Entry] = field(default_factory=list)
     """What has no meaning in a job file."""
+    surprises: list[str] = field(default_factory=list)
+    """Notes about lines that its scheduler reads otherwise than they look."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the job file should know."""
     remarks: dict[str, str] = field(default_factory=dict)

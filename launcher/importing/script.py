@@ -37,6 +37,7 @@ def read_script(text: str, name: str, wish: Wish | None = None) -> Imported:
     check(script)
     head = read_head(script.split("\n"), readers())
     result = Imported({}, head.reader.name if head.reader else None, notes=[*notes, *head.notes])
+    result.surprises += result.notes
     result.refused, result.left_out = [*head.refused], [*head.left_out]
     try:
         if wish == "driver":
@@ -94,9 +95,9 @@ def _keep(result: Imported, head: Head, script: str) -> None:
         lines.insert(0, f"#!{asked.shell}")
         result.notes.append(f"-S {asked.shell} names the script's shell: it is in its first line now.")
     elif reader and reader.needs_shebang and not lines[0].startswith("#!"):
-        result.notes.append(
-            f"{reader.title} would refuse the script, whose first line does not begin with #!."
-        )
+        no_shell = f"{reader.title} would refuse the script, whose first line does not begin with #!."
+        result.notes.append(no_shell)
+        result.surprises.append(no_shell)
     if not "".join(lines).strip():
         raise NotAScript("holds directives alone, and starts nothing")
     result.fields = _of_both(head, asked.raw)

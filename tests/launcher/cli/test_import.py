@@ -68,6 +68,13 @@ def test_what_is_not_expressed_is_said(castoff: Castoff, tmp_path: Path) -> None
     assert JobSpec.load(tmp_path / "job.yaml").script is not None
 
 
+def test_lines_that_are_read_otherwise_than_they_look(castoff: Castoff, tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT.replace("#SBATCH --time=30", "#SBTACH --time=30") + "#SBATCH -N 9\n")
+    misspelled, too_low = castoff("import", "train.sbatch").stderr.splitlines()
+    assert misspelled.startswith("castoff: train.sbatch: line 5 is a comment to sbatch")
+    assert too_low.endswith("line 8 is a comment to sbatch, as it stands below the first command")
+
+
 def test_a_script_that_is_kept(castoff: Castoff, tmp_path: Path) -> None:
     write(tmp_path, SCRIPT + "python summary.py\n")
     answer = castoff("import", "train.sbatch")
