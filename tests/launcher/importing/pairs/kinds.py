@@ -231,6 +231,7 @@ KINDS = [
     Kind("srun-cpus", ("srun -n 4 -c 2 --exclusive ./prog a",), head="#SBATCH -N 2 -n 4 -c 2 -t 10\n"),
     Kind("mpirun", ("mpirun ./prog a",)),
     Kind("mpirun-np", ("mpirun -np 4 ./prog a",)),
+    Kind("openmpi", ("module load openmpi", "mpirun -np 4 ./prog a")),
     Kind("mpirun-np-variable", ("mpirun -np $SLURM_NTASKS ./prog a",)),
     # Directives
     Kind("no-name", ("echo $SLURM_JOB_NAME > named; srun ./prog a",)),

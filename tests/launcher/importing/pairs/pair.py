@@ -15,7 +15,7 @@ from launcher.importing.script import read_script
 from launcher.importing.writing import job_file
 from tests.launcher.importing.pairs.batch import SUBMITTER, execution
 from tests.launcher.importing.pairs.heads import READERS
-from tests.launcher.importing.pairs.sandbox import SUBMIT, Ran, run
+from tests.launcher.importing.pairs.sandbox import Ran, run
 
 
 class Original(NamedTuple):
@@ -75,7 +75,7 @@ def differences(originals: list[Original]) -> tuple[dict[str, list[str]], dict[s
     ran = run(executions)
     for at, one in enumerate(pairs):
         original, conversion = ran[2 * at], ran[2 * at + 1]
-        streams = {executions[2 * at].output, executions[2 * at].error}
+        streams = {path for one in executions[2 * at : 2 * at + 2] for path in (one.output, one.error)}
         found[one.name] += _resources(one, made[one.name]) + _behaviour(
             one, made[one.name].lifted, original, conversion, streams
         )
@@ -106,7 +106,7 @@ _NEVER = re.compile(r"CASTOFF_\w+|_|SHLVL|OLDPWD|SLURM_EXPORT_ENV|LC_CTYPE|PBS_J
 
 _OF_RANKS = re.compile(
     r"RANK|WORLD_SIZE|NODE_RANK|(LOCAL|GROUP|ROLE)_(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|PYTHONUNBUFFERED"
-    r"|(SLURM|PBS|PMI|OMPI|MPI|FLUX|TORCHELASTIC|SLURMD)_\w+|OMP_NUM_THREADS|(CUDA|ROCR|ZE)_\w+|NCPUS|TMPDIR"
+    r"|(SLURM|PBS|PMI|PALS|OMPI|MPI|FLUX|TORCHELASTIC|SLURMD)_\w+|OMP_NUM_THREADS|(CUDA|ROCR|ZE)_\w+|NCPUS|TMPDIR"
 )
 """Likewise, of what launchers and castoff tell ranks, and what the job's size decides."""
 
@@ -199,7 +199,7 @@ def _behaviour(one: Original, lifted: bool, before: Ran, after: Ran, streams: se
         was, now = (tree.get(path) for tree in trees)
         if one.parallel and path in streams and was and now:
             was, now = ("".join(sorted(text.splitlines(True))) for text in (was, now))
-        if was != now and not (lifted and path.startswith(SUBMIT) and path.endswith(".out")):
+        if was != now:
             found.append(f"{path}: {_short(was)} became {_short(now)}")
     return found
 

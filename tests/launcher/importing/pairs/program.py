@@ -269,6 +269,8 @@ def mpiexec() -> int:
             names = {"PMI_RANK": rank, "PMI_SIZE": count, "MPI_LOCALRANKID": local, "MPI_LOCALNRANKS": beside}
             names |= {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": count, "OMPI_NODE": node}
             names |= {"OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_LOCAL_SIZE": beside}
+            names |= {"PALS_RANKID": rank, "PALS_NODEID": node, "PALS_LOCAL_RANKID": local}
+            names |= {"PALS_LOCAL_SIZE": beside}
             environments.append({name: str(value) for name, value in names.items()})
         if program:
             code = max(code, start_ranks(program, environments, text, []))

@@ -49,10 +49,12 @@ def test_flux(part: int) -> None:
 def test_there_are_enough_of_both() -> None:
     """Keeping every script, and refusing those that are hard, would differ in nothing."""
     slurm = [*kinds.originals(), *shapes.originals()]
-    made = [convert(one) for one in (*slurm, *others.originals())]
     assert len(slurm) >= 150 and len(others.pbs()) >= 30 and len(others.flux()) >= 30
-    assert sum(one.lifted for one in made) >= 30
-    assert not [one.left for one in made if one.left]
+    least = {"slurm": (slurm, 30), "pbs": (others.pbs(), 4), "flux": (others.flux(), 6)}
+    for scheduler, (originals, enough) in least.items():
+        made = [convert(one) for one in originals]
+        assert sum(one.lifted for one in made) >= enough, scheduler
+        assert not [one.left for one in made if one.left]
 
 
 @pytest.mark.parametrize(
