@@ -51,6 +51,7 @@ def _joined(body: tuple[str, ...]) -> str:
 
 
 KINDS = [
+    Kind("failing-cd-and-rm", ("cd /absent && rm -rf *", "srun ./prog a"), lifted=False),
     # What loses files where lines change their places
     Kind("assign-then-rm", ("D=/scratch/u/tmp", "rm -rf $D/*", "srun ./prog a")),
     Kind("export-then-rm", ("export D=/scratch/u/tmp", "rm -rf $D/*", "srun ./prog a")),
@@ -428,7 +429,7 @@ KINDS = [
 ]
 
 
-MOST_DANGEROUS = 34
+MOST_DANGEROUS = 35
 """The first ones, which lose files or results where a line changes its place."""
 
 
