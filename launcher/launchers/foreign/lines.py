@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from launcher.launchers.foreign.flux import read_flux
+from launcher.launchers.foreign.flux_run import read_flux
 from launcher.launchers.foreign.line import Launch
 from launcher.launchers.foreign.mpiexec import read_mpiexec
 from launcher.launchers.foreign.srun import read_srun
