@@ -454,5 +454,9 @@ class _Lifting:
             }
         if "cores_per_rank" in fields and "launcher.torchrun" not in fields and self.asked.cpus_per_rank:
             return {}
+        why = f"the script leaves {name} alone, and castoff would set it to a rank's cores"
+        if self.changed and "setup" in fields:  # a module or a file may set it: env would take that away
+            fields["setup"] = [f"unset -v {name}\n", *fields["setup"]]
+            return {"setup": why}
         fields["env"] = {**env, name: None}
-        return {"env": f"the script leaves {name} alone, and castoff would set it to a rank's cores"}
+        return {"env": why}
