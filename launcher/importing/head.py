@@ -45,8 +45,10 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
         head.left_out.append(Entry(number, brief(lines[number - 1]), why))
     for number, line in enumerate(lines[:above], 1):
         if reader.mistaken.match(line):
-            why = "a directive begins exactly as in the others"
-            head.notes.append(f"Line {number} is a comment to {reader.title}: {why}.")
+            mark = reader.mark
+            head.notes.append(
+                f"Line {number} is a comment to {reader.title}: a directive begins with {mark}."
+            )
     for number, line in enumerate(lines[above:], above + 1):
         if reader.ends_at_command and reader.directive.match(line):
             head.notes.append(

@@ -39,6 +39,7 @@ _OPTIONS = re.compile(r"[-+][eu]*o?|pipefail|errexit|nounset")
 _BY_CASTOFF = re.compile(
     r"RANK|LOCAL_RANK|NODE_RANK|GROUP_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES"
     r"|ZE_AFFINITY_MASK|SLURM_(?!CPU_BIND)\w+|PMI\w*|PMIX\w*|OMPI_COMM\w*|CASTOFF_\w+"
+    r"|SRUN_(?!CPUS_PER_TASK)\w+"
 )
 """Variables that castoff or the launcher sets for each rank, so that a script's own value would be lost."""
 
@@ -173,7 +174,7 @@ class _Lifting:
             raise Unproven(f"{where} uses the script's own file or arguments")
         if not words:
             self._sets(statement)
-        elif name == "cd" and is_first and self._enters_folder(statement):
+        elif name == "cd" and (is_first or not self.reader.starts_at_home) and self._enters_folder(statement):
             pass
         elif name not in _PREPARES:
             what = statement.words[0].source
@@ -310,7 +311,7 @@ class _Lifting:
         if not first or first.startswith("-"):
             raise Unproven(f"{where} does not name its program plainly")
         starts = {PurePosixPath(first).name, *self._modules(rest)} & _STARTS_WORKERS
-        if starts and self._shell_script(rest) is None:
+        if starts or first.endswith(".sh"):
             raise Unproven(f"{where} starts {first}, which may start workers of its own")
         return fields, rest
 
@@ -318,11 +319,6 @@ class _Lifting:
         """The first names of the modules that Python runs, as `torch` of `-m torch.distributed.launch`."""
         pairs = pairwise(word.literal or "" for word in words)
         return [module.split(".")[0] for flag, module in pairs if flag == "-m"]
-
-    def _shell_script(self, words: list[Word]) -> str | None:
-        """The file that a shell is to run; None: it is no shell, or runs text."""
-        name = words[1].literal if len(words) > 1 else None
-        return name if name and not name.startswith("-") and words[0].literal in ("bash", "sh") else None
 
     def _known(self) -> dict[str, str]:
         """Variables whose values are one plain word, by the directives or by the script."""

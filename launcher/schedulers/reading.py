@@ -41,6 +41,8 @@ class ScriptReader(NamedTuple):
     """Its variables that are the same in the script and in each rank."""
     own: re.Pattern[str]
     """Its commands and variables, which a script has under no other scheduler."""
+    mark: str
+    """What directives begin with."""
     title: str
     """Of the command that takes scripts."""
     scheduler: str

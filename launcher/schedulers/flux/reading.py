@@ -130,6 +130,7 @@ READER = ScriptReader(
     sizes=re.compile(r"FLUX_JOB_SIZE"),
     same_in_ranks=re.compile(r"FLUX_JOB_ID_PATH"),
     own=re.compile(r"\bFLUX_\w*|(?<![\w./-])flux(?![\w.:-])"),
+    mark="#flux:",
     title="flux batch",
     scheduler="Flux",
     needs_shebang=True,

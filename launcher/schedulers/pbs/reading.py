@@ -283,6 +283,7 @@ READER = ScriptReader(
     own=re.compile(
         r"\bPBS_\w*|(?<![\w./-])(?:qsub|qstat|qdel|qalter|qrerun|qhold|qrls|pbsdsh|pbs_tmrsh|pbsnodes)(?![\w.-])"
     ),
+    mark="#PBS",
     title="qsub",
     scheduler="PBS",
     submit_dir="PBS_O_WORKDIR",

@@ -355,6 +355,7 @@ READER = ScriptReader(
         r"\bSLURM(?:D|_|\b)\w*|(?<![\w./-])(?:srun|sbatch|salloc|scontrol|squeue|scancel|sacct|sstat|sbcast|sinfo"
         r"|sattach)(?![\w.-])"
     ),
+    mark="#SBATCH",
     title="sbatch",
     scheduler="Slurm",
     submit_dir="SLURM_SUBMIT_DIR",

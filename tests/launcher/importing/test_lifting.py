@@ -62,7 +62,7 @@ def test_no_setup() -> None:
         ("A=1\nunset A\nsrun ./a $A\n", ["bash", "-c", "exec ./a $A"]),
         ("export A=1\nunset A\nA=2\nsrun ./a $A\n", ["bash", "-c", "A=2; exec ./a $A"]),
         ("source e.sh\nsrun ./a $HOME\n", ["bash", "-c", "exec ./a $HOME"]),
-        ("srun bash a.sh x\n", ["bash", "a.sh", "x"]),
+        ("module load b\ncd $SLURM_SUBMIT_DIR\nsrun ./a\n", ["./a"]),
     ],
 )
 def test_the_programs_words(body: str, command: list[str]) -> None:
