@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 from launcher.config.quantities import SIGNAL_PATTERN, clock
 from launcher.launchers.foreign.asked import Asked
@@ -108,6 +109,12 @@ def finish(asked: Asked) -> None:
     """flux batch hands a job the submitter's environment unless a directive says otherwise."""
     if not {"env-remove", "env-file"} & {*asked.raw}:
         asked.fields.setdefault("inherit", "all")
+    if "workdir" in asked.fields:  # from there Flux reads paths, and castoff's scripts enter it later
+        asked.raw.setdefault("output", "flux-{{id}}.out")
+        for name in ("output", "error"):
+            if name in asked.raw:
+                path = PurePosixPath(asked.fields["workdir"]) / str(asked.raw[name])
+                as_written(name, str(path), DIALECT, asked, f"--{name}")
     if asked.nodes is None:
         if (asked.ranks or 1) > 1:
             asked.is_unclear("the directives leave the number of nodes to Flux")

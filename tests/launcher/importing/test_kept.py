@@ -278,6 +278,11 @@ class TestDirectives:
         assert "requeue" not in fields("./a # scontrol requeue\n")
 
 
+def test_output_of_flux_is_beside_the_script_too() -> None:
+    found = fields("./a\n", "#!/bin/bash\n#flux: --cwd=/x --error=e\n")["directives"]
+    assert found == {"flux": {"output": "/x/flux-{{id}}.out", "error": "/x/e"}}
+
+
 class TestPbs:
     def test_a_script_starts_at_home(self) -> None:
         head = "#!/bin/bash\n#PBS -l select=2:ncpus=4\n"
