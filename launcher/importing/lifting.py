@@ -306,7 +306,7 @@ class _Lifting:
             return fields, [*(Word(one, [(one, "")]) for one in torch.before), *rest]
         if launch and launch.goes_on:
             fields["launcher.args"] = [*fields.get("launcher.args", []), launch.goes_on]
-            self.remarks["launcher"] = "as in the script, the other ranks go on when one fails"
+            self.remarks["launcher"] = "as in the script, the other ranks continue when one fails"
         first = rest[0].literal
         if not first or first.startswith("-"):
             raise Unproven(f"{where} does not name its program plainly")

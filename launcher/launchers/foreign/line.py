@@ -24,7 +24,7 @@ class Launch(NamedTuple):
     own: LauncherName | None = None
     """castoff's name of it, if one scheduler alone has it; its ranks are then the job's tasks by default."""
     goes_on: str = ""
-    """Its option to let the other ranks go on when one fails, if it does; castoff would end them."""
+    """Its option to let the other ranks continue when one fails, if it does; castoff would end them."""
 
 
 def variable(text: str, asked: Asked) -> None:
