@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -63,9 +62,9 @@ def directive_lines(script: str) -> Iterator[str]:
 
 
 def interpreter(script: str) -> list[str]:
-    """The program that a script's first line names, with its option; bash if it names none."""
+    """The program that a script's first line names, and its argument; bash if it names none.
+
+    All that follows the program's name is one argument, as Linux takes it (execve(2)).
+    """
     found = _SHEBANG.match(script.split("\n", 1)[0])
-    try:
-        return shlex.split(found[1]) if found else ["/bin/bash"]
-    except ValueError:  # a quote without its pair, which the kernel takes as it is
-        return found[1].split() if found else ["/bin/bash"]
+    return found[1].rstrip().split(None, 1) if found else ["/bin/bash"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 HEAD = 'head.sh.j2'
-SOURCES = {'head.sh.j2': 3165708130, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
+SOURCES = {'head.sh.j2': 3281435169, 'flux.sh.j2': 1771128548, 'slurm.sh.j2': 891103395, 'pbs.sh.j2': 3997109182, 'local.sh.j2': 1597673158}
 
 
 def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: Any, image: Any, kept: Any, plan: Any, program: Any, program_alone: Any, **_: Any) -> str:
@@ -150,7 +150,7 @@ def flux(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups:
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.script:
-        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+        _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):
@@ -302,7 +302,7 @@ def slurm(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.script:
-        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+        _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):
@@ -457,7 +457,7 @@ def pbs(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups: 
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.script:
-        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+        _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):
@@ -610,7 +610,7 @@ def local(_filters: Any, *, features: Any, full_nodes: Any, fullest: Any, groups
     if ('restart' in features):
         _add('while :; do # again in this job after a failure, at most restart.max times\n')
     if plan.script:
-        _add('castoff_run_script ' + str(program) + " <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
+        _add('castoff_run_script ' + str(program) + " 3<&0 <<'" + str(_filters['delimiter'](plan.script)) + "'\n" + str(plan.script) + str(('' if plan.script.endswith('\n') else '\n')) + str(_filters['delimiter'](plan.script)) + '\n')
     elif plan.driver:
         _add('castoff_start "$castoff_rank" \\\n  ' + str(program) + '\n')
     elif ('here' in features):

@@ -1,5 +1,5 @@
 # --- The job's own script -------------------------------------------------------------------------
-castoff_run_script() { # SHELL...; standard input: the script, which runs here once, as its scheduler would run it
+castoff_run_script() { # SHELL...; standard input: the script, which runs here once; 3: its own standard input
   local castoff_file=$CASTOFF_ATTEMPT_DIR/script
   if [[ -n ${SLURM_JOB_ID-} ]]; then castoff_file=$CASTOFF_ATTEMPT_DIR/slurm_script; fi # as Slurm calls it
   castoff_check_run_dir
@@ -23,7 +23,7 @@ castoff_run_script() { # SHELL...; standard input: the script, which runs here o
 #endif
   (
     trap - INT QUIT HUP TERM USR1 USR2 ALRM # which bash has what it starts in the background ignore
-    exec "$@" "$castoff_file" </dev/null
+    exec "$@" "$castoff_file" <&3 3<&-
   ) &
   castoff_launcher=$!
 #if signal
@@ -54,7 +54,7 @@ castoff_link_output() {
     ln -f -- "$castoff_out" "$castoff_log" 2>/dev/null || ln -sf -- "$castoff_out" "$castoff_log" || true
   fi
 }
-castoff_keep_output() { # a link to another disk may lead nowhere soon, and errors may have a file of their own
+castoff_keep_output() { # a link to another disk may lead nowhere soon, and errors may have a file: the last 10 MB
   local castoff_log=$CASTOFF_LOG_DIR/rank-00000.log castoff_fd
   if [[ ! -L $castoff_log && "/proc/$$/fd/1" -ef "/proc/$$/fd/2" ]]; then return 0; fi
   rm -f -- "$castoff_log"

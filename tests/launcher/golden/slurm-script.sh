@@ -22,7 +22,7 @@ castoff_begin # the run directory and its records; what asks this job to stop
 
 
 # --- The script
-castoff_run_script /bin/bash <<'CASTOFF_SCRIPT'
+castoff_run_script /bin/bash 3<&0 <<'CASTOFF_SCRIPT'
 #!/bin/bash
 cd data
 srun python train.py

@@ -151,6 +151,22 @@ exit 5
 """
 
 
+@pytest.mark.parametrize("line", ["#!/bin/sh", "#! /bin/bash -e ", "#!/usr/bin/env -S bash -e", ""])
+def test_its_first_line_names_its_shell(line: str, tmp_path: Path, bench: Benches) -> None:
+    """As Linux reads it; and standard input is what --input names."""
+    here = bench("srun")
+    (tmp_path / "in").write_text("hello\n")
+    job = tmp_path / "job.sh"
+    job.write_text(
+        render(here.plan_of(script=f"{line}\nread -r word; echo $word >out; false; exit 0\n", command=[]))
+    )
+    environment = {**os.environ, **here.environment()}
+    with (tmp_path / "in").open() as given:
+        done = subprocess.run(["bash", job], cwd=here.folder, env=environment, stdin=given, check=False)
+    assert (here.folder / "out").read_text() == "hello\n"
+    assert done.returncode == (1 if "-e" in line else 0)
+
+
 @pytest.mark.parametrize(("sent", "code", "ending"), [("USR1", 5, "failed"), ("TERM", 0, "cancelled")])
 def test_it_gets_signals_as_its_shell_would(sent: str, code: int, ending: str, bench: Benches) -> None:
     """And its exit code is the job's: scancel --batch --signal=USR1."""
