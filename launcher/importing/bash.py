@@ -124,7 +124,7 @@ def _statements_of(node: Node, source: bytes) -> list[Statement]:
         several = [node] if node.type == "variable_assignment" else node.children
         return [Statement(line, start, [_assignment(one) for one in several], [])]
     if node.type not in ("command", "declaration_command", "unset_command"):
-        return [Statement(line, start, [], [], _KINDS.get(node.type, "is no simple command"))]
+        return [Statement(line, start, [], [], _KINDS.get(node.type, "is not a simple command"))]
     if node.type != "command":
         sets = [_assignment(one) for one in node.children if one.type == "variable_assignment"]
         keyword = Word(_text(node.children[0]), [(_text(node.children[0]), "")])

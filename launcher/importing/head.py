@@ -52,7 +52,7 @@ def read_head(lines: list[str], readers: list[ScriptReader]) -> Head:
     for number, line in enumerate(lines[above:], above + 1):
         if reader.ends_at_command and reader.directive.match(line):
             head.notes.append(
-                f"Line {number} is a comment to {reader.title}, as it stands below the first command."
+                f"Line {number} is a comment to {reader.title}, because it is below the first command."
             )
     return head._replace(reader=reader, asked=asked, directives=frozenset(ours | others))
 

@@ -1,4 +1,4 @@
-"""Texts that are no script for a scheduler. Pure."""
+"""Texts that are not scripts for a scheduler. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNHELD = re.compile(
 
 
 class NotAScript(CastoffError):
-    """What was to be read is no script for a scheduler."""
+    """What was to be read is not a script for a scheduler."""
 
     exit_code = 2
 
@@ -31,7 +31,7 @@ def check(text: str) -> None:
     if not text.strip():
         raise NotAScript(f"is empty: {_NAME_IT}")
     if "\x00" in text:
-        raise NotAScript(f"is no text: {_NAME_IT}")
+        raise NotAScript(f"is not text: {_NAME_IT}")
     if text.lstrip().startswith("<"):
         raise NotAScript(f"is a page of HTML or XML, perhaps one that shows the script: {_NAME_IT}")
     if _is_notebook(text):
@@ -39,7 +39,7 @@ def check(text: str) -> None:
     directives = _DIRECTIVE.search(text) is not None
     if language := "" if directives else _language(text):
         hint = "castoff submit --site SITE -- python FILE runs it as a job"
-        raise NotAScript(f"is a program in {language}, no script for sbatch, qsub or flux batch; {hint}")
+        raise NotAScript(f"is a program in {language}, not a script for sbatch, qsub or flux batch; {hint}")
     is_job = re.search(r"^(?:command|script):", text, re.MULTILINE)
     if is_job and not directives and not text.startswith("#!"):
         raise NotAScript("is a job file already; castoff render FILE shows its script")
@@ -59,7 +59,7 @@ def _is_notebook(text: str) -> bool:
 
 
 def _language(text: str) -> str:
-    """The language of a program that is no shell's; empty: it is a shell's, or nobody knows."""
+    """The language of a program that is not a shell script; empty: it is one, or nobody knows."""
     first = text.split("\n", 1)[0]
     if first.startswith("#!"):
         found = re.match(r"#!\s*(?:\S*/)?(?:env\s+(?:-S\s+)?)?([\w.+-]+)", first)

@@ -41,7 +41,7 @@ class Torchrun(NamedTuple):
 
 
 def read_torchrun(words: list[str]) -> Torchrun | None:
-    """What it asks for; None: these words are no torchrun's."""
+    """What it asks for; None: these words are not torchrun's."""
     name = PurePosixPath(words[0]).name if words else ""
     if name == "torchrun":
         interpreter, rest = ["python"], words[1:]

@@ -72,7 +72,7 @@ def test_lines_that_are_read_otherwise_than_they_look(castoff: Castoff, tmp_path
     write(tmp_path, SCRIPT.replace("#SBATCH --time=30", "#SBTACH --time=30") + "#SBATCH -N 9\n")
     misspelled, too_low = castoff("import", "train.sbatch").stderr.splitlines()
     assert misspelled.startswith("castoff: train.sbatch: line 5 is a comment to sbatch")
-    assert too_low.endswith("line 8 is a comment to sbatch, as it stands below the first command")
+    assert too_low.endswith("line 8 is a comment to sbatch, because it is below the first command")
 
 
 def test_a_script_that_is_kept(castoff: Castoff, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_mistakes(castoff: Castoff, tmp_path: Path) -> None:
         ("folder", 1, "folder: is a folder"),
         ("empty.sh", 2, "empty.sh: is empty"),
         ("train.py", 2, "train.py: is a program in python"),
-        ("binary", 2, "binary: is no text"),
+        ("binary", 2, "binary: is not text"),
         ("latin", 2, "latin: is not UTF-8 text (line 9); save it as UTF-8"),
         ("page.sbatch", 2, "page.sbatch: is a page of HTML or XML"),
     ):

@@ -329,7 +329,7 @@ def test_a_byte_order_mark_and_no_shebang() -> None:
     [
         ("", "is empty"),
         ("\n \n", "is empty"),
-        ("a\x00b", "is no text"),
+        ("a\x00b", "is not text"),
         ("#!/usr/bin/env python3\nprint(1)\n", "python3"),
         ("import os\nimport sys\nprint(1)\n", "Python"),
         ('# trains\n\nimport os\nprint("rank", os.environ["RANK"])\n', "Python"),
