@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.index import Index
+from castoff.launcher.runs.index import Index
 
 from . import functions
 from .many_runs import make_runs
@@ -68,7 +68,13 @@ CASES = [
         True,
     ),
     Case(f"castoff list ({RUNS:,} runs)", [CASTOFF, "list"], [BARE], 1.0, False),
-    Case("import launcher.ranks", [sys.executable, "-c", "import launcher.ranks"], [BARE], 0.015, True),
+    Case(
+        "import castoff.launcher.ranks",
+        [sys.executable, "-c", "import castoff.launcher.ranks"],
+        [BARE],
+        0.015,
+        True,
+    ),
 ]
 
 

@@ -29,8 +29,8 @@ from torch.utils.data import DataLoader
 from bench.loops import Layers, Work, optimizer_of, train_with_castoff
 from bench.relay import Runner, Turn
 from bench.training import ROUNDS, tenths, verdict
+from castoff.trainers.ddp import TrainerDDP
 from tests import patience
-from trainers.ddp import TrainerDDP
 
 BAR = 0.20
 """Of torch.save's time."""

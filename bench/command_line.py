@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.planning.planner import plan
-from launcher.planning.render import render
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.planning.render import render
 
 from .__main__ import BARE, CASTOFF, CHECKOUT, timed
 

@@ -1,4 +1,4 @@
-"""What a submission through launcher.executor costs beside sbatch itself, within one Python process.
+"""What a submission through castoff.executor costs beside sbatch itself, within one Python process.
 
 sbatch is a stand-in that answers at once, so that what is left is castoff's. The functions are submitted
 from a git repository of a hundred files, whose state each submission writes down.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import launcher
+import castoff
 
 BAR = 0.050
 """Seconds that a submission may take beyond sbatch."""
@@ -64,7 +64,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _measure(folder: Path, rounds: int) -> None:
-    executor = launcher.executor({}, "slurm", folder / "runs")
+    executor = castoff.executor({}, "slurm", folder / "runs")
     ours: list[float] = []
     sbatch: list[float] = []
     for number in range(rounds + 1):

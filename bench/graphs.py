@@ -23,10 +23,10 @@ with warnings.catch_warnings():
     from torch_geometric.data.collate import collate
     from torch_geometric.data.separate import separate
 
-from trainers.gnn.causets.samples import sample
-from trainers.gnn.causets.settings import Causets
-from trainers.gnn.graphs.records import encoded
-from trainers.gnn.graphs.saved import Saved, write
+from castoff.trainers.gnn.causets.samples import sample
+from castoff.trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.graphs.records import encoded
+from castoff.trainers.gnn.graphs.saved import Saved, write
 
 _ROUNDS = 5
 

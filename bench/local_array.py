@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from launcher.launchers.local.processes import become_subreaper
+from castoff.launcher.launchers.local.processes import become_subreaper
 
 CASTOFF = str(Path(sys.executable).with_name("castoff"))
 ROUNDS = 5

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
 
 from .many_runs import make_runs
 

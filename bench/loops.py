@@ -19,9 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from bench.relay import Turn
-from launcher.ranks import RankEnv
-from trainers.ddp import TrainerDDP
-from trainers.task import Loss, Splits, Task
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.task import Loss, Splits, Task
 
 
 class Work(NamedTuple):

@@ -6,13 +6,13 @@ import json
 import os
 from pathlib import Path
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.planning.planner import plan
-from launcher.planning.render import render
-from launcher.runs.index import Index
-from launcher.runs.records import encode
-from launcher.runs.run import RunDirectory
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.planning.render import render
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import encode
+from castoff.launcher.runs.run import RunDirectory
 
 NAMES = ("causets", "preprocess", "evaluate", "sweep")
 BEGIN = 1_790_000_000

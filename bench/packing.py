@@ -19,12 +19,20 @@ from pathlib import Path
 import numpy
 import torch
 
-from trainers.checkpointing.durable import checksummed, write_checksummed
-from trainers.sedd.store.building import build
-from trainers.sedd.store.deduplication import HASH, mark_repeated
-from trainers.sedd.store.fasta import Fasta, sequences
-from trainers.sedd.store.packing import pack
-from trainers.sedd.store.token_store import FORMAT, MANIFEST, OFFSET, OFFSETS, TOKENS, Filters, TokenStore
+from castoff.trainers.checkpointing.durable import checksummed, write_checksummed
+from castoff.trainers.sedd.store.building import build
+from castoff.trainers.sedd.store.deduplication import HASH, mark_repeated
+from castoff.trainers.sedd.store.fasta import Fasta, sequences
+from castoff.trainers.sedd.store.packing import pack
+from castoff.trainers.sedd.store.token_store import (
+    FORMAT,
+    MANIFEST,
+    OFFSET,
+    OFFSETS,
+    TOKENS,
+    Filters,
+    TokenStore,
+)
 
 _AT_ONCE = 1 << 18
 

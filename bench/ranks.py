@@ -20,9 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 from bench.loops import LOOPS, Layers, Work, train_with_castoff
 from bench.relay import Runner
 from bench.training import ACCUMULATING, ANSWER, Case, Lap, cases_of
-from launcher.ranks import RankEnv
-from trainers.ddp import cleanup_ddp, initialize_ddp
-from trainers.optimization.wrapping import distributed
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import cleanup_ddp, initialize_ddp
+from castoff.trainers.optimization.wrapping import distributed
 
 
 def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
@@ -91,7 +91,7 @@ def reductions(steps: int, folder: Path) -> float:
         made.register_comm_hook(None, lambda _, bucket: reduce(bucket))
         return made
 
-    with patch("trainers.optimization.engine.distributed", hooked):
+    with patch("castoff.trainers.optimization.engine.distributed", hooked):
         work = Work(8, steps, accumulation=ACCUMULATING.accumulation, ranks=ACCUMULATING.ranks)
         train_with_castoff(Layers(work, lambda: None), folder)
     return counted / steps

@@ -31,24 +31,24 @@ from torch.utils.data import Dataset
 from torch_geometric.data import Data
 
 from bench.training import Ratio, machine, versions
-from launcher.ranks import RankEnv
-from trainers.configuration.config import Config
-from trainers.distributed.process_group import RankContext
-from trainers.dpo.alphabet import RESIDUES
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.weights import Loaded
-from trainers.dpo.samples.batch import Sample
-from trainers.dpo.task import DpoTask
-from trainers.gnn.causets.samples import sample
-from trainers.gnn.causets.settings import Causets
-from trainers.gnn.defaults import with_defaults
-from trainers.gnn.task import GraphTask
-from trainers.program.training import train
-from trainers.sedd import data
-from trainers.sedd.alphabet import MASK
-from trainers.sedd.data import Protein
-from trainers.sedd.task import SeddTask
-from trainers.task import Loss, Splits, Task
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.dpo.alphabet import RESIDUES
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.weights import Loaded
+from castoff.trainers.dpo.samples.batch import Sample
+from castoff.trainers.dpo.task import DpoTask
+from castoff.trainers.gnn.causets.samples import sample
+from castoff.trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.defaults import with_defaults
+from castoff.trainers.gnn.task import GraphTask
+from castoff.trainers.program.training import train
+from castoff.trainers.sedd import data
+from castoff.trainers.sedd.alphabet import MASK
+from castoff.trainers.sedd.data import Protein
+from castoff.trainers.sedd.task import SeddTask
+from castoff.trainers.task import Loss, Splits, Task
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 ROUNDS = 41

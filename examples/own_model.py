@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from trainers import Loss, Splits, Task, split, train
+from castoff.trainers import Loss, Splits, Task, split, train
 
 
 class Spirals(Task):

@@ -18,10 +18,10 @@ import yaml
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 
-from launcher.ranks import RankEnv
-from trainers import Config
-from trainers.gnn import TrainerDDP, cleanup_ddp, get_loader, initialize_ddp
-from trainers.program.logs import setup_logging
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers import Config
+from castoff.trainers.gnn import TrainerDDP, cleanup_ddp, get_loader, initialize_ddp
+from castoff.trainers.program.logs import setup_logging
 
 logger = logging.getLogger(__name__)
 

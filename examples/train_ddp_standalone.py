@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 
-from trainers import Config
-from trainers.gnn import TrainerDDP, cleanup_ddp, get_loader, initialize_ddp
-from trainers.program.logs import setup_logging
+from castoff.trainers import Config
+from castoff.trainers.gnn import TrainerDDP, cleanup_ddp, get_loader, initialize_ddp
+from castoff.trainers.program.logs import setup_logging
 
 logger = logging.getLogger(__name__)
 

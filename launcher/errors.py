@@ -40,7 +40,7 @@ class CastoffError(Exception):
 class Problem(namedtuple("Problem", "where path message")):
     """One thing wrong with an input.
 
-    Not typing's tuple, and no dataclass, because these would double the start-up of `launcher.ranks`.
+    Not typing's tuple, and no dataclass, because these would double the start-up of `castoff.launcher.ranks`.
     """
 
     __slots__ = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from launcher.errors import printable, shown
+from castoff.launcher.errors import printable, shown
 
 PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+")
 """What no scheduler reads otherwise than it is written."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from launcher.cli import main as cli
+from castoff.launcher.cli import main as cli
 from tests import patience
 
 COMMAND = Path(sys.executable).parent / "castoff"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.runs.records import Submission
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.records import Submission
+from castoff.launcher.runs.run import RunDirectory
 
 
 def submission_of(run: RunDirectory) -> Submission:

@@ -39,16 +39,16 @@ def python(*words: str, cwd: Path) -> str:
 @pytest.mark.parametrize(
     ("does", "allowed"),
     [
-        ("import launcher", set()),
-        ("import launcher.ranks", set()),
-        ("import launcher.cli.main", {"click"}),
-        ("from launcher import JobSpec, Site, plan, render", {"msgspec", "yaml"}),
-        ("from launcher import submit", {"msgspec", "yaml", "psutil"}),
+        ("import castoff", set()),
+        ("import castoff.launcher.ranks", set()),
+        ("import castoff.launcher.cli.main", {"click"}),
+        ("from castoff import JobSpec, Site, plan, render", {"msgspec", "yaml"}),
+        ("from castoff import submit", {"msgspec", "yaml", "psutil"}),
     ],
 )
 def test_imports_nothing_heavy(does: str, allowed: set[str], tmp_path: Path) -> None:
     loaded = set(python("-c", f"import sys; {does}; {LOADED}", cwd=tmp_path).split())
-    assert "launcher" in loaded
+    assert "castoff" in loaded
     third_parties = HEAVY | {"msgspec", "yaml", "jinja2", "click", "hostlist"}
     assert loaded & third_parties - allowed == set()
 
@@ -69,7 +69,7 @@ def test_commands_load_neither_torch_nor_submitit(words: list[str], tmp_path: Pa
     # Standard error, because the command owns standard output.
     code = f"""
 import atexit, sys
-from launcher.cli.main import main
+from castoff.launcher.cli.main import main
 atexit.register(lambda: print("loaded:", *sorted(sys.modules), file=sys.stderr))
 main({words!r})
 """
@@ -83,27 +83,27 @@ main({words!r})
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].removeprefix("loaded: ").split())
-    assert "launcher.cli.main" in loaded
-    assert not loaded & {"torch", "submitit", "trainers", "numpy"}
+    assert "castoff.launcher.cli.main" in loaded
+    assert not loaded & {"torch", "submitit", "castoff.trainers", "numpy"}
     if words[0] == "launch":  # which each member of each job starts anew
         assert not loaded & {"msgspec", "yaml"}
 
 
 def test_ranks_need_only_the_standard_library(tmp_path: Path) -> None:
-    code = f"import sys; sys.path.append({str(CHECKOUT)!r}); import launcher.ranks; {LOADED}"
+    code = f"import sys; sys.path.append({str(CHECKOUT)!r}); import castoff.launcher.ranks; {LOADED}"
     loaded = python("-S", "-I", "-c", code, cwd=tmp_path).split()
-    assert "launcher" in loaded
-    assert set(loaded) - {"launcher"} <= sys.stdlib_module_names | {"__main__"}
+    assert "castoff" in loaded
+    assert set(loaded) - {"castoff"} <= sys.stdlib_module_names | {"__main__"}
 
 
 # Which module may use which
 
 
 def modules(package: str) -> dict[str, Path]:
-    """Every module of a package by its dotted name."""
+    """Every module of a package of castoff's by its dotted name."""
     found = {}
     for path in sorted((CHECKOUT / package).rglob("*.py")):
-        parts = path.relative_to(CHECKOUT).with_suffix("").parts
+        parts = ("castoff", *path.relative_to(CHECKOUT).with_suffix("").parts)
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
@@ -135,7 +135,7 @@ def imports(path: Path, *, everywhere: bool) -> list[str]:
             beside = path.parent.relative_to(CHECKOUT).as_posix() == RUN_BY_PATH
             assert node.level in (0, beside), f"{path}:{node.lineno}: write the whole name"
             assert node.module is not None
-            module = f"{RUN_BY_PATH.replace('/', '.')}.{node.module}" if node.level else node.module
+            module = f"castoff.{RUN_BY_PATH.replace('/', '.')}.{node.module}" if node.level else node.module
             found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
         late = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         if isinstance(node, ast.If) and re.search("TYPE_CHECKING|__main__", ast.unparse(node.test)):
@@ -159,12 +159,12 @@ def test_launcher_knows_neither_trainers_nor_torch() -> None:
         f"{name} imports {used}"
         for name, path in LAUNCHER.items()
         for used in imports(path, everywhere=True)
-        if used.partition(".")[0] in ("trainers", "torch")
+        if used.startswith("castoff.trainers") or used.partition(".")[0] == "torch"
     ]
     assert wrong == []
 
 
-SHARED = ("launcher.ranks", "launcher.typed", "launcher.locks")
+SHARED = ("castoff.launcher.ranks", "castoff.launcher.typed", "castoff.launcher.locks")
 """What `trainers` may use, too."""
 
 
@@ -173,7 +173,7 @@ def test_trainers_know_only_three_rooms_of_launcher() -> None:
         f"{name} imports {used}"
         for name, path in TRAINERS.items()
         for used in imports(path, everywhere=True)
-        if used.partition(".")[0] == "launcher" and not used.startswith(SHARED)
+        if used.startswith("castoff.launcher") and not used.startswith(SHARED)
     ]
     assert wrong == []
 
@@ -211,7 +211,7 @@ FLOORS = {
         ("runs", "launchers"),
         ("config", "ranks"),
         ("trust", "typed"),
-        ("locks", "mounts", "quoting", "svg"),
+        ("locks", "mounts", "process", "quoting", "svg"),
         ("errors",),
     ),
     "trainers": (
@@ -234,7 +234,7 @@ FLOORS = {
 
 def room_of(name: str) -> str:
     """The room of a module; that of a package itself, which loads late, is none."""
-    return name.split(".")[1] if "." in name else ""
+    return ".".join(name.split(".")[2:3])
 
 
 @pytest.mark.parametrize("package", FLOORS)
@@ -249,9 +249,9 @@ def test_arrows_point_down(package: str) -> None:
     wrong = [
         f"{name} uses {used}"
         for name in (LAUNCHER if package == "launcher" else TRAINERS)
-        if name != package
+        if room_of(name)
         for used in sorted(uses(name))
-        if used.startswith(f"{package}.")
+        if used.startswith(f"castoff.{package}.")
         and room_of(used) != room_of(name)
         and floor_of[room_of(used)] <= floor_of[room_of(name)]
     ]
@@ -261,7 +261,11 @@ def test_arrows_point_down(package: str) -> None:
 SCHEDULERS = tuple(
     sorted(path.name for path in (CHECKOUT / "launcher/schedulers").iterdir() if path.is_dir())
 )
-MAY_NAME_THEM = ("launcher.schedulers.registry", "launcher.launchers", "launcher.ranks")
+MAY_NAME_THEM = (
+    "castoff.launcher.schedulers.registry",
+    "castoff.launcher.launchers",
+    "castoff.launcher.ranks",
+)
 """The one table of schedulers; one launcher is called as castoff's own scheduler is."""
 
 OF_OUR_OWN = {"local"}
@@ -270,7 +274,7 @@ OF_OUR_OWN = {"local"}
 
 def scheduler_names() -> tuple[str, ...]:
     """Those of the registry."""
-    from launcher.schedulers.registry import NAMES
+    from castoff.launcher.schedulers.registry import NAMES
 
     return NAMES
 
@@ -281,12 +285,12 @@ def test_a_scheduler_is_known_in_its_folder_alone() -> None:
     assert names == set(scheduler_names())
     wrong = []
     for name, path in LAUNCHER.items():
-        home = name.split(".")[2] if name.startswith("launcher.schedulers.") else ""
+        home = name.split(".")[3] if name.startswith("castoff.launcher.schedulers.") else ""
         if home not in names and name != MAY_NAME_THEM[0]:
             wrong += [
                 f"{name} imports {used}"
                 for used in sorted(uses(name))
-                if used.startswith(tuple(f"launcher.schedulers.{one}" for one in names - OF_OUR_OWN))
+                if used.startswith(tuple(f"castoff.launcher.schedulers.{one}" for one in names - OF_OUR_OWN))
             ]
         if home in names or name.startswith(MAY_NAME_THEM):
             continue
@@ -294,13 +298,13 @@ def test_a_scheduler_is_known_in_its_folder_alone() -> None:
     assert wrong == []
 
 
-LAUNCHERS_MAY_BE_NAMED = ("launcher.launchers", "launcher.ranks")
+LAUNCHERS_MAY_BE_NAMED = ("castoff.launcher.launchers", "castoff.launcher.ranks")
 """Their room, and where the variables are known by which each of them tells ranks who they are."""
 
 
 def test_a_launcher_is_known_in_its_room_alone() -> None:
     """Elsewhere none compares with its name; a scheduler lists those that start ranks inside its jobs."""
-    from launcher.launchers.commands import LAUNCHERS
+    from castoff.launcher.launchers.commands import LAUNCHERS
 
     names: set[str] = {name for name in LAUNCHERS if name not in scheduler_names()}
     assert names >= {"srun", "openmpi"}

@@ -20,18 +20,18 @@ import msgspec
 import pytest
 import yaml
 
+from castoff import plan, render
+from castoff.launcher.cli.help import VERBS
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.sweep import members
+from castoff.trainers.configuration.yaml_text import get_loader
 from docs.generate.pages import without_generated
-from launcher import plan, render
-from launcher.cli.help import VERBS
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
 from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
 from tests.trainers.logged import unwrapped
-from trainers.configuration.config import Config
-from trainers.configuration.sweep import members
-from trainers.configuration.yaml_text import get_loader
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -352,11 +352,11 @@ def test_yaml_is_a_job_a_site_or_a_training(block: Block, tmp_path: Path) -> Non
         for each in swept:
             Config.of(each)
     elif trains and block.document.name.startswith("sedd"):
-        from trainers.sedd.start.configuration import read
+        from castoff.trainers.sedd.start.configuration import read
 
         read(data)
     elif trains and block.document.name.startswith("dpo"):
-        from trainers.dpo.start import configuration
+        from castoff.trainers.dpo.start import configuration
 
         configuration.read(data)
     elif block.file == ".castoff/config.yaml":
@@ -398,7 +398,7 @@ def test_the_readmes_job_serves_every_scheduler(
 
 @pytest.mark.parametrize("block", of_language("json"), ids=str)
 def test_json_is_a_list_of_pairs(block: Block, tmp_path: Path) -> None:
-    from trainers.dpo.samples.pairs import read_pairs
+    from castoff.trainers.dpo.samples.pairs import read_pairs
 
     (tmp_path / "pairs.json").write_text(block.text)
     assert read_pairs(tmp_path / "pairs.json")
@@ -460,7 +460,7 @@ def described(document: str) -> set[str]:
 
 
 def test_every_computed_feature_is_named() -> None:
-    from trainers.gnn.causets.features import NODE, SCALARS
+    from castoff.trainers.gnn.causets.features import NODE, SCALARS
 
     page = CHECKOUT / "docs" / "reference" / "gnn-data-configuration.md"
     _, _, section = page.read_text(encoding="utf-8").partition("\n## Computed features\n")
@@ -469,7 +469,7 @@ def test_every_computed_feature_is_named() -> None:
 
 
 def test_everything_that_a_task_may_have_is_described() -> None:
-    from trainers import Task
+    from castoff.trainers import Task
 
     text = (CHECKOUT / "docs" / "reference" / "trainer.md").read_text(encoding="utf-8")
     _, _, section = text.partition("\n## A task\n")
@@ -478,13 +478,13 @@ def test_everything_that_a_task_may_have_is_described() -> None:
 
 
 def test_every_measure_of_how_fast_it_goes_is_described() -> None:
-    from trainers.reporting.throughput import TIMED
+    from castoff.trainers.reporting.throughput import TIMED
 
     assert {f"train/{name}" for name in TIMED} - described("reference/training-runs.md") == set()
 
 
 def test_every_further_name_of_a_measure_is_described() -> None:
-    from trainers.reporting.sinks import FURTHER_NAMES
+    from castoff.trainers.reporting.sinks import FURTHER_NAMES
 
     text = (CHECKOUT / "docs" / "reference" / "training-runs.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|$", text, re.MULTILINE)

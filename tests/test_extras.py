@@ -24,13 +24,13 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 DOES = {
-    "torch": "from trainers import Config, Task, TrainerDDP, initialize_ddp, train",
-    "gnn": "import trainers.gnn.__main__, trainers.gnn.baselines, trainers.gnn.graphs.dataset, zarr, h5py",
-    "sedd": "import trainers.sedd.__main__, trainers.sedd.prepare",
-    "dpo": "import trainers.dpo.__main__, trainers.dpo.samples.pairs, gemmi",
-    "tune": "from trainers import suggested; import optuna",
-    "tui": "import launcher.screen.app",
-    "import": "from launcher.importing.bash import statements; assert statements('a b')",
+    "torch": "from castoff.trainers import Config, Task, TrainerDDP, initialize_ddp, train",
+    "gnn": "import castoff.trainers.gnn.__main__, castoff.trainers.gnn.graphs.dataset, zarr, h5py",
+    "sedd": "import castoff.trainers.sedd.__main__, castoff.trainers.sedd.prepare",
+    "dpo": "import castoff.trainers.dpo.__main__, castoff.trainers.dpo.samples.pairs, gemmi",
+    "tune": "from castoff.trainers import suggested; import optuna",
+    "tui": "import castoff.launcher.screen.app",
+    "import": "from castoff.launcher.importing.bash import statements; assert statements('a b')",
     "tensorboard": "from tensorboard.compat.proto.event_pb2 import Event",
     "wandb": "import wandb",
     "docs": "import sphinx, furo, myst_parser, sphinx_click, sphinx_copybutton, sphinx_design",

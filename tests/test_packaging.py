@@ -64,7 +64,7 @@ def test_the_source_distribution_holds_no_tests_and_no_benches(wheel: Path) -> N
     (source,) = wheel.parent.glob("castoff-*.tar.gz")
     with tarfile.open(source) as held:
         folders = {name.split("/")[1] for name in held.getnames() if "/" in name}
-    assert {"launcher", "trainers", "templates"} <= folders
+    assert "castoff" in folders
     assert folders.isdisjoint({"tests", "bench", "docs", "examples"})
 
 
@@ -83,12 +83,10 @@ def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
     sites = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "launcher" / "sites").glob("*.yaml")}
     assert {path.suffix for path in templates} == {".j2", ".py", ".sh", ".css", ".js", ""}
     assert sites
-    assert {f"launcher/{path}" for path in templates} <= names
-    assert {str(path) for path in sites} <= names
-    assert {"launcher/py.typed", "trainers/py.typed", "launcher/submission/probe.sh"} <= names
-    assert "castoff_plugin.py" in names
-    allowed = ("castoff_plugin.py", "launcher/", "trainers/", "castoff-")
-    assert [name for name in names if not name.startswith(allowed)] == []
+    assert {f"castoff/{path}" for path in [*templates, *sites]} <= names
+    parts = ("__main__.py", "py.typed", "launcher/submission/probe.sh", "trainers/__init__.py")
+    assert {f"castoff/{name}" for name in parts} <= names
+    assert [name for name in names if not name.startswith(("castoff/", "castoff-"))] == []
     assert [name for name in names if "__pycache__" in name or "tests" in name] == []
 
 
@@ -98,12 +96,12 @@ def test_wheel_renders_without_torch_and_without_the_checkout(installed: Path, t
     assert script == run(SCRIPTS / "castoff", "render", job, "--site", "aurora", cwd=tmp_path)
     code = f"""
 import importlib.util, sys
-import launcher, launcher.cli.main
-from launcher import JobSpec, Site, plan, render
-from launcher.planning.render import template_folder
+import castoff, castoff.launcher.cli.main
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.planning.render import template_folder
 sys.stdout.write(render(plan(JobSpec.load({str(job)!r}), Site.load("aurora"))))
 print("templates in", template_folder())
-print("sites in", launcher.config.site._BUILT_IN)
+print("sites in", castoff.launcher.config.site._BUILT_IN)
 print("torch", "is" if importlib.util.find_spec("torch") else "is not", "there")
 {LOADED}
 """
@@ -114,7 +112,7 @@ print("torch", "is" if importlib.util.find_spec("torch") else "is not", "there")
     assert Path(templates.removeprefix("templates in ")).is_relative_to(home)
     assert Path(sites.removeprefix("sites in ")).is_relative_to(home)
     assert torch == "torch is not there"
-    assert "launcher" in loaded.split()
+    assert "castoff" in loaded.split()
     assert not HEAVY & set(loaded.split())
 
 

@@ -8,15 +8,15 @@ from xml.etree import ElementTree
 
 import pytest
 
+from castoff import JobSpec
+from castoff.launcher.runs.states import ENDINGS
+from castoff.trainers import TrainerDDP
 from docs.pictures.drawn import FOLDER, drawn
 from docs.pictures.life import CONTINUES
 from docs.pictures.loop import STEPS
 from docs.pictures.record import COMMANDS, FILES
 from docs.pictures.recorded import attempts, session
 from docs.pictures.timeline import COLOURS
-from launcher import JobSpec
-from launcher.runs.states import ENDINGS
-from trainers import TrainerDDP
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = [CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")]

@@ -10,19 +10,19 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 import msgspec
 import pytest
 
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Duration, Word
+from castoff.launcher.config.site import Site
+from castoff.launcher.typed.descriptions import parts
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.dpo import settings as dpo
+from castoff.trainers.evaluation.early_stopping import Watching
+from castoff.trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.graphs.settings import Files, Generated
+from castoff.trainers.sedd.start.configuration import Settings
 from docs.generate import classes, tables
 from docs.generate.fields import selected, table, takes
 from docs.generate.pages import END, PAGES, wanted, written
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Duration, Word
-from launcher.config.site import Site
-from launcher.typed.descriptions import parts
-from trainers.configuration.config import Config
-from trainers.dpo import settings as dpo
-from trainers.evaluation.early_stopping import Watching
-from trainers.gnn.causets.settings import Causets
-from trainers.gnn.graphs.settings import Files, Generated
-from trainers.sedd.start.configuration import Settings
 
 Struct = type[msgspec.Struct]
 
@@ -156,7 +156,7 @@ def test_what_a_field_takes(kind: Any, words: str) -> None:
 def test_only_what_was_asked_for_is_written() -> None:
     text = "# Page\n\n| field | takes |\n|---|---|\n| `mine` | all |\n"
     assert written(text) == text
-    asked = f"{text}\n<!-- fields launcher.config.job:Array -->\n{END}\nAfter.\n"
+    asked = f"{text}\n<!-- fields castoff.launcher.config.job:Array -->\n{END}\nAfter.\n"
     made = written(asked)
     assert made.startswith(text) and made.endswith("\nAfter.\n") and "| `count` |" in made
     assert written(made) == made

@@ -1,25 +1,30 @@
-"""Files of a user's that are called as castoff's packages are: castoff finds its own all the same."""
+"""castoff's names are its own, whatever lies beside a user's program."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import castoff
+import castoff.trainers
 from tests import patience
 from tests.command_line import Castoff
 
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """A folder with both, which is where programs and commands run."""
-    (tmp_path / "launcher.py").write_text("mine = 1\n")
-    (tmp_path / "trainers").mkdir()
-    (tmp_path / "trainers" / "__init__.py").write_text("mine = 1\n")
+    """A folder of programs, with files and folders that are called as parts of castoff are."""
+    for name in ("trainers", "templates", "tests"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong one')\n")
+    (tmp_path / "launcher.py").write_text("raise SystemExit('the wrong one')\n")
+    (tmp_path / "castoff").mkdir()  # of job files: a folder without __init__.py is no package
+    (tmp_path / "castoff" / "job.yaml").write_text("command: [true]\n")
+    (tmp_path / "castoff.yaml").write_text("command: [true]\n")
     return tmp_path
 
 
@@ -38,6 +43,19 @@ def python(folder: Path, *lines: str, name: str = "program.py") -> subprocess.Co
 
 
 @pytest.mark.usefixtures("for_real")
+def test_every_public_name(theirs: Path) -> None:
+    """Those of castoff and of castoff.trainers, and the programs that documents name."""
+    done = python(
+        theirs,
+        f"from castoff import {', '.join(castoff.__all__)}",
+        f"from castoff.trainers import {', '.join(castoff.trainers.__all__)}",
+        "import castoff.trainers.gnn, castoff.trainers.sedd, castoff.trainers.dpo",
+        "print(submit.__module__, Task.__module__)",
+    )
+    assert done.stdout == "castoff.launcher.api.submit castoff.trainers.task\n", done.stderr
+
+
+@pytest.mark.usefixtures("for_real")
 class TestTheCommand:
     def test_a_job_of_the_local_scheduler(self, castoff_command: Castoff, theirs: Path) -> None:
         """The command itself, the scheduler's process, the launcher and the rank."""
@@ -48,24 +66,28 @@ class TestTheCommand:
         assert castoff_command("logs", "hi", env=env).stdout.endswith("hello\n")
 
     def test_a_training(self, castoff_command: Castoff, theirs: Path) -> None:
-        answer = castoff_command("train", "gnn", "--help")
-        assert answer.returncode == 0 and "castoff train gnn" in answer.stdout, answer.stderr
-        (theirs / "trainers" / "__init__.py").unlink()
-        answer = castoff_command("train", "gnn", "--help", env={"PYTHONPATH": str(theirs)})
-        assert answer.returncode == 0, answer.stderr
+        for env in ({}, {"PYTHONPATH": str(theirs)}):
+            answer = castoff_command("train", "gnn", "--help", env=env)
+            assert answer.returncode == 0 and "castoff train gnn" in answer.stdout, answer.stderr
 
-    def test_a_training_whose_name_is_taken_on_pythonpath(
-        self, castoff_command: Castoff, theirs: Path
-    ) -> None:
-        answer = castoff_command("train", "gnn", "--help", env={"PYTHONPATH": str(theirs)})
-        assert answer.returncode == 1
-        assert f"{theirs}/trainers/__init__.py takes precedence over castoff's trainers" in answer.stderr
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="only Python 3.11 has -P")
+    def test_a_file_of_castoffs_own_name(self, castoff_command: Castoff, theirs: Path) -> None:
+        """What castoff starts is not looked for in the working directory."""
+        (theirs / "castoff.py").write_text("raise SystemExit('the wrong one')\n")
+        assert castoff_command("train", "gnn", "--help").returncode == 0
+        assert castoff_command("submit", "--site", "local", "--name", "hi", "--", "true").returncode == 0
+        assert castoff_command("wait", "hi").returncode == 0
+
+    def test_as_a_module(self, theirs: Path) -> None:
+        words = [sys.executable, "-m", "castoff", "version"]
+        done = subprocess.run(words, cwd=theirs, capture_output=True, text=True, check=False)
+        assert done.stdout.startswith("castoff, version "), done.stderr
 
 
 FUNCTIONS = (
     "import submitit",
     "from submitit.core import plugins",
-    "from castoff_plugin import RankEnv, executor",
+    "from castoff import RankEnv, executor",
     "if __name__ == '__main__':",
     "    assert {'pbs', 'slurm'} <= set(plugins.get_executors()), plugins.get_executors()",
     "    job = executor({'ranks_per_node': 2}, 'local', 'runs').submit(lambda: RankEnv.detect().rank)",
@@ -76,40 +98,7 @@ FUNCTIONS = (
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("name", ["program.py", "launcher.py"])
 def test_functions_as_jobs(theirs: Path, name: str) -> None:
-    """submitit's plugins, at submission and in the ranks; of a program of that very name, too."""
+    """submitit's plugins, at submission and in the ranks; of a program called launcher.py, too."""
     done = python(theirs, *FUNCTIONS, name=name)
     assert (done.returncode, done.stdout) == (0, "[0, 1]\n"), done.stderr
     assert "Failed to load submitit plugin" not in done.stderr
-
-
-@pytest.mark.usefixtures("for_real")
-def test_a_program_that_trains(theirs: Path) -> None:
-    done = python(
-        theirs,
-        "import castoff_plugin",
-        "castoff_plugin.own('trainers')",
-        "from trainers import Config, initialize_ddp",
-        "from launcher.ranks import RankEnv",
-        "print(Config.__module__, RankEnv.detect().rank)",
-    )
-    assert done.stdout == "trainers.configuration.config 0\n", done.stderr
-
-
-def test_what_cannot_be_names_the_file(theirs: Path) -> None:
-    later = python(theirs, "from castoff_plugin import RankEnv", "from launcher import mine")
-    assert re.search(
-        rf"ImportError: castoff's launcher has no mine, and {theirs}/launcher\.py is not loaded: "
-        r"castoff's has its name; rename that file",
-        later.stderr,
-    )
-    before = python(theirs, "from launcher import mine", "from castoff_plugin import RankEnv")
-    says = f"ImportError: {theirs}/launcher.py is loaded as launcher, the name of castoff's own package"
-    assert says in before.stderr
-    (theirs / "trainers" / "__init__.py").unlink()  # a folder without one comes after castoff's own
-    before = python(theirs, "import launcher", "import trainers")
-    assert says in before.stderr
-
-
-def test_a_name_that_nobody_has(tmp_path: Path) -> None:
-    done = python(tmp_path, "import castoff_plugin, launcher", "print(hasattr(launcher, 'mine'))")
-    assert done.stdout == "False\n", done.stderr

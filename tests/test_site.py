@@ -12,7 +12,7 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from launcher.cli.help import VERBS
+from castoff.launcher.cli.help import VERBS
 from tests import patience
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -102,7 +102,7 @@ def test_words_are_as_they_are_written(site: Path) -> None:
 
 def test_a_class_is_described_without_its_fields(site: Path) -> None:
     """Its docstring has them; on the page of the API they would be one long paragraph."""
-    prose = parsed(site / "reference" / "api" / "launcher.html").prose
+    prose = parsed(site / "reference" / "api" / "castoff.html").prose
     assert "What a machine is" in prose and "The machine in one line" not in prose
     assert "What a user asks for" in prose and "Memory of each node" not in prose
 
@@ -136,11 +136,11 @@ def test_terms_lead_to_the_glossary_once(site: Path) -> None:
 
 
 def test_every_verb_and_public_name_has_its_place(site: Path) -> None:
-    import launcher
-    import trainers
+    import castoff
+    import castoff.trainers
 
     commands = parsed(site / "reference" / "commands.html").ids
     assert [verb for verb in VERBS if f"castoff-{verb}" not in commands] == []
-    for package in (launcher, trainers):
+    for package in (castoff, castoff.trainers):
         ids = parsed(site / "reference" / "api" / f"{package.__name__}.html").ids
         assert [name for name in package.__all__ if f"{package.__name__}.{name}" not in ids] == []

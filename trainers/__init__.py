@@ -7,46 +7,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import castoff_plugin
-
-castoff_plugin.own("launcher")  # which we import from, and a file of that name may lie beside the program
-
 if TYPE_CHECKING:
-    from trainers.checkpointing.errors import CheckpointError
-    from trainers.configuration.config import Config
-    from trainers.configuration.fields import ConfigError
-    from trainers.configuration.sweep import members
-    from trainers.configuration.yaml_text import get_loader
-    from trainers.ddp import TrainerDDP
-    from trainers.distributed.errors import DistributedError
-    from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-    from trainers.distributed.stopping import StoppedEarly
-    from trainers.evaluation.tuning import suggested
-    from trainers.optimization.engine import NonFiniteError
-    from trainers.program.training import Trained, train
-    from trainers.task import Evaluated, Loss, Splits, Task
-    from trainers.task.splitting import split
+    from castoff.trainers.checkpointing.errors import CheckpointError
+    from castoff.trainers.configuration.config import Config
+    from castoff.trainers.configuration.fields import ConfigError
+    from castoff.trainers.configuration.sweep import members
+    from castoff.trainers.configuration.yaml_text import get_loader
+    from castoff.trainers.ddp import TrainerDDP
+    from castoff.trainers.distributed.errors import DistributedError
+    from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+    from castoff.trainers.distributed.stopping import StoppedEarly
+    from castoff.trainers.evaluation.tuning import suggested
+    from castoff.trainers.optimization.engine import NonFiniteError
+    from castoff.trainers.program.training import Trained, train
+    from castoff.trainers.task import Evaluated, Loss, Splits, Task
+    from castoff.trainers.task.splitting import split
 
 _HOMES = {
-    "CheckpointError": "trainers.checkpointing.errors",
-    "Config": "trainers.configuration.config",
-    "ConfigError": "trainers.configuration.fields",
-    "DistributedError": "trainers.distributed.errors",
-    "Evaluated": "trainers.task",
-    "Loss": "trainers.task",
-    "NonFiniteError": "trainers.optimization.engine",
-    "Splits": "trainers.task",
-    "StoppedEarly": "trainers.distributed.stopping",
-    "Task": "trainers.task",
-    "Trained": "trainers.program.training",
-    "TrainerDDP": "trainers.ddp",
-    "cleanup_ddp": "trainers.distributed.process_group",
-    "get_loader": "trainers.configuration.yaml_text",
-    "initialize_ddp": "trainers.distributed.process_group",
-    "members": "trainers.configuration.sweep",
-    "split": "trainers.task.splitting",
-    "suggested": "trainers.evaluation.tuning",
-    "train": "trainers.program.training",
+    "CheckpointError": "castoff.trainers.checkpointing.errors",
+    "Config": "castoff.trainers.configuration.config",
+    "ConfigError": "castoff.trainers.configuration.fields",
+    "DistributedError": "castoff.trainers.distributed.errors",
+    "Evaluated": "castoff.trainers.task",
+    "Loss": "castoff.trainers.task",
+    "NonFiniteError": "castoff.trainers.optimization.engine",
+    "Splits": "castoff.trainers.task",
+    "StoppedEarly": "castoff.trainers.distributed.stopping",
+    "Task": "castoff.trainers.task",
+    "Trained": "castoff.trainers.program.training",
+    "TrainerDDP": "castoff.trainers.ddp",
+    "cleanup_ddp": "castoff.trainers.distributed.process_group",
+    "get_loader": "castoff.trainers.configuration.yaml_text",
+    "initialize_ddp": "castoff.trainers.distributed.process_group",
+    "members": "castoff.trainers.configuration.sweep",
+    "split": "castoff.trainers.task.splitting",
+    "suggested": "castoff.trainers.evaluation.tuning",
+    "train": "castoff.trainers.program.training",
 }
 
 __all__ = [

@@ -10,35 +10,35 @@ from typing import Any
 
 import torch
 
-from trainers.checkpointing.manager import CheckpointManager
-from trainers.checkpointing.run_folder import RunFolder
-from trainers.checks.first_step import FirstStep
-from trainers.checks.same_configuration import agree_on_configuration
-from trainers.configuration.config import Config
-from trainers.configuration.paths import expanded
-from trainers.data.batches import TrainingLoader
-from trainers.data.loaders import EvaluationLoader, loaders, must_be
-from trainers.data.probing import probed
-from trainers.data.same_data import agree_on_sizes
-from trainers.data.whole_streams import held
-from trainers.distributed.process_group import RankContext, context_of
-from trainers.distributed.randomness import MODEL, derived, seed_all
-from trainers.distributed.watchdog import Watchdog
-from trainers.evaluation.early_stopping import EarlyStopping
-from trainers.evaluation.metrics import Metrics, evaluating
-from trainers.evaluation.tuning import Search
-from trainers.evaluation.validation import tested
-from trainers.optimization.engine import Engine
-from trainers.optimization.learning_rate import LearningRate
-from trainers.optimization.optimizer import make_optimizer
-from trainers.optimization.weights import Weights
-from trainers.optimization.wrapping import has_batchnorm, prepared_model
-from trainers.reporting.reports import Reports
-from trainers.reporting.sinks import check_packages
-from trainers.task import Task
-from trainers.task.configured_task import ConfiguredTask, task_of
-from trainers.task.contract import declared_generators, validate_data
-from trainers.task.training_state import TrainingState
+from castoff.trainers.checkpointing.manager import CheckpointManager
+from castoff.trainers.checkpointing.run_folder import RunFolder
+from castoff.trainers.checks.first_step import FirstStep
+from castoff.trainers.checks.same_configuration import agree_on_configuration
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.data.batches import TrainingLoader
+from castoff.trainers.data.loaders import EvaluationLoader, loaders, must_be
+from castoff.trainers.data.probing import probed
+from castoff.trainers.data.same_data import agree_on_sizes
+from castoff.trainers.data.whole_streams import held
+from castoff.trainers.distributed.process_group import RankContext, context_of
+from castoff.trainers.distributed.randomness import MODEL, derived, seed_all
+from castoff.trainers.distributed.watchdog import Watchdog
+from castoff.trainers.evaluation.early_stopping import EarlyStopping
+from castoff.trainers.evaluation.metrics import Metrics, evaluating
+from castoff.trainers.evaluation.tuning import Search
+from castoff.trainers.evaluation.validation import tested
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.learning_rate import LearningRate
+from castoff.trainers.optimization.optimizer import make_optimizer
+from castoff.trainers.optimization.weights import Weights
+from castoff.trainers.optimization.wrapping import has_batchnorm, prepared_model
+from castoff.trainers.reporting.reports import Reports
+from castoff.trainers.reporting.sinks import check_packages
+from castoff.trainers.task import Task
+from castoff.trainers.task.configured_task import ConfiguredTask, task_of
+from castoff.trainers.task.contract import declared_generators, validate_data
+from castoff.trainers.task.training_state import TrainingState
 
 
 class Assembly:

@@ -10,17 +10,17 @@ from typing import Any, NoReturn
 
 from torch import nn
 
-from trainers.assembly import Assembly
-from trainers.data.batches import Group, TrainingLoader
-from trainers.data.loaders import EvaluationLoader, must_be
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
-from trainers.distributed.watchdog import Watchdog
-from trainers.evaluation.metrics import Metrics
-from trainers.evaluation.tuning import Search
-from trainers.evaluation.validation import Validation
-from trainers.optimization.garbage import collected_together
-from trainers.task import Loss, move
+from castoff.trainers.assembly import Assembly
+from castoff.trainers.data.batches import Group, TrainingLoader
+from castoff.trainers.data.loaders import EvaluationLoader, must_be
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
+from castoff.trainers.distributed.watchdog import Watchdog
+from castoff.trainers.evaluation.metrics import Metrics
+from castoff.trainers.evaluation.tuning import Search
+from castoff.trainers.evaluation.validation import Validation
+from castoff.trainers.optimization.garbage import collected_together
+from castoff.trainers.task import Loss, move
 
 __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 

@@ -24,13 +24,13 @@ import numpy
 import torch
 
 from bench.training import machine, versions
-from trainers.configuration.config import Config
-from trainers.gnn import baselines
-from trainers.gnn.baselines import Guess, Sets, accuracy, dimension_error, macro_f1, sets_of
-from trainers.gnn.defaults import with_defaults
-from trainers.gnn.graphs.dataset import Graphs
-from trainers.gnn.graphs.settings import read
-from trainers.gnn.graphs.splits import parts
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.gnn import baselines
+from castoff.trainers.gnn.baselines import Guess, Sets, accuracy, dimension_error, macro_f1, sets_of
+from castoff.trainers.gnn.defaults import with_defaults
+from castoff.trainers.gnn.graphs.dataset import Graphs
+from castoff.trainers.gnn.graphs.settings import read
+from castoff.trainers.gnn.graphs.splits import parts
 
 CONFIG = Path(__file__).resolve().parents[2] / "examples" / "causets.yaml"
 RANKS = 2

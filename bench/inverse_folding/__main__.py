@@ -31,9 +31,9 @@ from bench.inverse_folding.judged import (
 )
 from bench.inverse_folding.split import IDENTITY, Split, split_structures
 from bench.training import machine, versions
-from trainers.dpo.network.weights import load
-from trainers.dpo.samples.data import PairSet
-from trainers.dpo.settings import Pairs
+from castoff.trainers.dpo.network.weights import load
+from castoff.trainers.dpo.samples.data import PairSet
+from castoff.trainers.dpo.settings import Pairs
 
 RANKS = 2
 SHARE = 0.25
@@ -70,7 +70,7 @@ def main(folder: Path, base: Sequence[str], tuned: Sequence[str]) -> bool:
     torch.set_num_threads(1)  # as each rank of the trainings has
     print(f"{time.strftime('%Y-%m-%d')}, {machine()}; {versions()}", flush=True)
     structures = folder / "structures"
-    _python("trainers.dpo.fetch_structures", structures)
+    _python("castoff.trainers.dpo.fetch_structures", structures)
     split = split_structures(structures, folder, SHARE)
     print("\n".join(lines_on_split(split)), flush=True)
     learned = trained(folder / "base", "--objective", "likelihood", "--structures", split.learned, *base)
@@ -79,7 +79,7 @@ def main(folder: Path, base: Sequence[str], tuned: Sequence[str]) -> bool:
     pairs = {name: folder / f"{name}-pairs.json" for name in PAIRS}
     for name, source in (("learned", split.learned), ("held-out", split.held_out)):
         number = PAIRS[name] * len(list(source.iterdir()))
-        _python("trainers.dpo.make_pairs", source, "--out", pairs[name], "--number", number)
+        _python("castoff.trainers.dpo.make_pairs", source, "--out", pairs[name], "--number", number)
     tuning = trained(
         folder / "tuned",
         *("--train_data", pairs["learned"], "--base_model_dir", learned.folder),

@@ -11,11 +11,11 @@ import numpy.typing
 import torch
 
 from bench.proteins.comparison import Mean, mean_of
-from trainers.dpo.alphabet import LETTERS, UNKNOWN
-from trainers.dpo.design import designs, target
-from trainers.dpo.loss import CHOSEN, REJECTED, log_probabilities
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.samples.data import PairSet, collated
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN
+from castoff.trainers.dpo.design import designs, target
+from castoff.trainers.dpo.loss import CHOSEN, REJECTED, log_probabilities
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.samples.data import PairSet, collated
 
 Numbers = numpy.typing.NDArray[numpy.float64]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from bench.proteins.homology import Sizes, mmseqs, read_fasta, split_of
-from trainers.dpo.alphabet import LETTERS, UNKNOWN
-from trainers.dpo.structures.reading import read_structure
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN
+from castoff.trainers.dpo.structures.reading import read_structure
 
 SEARCH = ("-c", "0.5", "--cov-mode", "2", "-s", "7.5", "-e", "10", "--max-seqs", "1000")
 """Alignments with a learned chain that cover half of a held-out one, be they better than chance or not."""

@@ -23,8 +23,8 @@ from bench.proteins.comparison import Mean, compared, parts_of
 from bench.proteins.homology import EXAMPLES, INSTALL, Split, read_fasta, split_of
 from bench.proteins.training import RANKS, Trained, trained
 from bench.training import machine, versions
-from trainers.sedd.alphabet import Tokens, encode
-from trainers.sedd.statistics import (
+from castoff.trainers.sedd.alphabet import Tokens, encode
+from castoff.trainers.sedd.statistics import (
     expected_distance,
     pair_counts,
     residue_counts,

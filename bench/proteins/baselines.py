@@ -10,9 +10,9 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from trainers.sedd.alphabet import MASK, RESIDUES, UNKNOWN, Tokens
-from trainers.sedd.loss import Score
-from trainers.sedd.statistics import residue_counts
+from castoff.trainers.sedd.alphabet import MASK, RESIDUES, UNKNOWN, Tokens
+from castoff.trainers.sedd.loss import Score
+from castoff.trainers.sedd.statistics import residue_counts
 
 Numbers: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from bench.proteins.baselines import Trigrams, unigram_score
-from trainers.sedd.alphabet import RESIDUES, Tokens
-from trainers.sedd.data import Protein, ProteinBatch, collated
-from trainers.sedd.graph import GraphOfStates
-from trainers.sedd.loss import Score, diffusion_loss, times, under_noise
-from trainers.sedd.noise import Noise
+from castoff.trainers.sedd.alphabet import RESIDUES, Tokens
+from castoff.trainers.sedd.data import Protein, ProteinBatch, collated
+from castoff.trainers.sedd.graph import GraphOfStates
+from castoff.trainers.sedd.loss import Score, diffusion_loss, times, under_noise
+from castoff.trainers.sedd.noise import Noise
 
 Numbers: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
 

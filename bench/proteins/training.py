@@ -15,10 +15,10 @@ import yaml
 from torch import nn
 
 from bench.proteins.homology import Split
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.sedd.start.configuration import Settings, read
-from trainers.sedd.start.translation import core_config
-from trainers.sedd.task import SeddTask
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.sedd.start.configuration import Settings, read
+from castoff.trainers.sedd.start.translation import core_config
+from castoff.trainers.sedd.task import SeddTask
 
 CONFIGURATION = Path(__file__).with_name("tiny.yaml")
 RANKS = 2

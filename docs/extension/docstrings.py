@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
-from launcher.config.checked import Checked
+from castoff.launcher.config.checked import Checked
 
 _CONFIG: Any = Config(napoleon_use_rtype=False)  # of which napoleon is content with less than Sphinx has
 

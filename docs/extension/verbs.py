@@ -6,6 +6,6 @@ from importlib import import_module
 
 import click
 
-from launcher.cli.help import VERBS, module_of
+from castoff.launcher.cli.help import VERBS, module_of
 
 castoff = click.Group("castoff", commands={verb: import_module(module_of(verb)).command for verb in VERBS})

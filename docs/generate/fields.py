@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from launcher.typed.descriptions import Field, fields
+from castoff.launcher.typed.descriptions import Field, fields
 
 _HEAD = "| field | takes | default | meaning |\n|---|---|---|---|\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from trainers.program.flags import CommandLine, Refused
+from castoff.trainers.program.flags import CommandLine, Refused
 
 _HEAD = "| flag | field | meaning |\n|---|---|---|\n"
 

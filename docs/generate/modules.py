@@ -23,7 +23,7 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def _room(folder: Path) -> str:
-    name = ".".join(folder.relative_to(_CHECKOUT).parts)
+    name = ".".join(("castoff", *folder.relative_to(_CHECKOUT).parts))
     rows = [
         f"| `{path.stem}` | {_cell(_sentence(path))} |"
         for path in sorted(folder.glob("*.py"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launcher.config.site import Site
+from castoff.launcher.config.site import Site
 
 _NAMES = ("aurora", "polaris", "crux", "sophia", "perlmutter", "frontier", "tuolumne")
 """Those that describe a machine, as the page has them."""

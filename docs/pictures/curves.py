@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from castoff.launcher.svg import document, line, rect, text
 from docs.pictures.recorded import curves
-from launcher.svg import document, line, rect, text
 
 Points = Sequence[Sequence[float]]
 """Each with a step and a value."""

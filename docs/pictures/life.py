@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.runs.states import ENDINGS
-from launcher.svg import arrow, document, rect, text
+from castoff.launcher.runs.states import ENDINGS
+from castoff.launcher.svg import arrow, document, rect, text
 
 CONTINUES = {
     "resume": "requeue",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launcher.svg import arrow, document, rect, text
+from castoff.launcher.svg import arrow, document, rect, text
 
 STEPS = (
     ("agree on stopping", "stopping.agreed", "all ranks stop at the same step"),
@@ -14,7 +14,7 @@ STEPS = (
     ("validate", "_validate", "after each epoch, or every so many steps, over all ranks"),
     ("save", "_save", "a checkpoint, when one is due"),
 )
-"""What happens, the name that it has in `trainers.ddp`, and a remark."""
+"""What happens, the name that it has in `castoff.trainers.ddp`, and a remark."""
 
 
 def loop() -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher import JobSpec, Site, plan
-from launcher.planning.picture import picture
+from castoff import JobSpec, Site, plan
+from castoff.launcher.planning.picture import picture
 
 SITES: dict[str, dict[str, Any]] = {
     "aurora": {"queue": "debug", "directives": {"pbs": {"filesystems": "home:flare"}}},

@@ -8,7 +8,7 @@ docs/how-to/submitit.md says what else the executor can do.
 
 import sys
 
-import launcher
+import castoff
 
 
 def add_up() -> tuple[int, int]:
@@ -26,8 +26,6 @@ def add_up() -> tuple[int, int]:
 if __name__ == "__main__":
     site = sys.argv[1] if len(sys.argv) > 1 else "slurm"
     nodes = 1 if site == "local" else 2
-    executor = launcher.executor(
-        {"nodes": nodes, "ranks_per_node": 2, "walltime": "5m"}, site, "castoff-runs"
-    )
+    executor = castoff.executor({"nodes": nodes, "ranks_per_node": 2, "walltime": "5m"}, site, "castoff-runs")
     results = executor.submit(add_up).results()
     print("rank and sum of all ranks, from each rank:", results)

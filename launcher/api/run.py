@@ -8,21 +8,21 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from launcher.api.columns import as_table, joined
-from launcher.api.display import drawn_members, run_html, status_line
-from launcher.api.waiting import ProgressLine, watched_by_a_person
-from launcher.config.quantities import cpulist
-from launcher.errors import CastoffError
-from launcher.history.metrics import MetricsReader, metrics_files, metrics_of
-from launcher.logs.chosen import attempts_of, check_ranks
-from launcher.logs.printing import write_logs
-from launcher.logs.sources import Selection
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.status import watch
-from launcher.status.poller import Poller
-from launcher.submission import cancel, resubmit, stop
+from castoff.launcher.api.columns import as_table, joined
+from castoff.launcher.api.display import drawn_members, run_html, status_line
+from castoff.launcher.api.waiting import ProgressLine, watched_by_a_person
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.history.metrics import MetricsReader, metrics_files, metrics_of
+from castoff.launcher.logs.chosen import attempts_of, check_ranks
+from castoff.launcher.logs.printing import write_logs
+from castoff.launcher.logs.sources import Selection
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.status import watch
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.submission import cancel, resubmit, stop
 
 
 class Run(RunDirectory):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.api.run import Run
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.submission import submit as submission
+from castoff.launcher.api.run import Run
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.submission import submit as submission
 
 
 def submit(
@@ -19,7 +19,7 @@ def submit(
     `runs_dir`: the folder of run directories; None: CASTOFF_RUNS_DIR, else castoff-runs in the working
     directory. `environ`: the submitter's environment; None: this process's.
 
-    >>> from launcher import JobSpec, Run, Site, submit
+    >>> from castoff import JobSpec, Run, Site, submit
     >>> job = JobSpec(command=["echo", "hello"], ranks_per_node=2)
     >>> run = submit(job, Site.load("local"))
     >>> run.wait().ending

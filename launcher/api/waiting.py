@@ -6,7 +6,7 @@ import shutil
 import sys
 from typing import Any
 
-from launcher.errors import printable
+from castoff.launcher.errors import printable
 
 
 class ProgressLine:

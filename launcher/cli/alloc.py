@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.job_options import asked_fields, job_options, load_site, read_job
-from launcher.cli.output import report
-from launcher.cli.program import TakesJob
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.job_options import asked_fields, job_options, load_site, read_job
+from castoff.launcher.cli.output import report
+from castoff.launcher.cli.program import TakesJob
 
 
 @click.command(
@@ -42,7 +42,7 @@ def command(
     the queue withdraws the request (exit code 130).
     """
     # Late: a shell that completes our flags waits for what is imported.
-    from launcher.submission.interactive import OF_BATCH_JOBS, request, run
+    from castoff.launcher.submission.interactive import OF_BATCH_JOBS, request, run
 
     program = click.get_current_context().obj
     if program == []:

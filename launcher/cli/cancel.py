@@ -6,11 +6,11 @@ import os
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.output import ending_words, json_option, print_json
-from launcher.cli.run_options import run_options, runs_meant
-from launcher.errors import CastoffError
-from launcher.runs.index import Entry, Index
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import ending_words, json_option, print_json
+from castoff.launcher.cli.run_options import run_options, runs_meant
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.index import Entry, Index
 
 
 @click.command("cancel", epilog=examples("castoff cancel train", "castoff cancel --name 'sweep*'"))
@@ -22,7 +22,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
     However many there are, their scheduler is asked to end all of them at once. Of a run whose directory was
     deleted, the jobs are found by the path of its script.
     """
-    from launcher.submission.cancel import end
+    from castoff.launcher.submission.cancel import end
 
     others, orphans = _without_directory(runs)
     wishes = end(runs_meant(others, names)) if others or names or not orphans else []
@@ -50,7 +50,7 @@ def _without_directory(runs: tuple[str, ...]) -> tuple[list[str], list[Entry]]:
 
 def _end_orphans(entries: list[Entry], as_json: bool) -> list[str]:
     """End the jobs of runs whose directories are gone, and say so; returns what went wrong."""
-    from launcher.submission.orphans import end, look_for
+    from castoff.launcher.submission.orphans import end, look_for
 
     problems = []
     for entry in entries:

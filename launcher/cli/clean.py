@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.offers import complete_runs
-from launcher.cli.output import (
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.offers import complete_runs
+from castoff.launcher.cli.output import (
     brief,
     duration,
     is_terminal,
@@ -23,16 +23,16 @@ from launcher.cli.output import (
     report,
     several,
 )
-from launcher.config.quantities import size_words
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted
-from launcher.runs.index import Index
-from launcher.runs.records import Submission
-from launcher.runs.removal import remove, size, sweep
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import ENDINGS, RunSummary, failed_because, summary
-from launcher.status.overview import Overview
-from launcher.status.watch import status
+from castoff.launcher.config.quantities import size_words
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import Submission
+from castoff.launcher.runs.removal import remove, size, sweep
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import ENDINGS, RunSummary, failed_because, summary
+from castoff.launcher.status.overview import Overview
+from castoff.launcher.status.watch import status
 
 
 class _Candidate(NamedTuple):

@@ -12,8 +12,8 @@ import click
 from click import shell_completion as shells
 from click.shell_completion import CompletionItem
 
-from launcher.cli.help import examples
-from launcher.errors import CastoffError
+from castoff.launcher.cli.help import examples
+from castoff.launcher.errors import CastoffError
 
 _Items: TypeAlias = "list[CompletionItem[str]]"
 

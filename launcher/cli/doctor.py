@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.job_options import job_options, load_site, read_job
-from launcher.cli.output import has_colours, is_terminal, json_option, print_json, report, several
-from launcher.cli.program import TakesJob
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError, printable
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.job_options import job_options, load_site, read_job
+from castoff.launcher.cli.output import has_colours, is_terminal, json_option, print_json, report, several
+from castoff.launcher.cli.program import TakesJob
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, printable
 
 if TYPE_CHECKING:
-    from launcher.diagnosis.finding import Finding
-    from launcher.diagnosis.subject import Subject
+    from castoff.launcher.diagnosis.finding import Finding
+    from castoff.launcher.diagnosis.subject import Subject
 
 _COLOURS = {"ok": "32", "warning": "33", "problem": "1;31", "unknown": "35"}
 
@@ -63,11 +63,13 @@ def command(
         return _trust(job, site_name, overrides, flags, runs_dir, as_json)
     count = None if nodes is None else _count(nodes)
     spec, site, found = _read(job, site_name, overrides, flags)
-    from launcher.diagnosis import login  # late: a shell that completes our flags waits for what is imported
-    from launcher.diagnosis.finding import has_problem
-    from launcher.diagnosis.subject import Subject
-    from launcher.runs.run import runs_folder
-    from launcher.submission.submit import working_directory
+    from castoff.launcher.diagnosis import (
+        login,  # late: a shell that completes our flags waits for what is imported
+    )
+    from castoff.launcher.diagnosis.finding import has_problem
+    from castoff.launcher.diagnosis.subject import Subject
+    from castoff.launcher.runs.run import runs_folder
+    from castoff.launcher.submission.submit import working_directory
 
     environ = os.environ
     subject = Subject.of(
@@ -91,8 +93,8 @@ def _read(
     job: str | None, site_name: str | None, overrides: tuple[str, ...], flags: dict[str, Any]
 ) -> tuple[JobSpec, Site, list[Finding]]:
     """The job, the site, and what kept the job's file from being read."""
-    from launcher.diagnosis.run_folder import unusable
-    from launcher.trust.decision import Untrusted
+    from castoff.launcher.diagnosis.run_folder import unusable
+    from castoff.launcher.trust.decision import Untrusted
 
     program = click.get_current_context().obj
     asks = bool(overrides) or any(value is not None for value in flags.values())
@@ -116,8 +118,8 @@ def _count(nodes: str) -> int:
 
 def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -> Iterator[Finding]:
     """Try so many nodes by a job; what it finds."""
-    from launcher.diagnosis import node_job, node_results
-    from launcher.diagnosis.finding import Finding
+    from castoff.launcher.diagnosis import node_job, node_results
+    from castoff.launcher.diagnosis.finding import Finding
 
     try:
         if refused := [*node_job.refusals(subject, nodes, walltime)]:
@@ -175,8 +177,8 @@ def _trust(
     as_json: bool,
 ) -> int:
     """Print, of all that will be read or run, who else could change it, and the fix."""
-    from launcher.submission.exposure import exposures, unknown_words
-    from launcher.trust.decision import Untrusted, fixes
+    from castoff.launcher.submission.exposure import exposures, unknown_words
+    from castoff.launcher.trust.decision import Untrusted, fixes
 
     program = click.get_current_context().obj
     spec = site = None

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import click
 
-from launcher.cli.group import WrongWords
-from launcher.cli.group import call as call_here
-from launcher.cli.help import VERBS
-from launcher.cli.output import is_terminal, report, write_output
-from launcher.cli.there import There, there
-from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
-from launcher.remote import passing
-from launcher.remote.entries import HERE, entry_named
-from launcher.remote.machine import Machine, NotInstalled
-from launcher.remote.output import Bounded
+from castoff.launcher.cli.group import WrongWords
+from castoff.launcher.cli.group import call as call_here
+from castoff.launcher.cli.help import VERBS
+from castoff.launcher.cli.output import is_terminal, report, write_output
+from castoff.launcher.cli.there import There, there
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.remote import passing
+from castoff.launcher.remote.entries import HERE, entry_named
+from castoff.launcher.remote.machine import Machine, NotInstalled
+from castoff.launcher.remote.output import Bounded
 
 ONLY_HERE = {
     "init": "writes a job file here; then `castoff --on NAME submit` takes it along",
@@ -91,8 +91,8 @@ def _meant(words: list[str]) -> tuple[str, str, list[str]]:
         return words[1], "--on", words[2:]
     if (name := os.environ.get("CASTOFF_ON")) is not None:
         return name, "CASTOFF_ON", words
-    from launcher.config.project import project_machine
-    from launcher.config.site import Search
+    from castoff.launcher.config.project import project_machine
+    from castoff.launcher.config.site import Search
 
     project = Search.here().project
     config = None if project is None else project / ".castoff" / "config.yaml"
@@ -129,7 +129,7 @@ def _call(meant: There, rest: list[str], program: list[str] | None) -> int:
 
 def _report(machine: Machine, words: list[str]) -> int:
     """Make a page of a run there, and write it here, as `castoff report` would."""
-    from launcher.cli.report import command
+    from castoff.launcher.cli.report import command
 
     context = command.make_context("castoff report", list(words))
     run, output = context.params["run"], context.params["output"]
@@ -160,9 +160,9 @@ def _ranking(name: str, value: object) -> list[str]:
 
 def _resubmit(passed: passing.Passed, words: list[str]) -> int:
     """Resubmit there, with the variables of `env_from` that are set here."""
-    from launcher.cli.resubmit import command
-    from launcher.remote.frames import Names, NamesOf
-    from launcher.runs.env_from import secrets
+    from castoff.launcher.cli.resubmit import command
+    from castoff.launcher.remote.frames import Names, NamesOf
+    from castoff.launcher.runs.env_from import secrets
 
     context = command.make_context("castoff resubmit", list(words), resilient_parsing=True)
     run = context.params.get("run")
@@ -183,7 +183,7 @@ def _check_given(machine: Machine, run: str, names: list[str]) -> None:
     Raises:
         CastoffError: not.
     """
-    from launcher.remote.variables import given_before, remember
+    from castoff.launcher.remote.variables import given_before, remember
 
     name = machine.entry.name
     if new := printable(", ".join(sorted({*names} - given_before(machine.entry, os.environ)))):
@@ -229,7 +229,7 @@ def _installed(machine: Machine, do: Callable[[], int]) -> int:
     except NotInstalled as missing:
         if machine.entry.castoff is not None or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise
-        from launcher.cli.install_elsewhere import install_there
+        from castoff.launcher.cli.install_elsewhere import install_there
 
         report(str(missing).partition(";")[0])
         if not install_there(machine, asks=True):

@@ -6,9 +6,9 @@ import os
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.output import json_option, print_json
-from launcher.ranks import explain, explain_json
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import json_option, print_json
+from castoff.launcher.ranks import explain, explain_json
 
 
 @click.command("explain", epilog=examples("castoff launch -n 2 castoff explain"))

@@ -1,8 +1,8 @@
 """A suggested setting in the form that the user needs: a line of the job file, or a flag.
 
-Messages suggest a field as a line of YAML in backticks (launcher.typed.suggestion.setting). What was wrong on
-the command line is answered with the flag of the verb that was called, or with `--set` for a field without
-one.
+Messages suggest a field as a line of YAML in backticks (castoff.launcher.typed.suggestion.setting). What was
+wrong on the command line is answered with the flag of the verb that was called, or with `--set` for a field
+without one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
-from launcher.config.job import COMMAND_LINE, JobSpec
-from launcher.errors import InvalidInput, Problem
-from launcher.quoting import visible_word, yaml_word
-from launcher.typed.document import Document
-from launcher.typed.structure import fields_of
+from castoff.launcher.config.job import COMMAND_LINE, JobSpec
+from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.quoting import visible_word, yaml_word
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import fields_of
 
 _MISREAD = {"nodes": "; -N is the nodes, as for sbatch, and qsub's -N NAME is -J NAME"}
 """What else a flag is elsewhere, where its value is text that no such field takes."""

@@ -8,15 +8,15 @@ import sys
 
 import click
 
-from launcher.cli.output import has_colours, report
-from launcher.logs.chosen import members_of
-from launcher.logs.following import Follower
-from launcher.logs.show import End, Json, Text
-from launcher.logs.sources import Selection
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import why
-from launcher.status.poller import AT_A_GLANCE, Poller
-from launcher.status.watch import status
+from castoff.launcher.cli.output import has_colours, report
+from castoff.launcher.logs.chosen import members_of
+from castoff.launcher.logs.following import Follower
+from castoff.launcher.logs.show import End, Json, Text
+from castoff.launcher.logs.sources import Selection
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import why
+from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.watch import status
 
 _EVERYTHING = Selection()
 

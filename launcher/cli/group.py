@@ -8,9 +8,9 @@ from typing import Any, get_origin
 
 import click
 
-from launcher.cli.help import VERBS, help_text, module_of
-from launcher.cli.offers import complete_machines
-from launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.cli.help import VERBS, help_text, module_of
+from castoff.launcher.cli.offers import complete_machines
+from castoff.launcher.errors import CastoffError, InvalidInput
 
 _TAKE_A_PROGRAM = ("alloc", "doctor", "launch", "on", "render", "shell", "submit", "train")
 """The verbs for which what follows `--` is the program's, or for train the trainer's."""
@@ -24,7 +24,7 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         if verb not in VERBS:
-            from launcher.config.synonyms import hint, instead
+            from castoff.launcher.config.synonyms import hint, instead
 
             meant = instead("verb", verb)
             here = (
@@ -70,7 +70,7 @@ def _hear_interrupts() -> None:
     """From here on Ctrl-C is an exception: a verb may have something to clear up."""
     import signal
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff_plugin.end_on_interrupt
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff.__main__
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -92,9 +92,9 @@ def call(words: list[str], program: list[str] | None) -> int:
     try:
         result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
     except InvalidInput as error:
-        from launcher.cli.flags import answered, flags_of
+        from castoff.launcher.cli.flags import answered, flags_of
 
-        verb = import_module(f"launcher.cli.{words[0]}").command
+        verb = import_module(f"castoff.launcher.cli.{words[0]}").command
         raise answered(error, flags_of(verb)) from error
     except click.ClickException as error:
         raise WrongWords(_in_one_line(error, words), error.exit_code) from error
@@ -133,7 +133,7 @@ def _for_file(args: list[str], program: list[str] | None) -> str:
     """What does something with a file that stands where a verb belongs; empty where it is none."""
     from pathlib import Path
 
-    from launcher.cli.program import INTERPRETERS, JOB_FILES, directives_in
+    from castoff.launcher.cli.program import INTERPRETERS, JOB_FILES, directives_in
 
     file = args[0]
     if not Path(file).is_file():
@@ -167,7 +167,7 @@ def _two_hyphens(words: list[str], command: click.Command) -> str:
 
 def _of_more_words(message: str, words: list[str]) -> str:
     """What to do with words that a verb does not take: most likely they are a program."""
-    from launcher.cli.program import JOB_FILES
+    from castoff.launcher.cli.program import JOB_FILES
 
     extra = message.partition("(")[2].rpartition(")")[0]
     at = next((at for at in range(len(words)) if " ".join(words[at:]) == extra), len(words))
@@ -185,7 +185,7 @@ def _of_a_value(message: str, words: list[str]) -> str:
     if "-np" in words:  # read as -n and p
         return f"no option -np; here: -n {_value('-np', words)}"
     if found := re.search(r"'(\S+)' is not one of (.*)", message):
-        from launcher.typed.suggestion import did_you_mean
+        from castoff.launcher.typed.suggestion import did_you_mean
 
         return message + did_you_mean(found[1], re.findall(r"'(\S+?)'", found[2]))
     return message.replace("is not a valid integer range", "is not a whole number")
@@ -193,14 +193,14 @@ def _of_a_value(message: str, words: list[str]) -> str:
 
 def _typed(words: list[str], program: list[str] | None) -> str:
     """A command line, as one may type it."""
-    from launcher.quoting import visible_word
+    from castoff.launcher.quoting import visible_word
 
     return " ".join(map(visible_word, [*words, *([] if program is None else ["--", *program])]))
 
 
 def _value(option: str, words: list[str]) -> str:
     """What follows an option as its value; … where nothing does."""
-    from launcher.quoting import visible_word
+    from castoff.launcher.quoting import visible_word
 
     for word, after in zip(words, [*words[1:], "-"], strict=True):
         if word == option and not after.startswith("-"):
@@ -212,11 +212,11 @@ def _value(option: str, words: list[str]) -> str:
 
 def _instead(option: str, value: str, command: click.Command) -> str:
     """The end of the message that a verb has no such option."""
-    from launcher.cli.flags import flags_of
-    from launcher.config.job import JobSpec
-    from launcher.config.synonyms import instead
-    from launcher.typed.structure import bare, fields_of
-    from launcher.typed.suggestion import did_you_mean
+    from castoff.launcher.cli.flags import flags_of
+    from castoff.launcher.config.job import JobSpec
+    from castoff.launcher.config.synonyms import instead
+    from castoff.launcher.typed.structure import bare, fields_of
+    from castoff.launcher.typed.suggestion import did_you_mean
 
     if option == "--on":  # which is castoff's own, for every verb
         return f" behind a verb; here: castoff --on {value} {command.name}"

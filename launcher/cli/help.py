@@ -45,7 +45,7 @@ GROUPS = {
         "completion": "Print the completion script for a shell.",
     },
 }
-"""The verbs as the overview lists them. Each is a module of launcher.cli."""
+"""The verbs as the overview lists them. Each is a module of castoff.launcher.cli."""
 
 VERBS = {verb: words for group in GROUPS.values() for verb, words in group.items()}
 
@@ -59,7 +59,7 @@ ABOUT = (
 
 def module_of(verb: str) -> str:
     """The module in which a verb is: `import` is a word that Python keeps for itself."""
-    return f"launcher.cli.{verb}_" if verb == "import" else f"launcher.cli.{verb}"
+    return f"castoff.launcher.cli.{verb}_" if verb == "import" else f"castoff.launcher.cli.{verb}"
 
 
 _OPTIONS = {

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from launcher.launchers.local.start import StartRequest, start_ranks
-from launcher.runs.run import RESUME, inherited_lock, wants_resume
+from castoff.launcher.launchers.local.start import StartRequest, start_ranks
+from castoff.launcher.runs.run import RESUME, inherited_lock, wants_resume
 
 TYPE_CHECKING = False  # `typing` is not needed otherwise
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(request: StartRequest) -> int:
         return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
     import tempfile  # late: it loads a dozen modules, and most ranks are a job's
 
-    from launcher.errors import report
+    from castoff.launcher.errors import report
 
     with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
         outcome, hosts = Path(of_job or Path(folder, "outcome")), Path(folder, "hosts")

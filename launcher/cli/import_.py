@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.output import report
-from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import report
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.quoting import visible_word
 
 if TYPE_CHECKING:
-    from launcher.importing.script import Wish
+    from castoff.launcher.importing.script import Wish
 
 INCOMPLETE = 3
 """The exit code where a directive is not expressed in the job file, or ranks cannot be castoff's."""
@@ -42,10 +42,13 @@ def command(script: Path, output: Path | None, ranks: bool, driver: bool) -> int
     the script whole, and standard error says why. The exit code is 3 if a directive has no place in a job
     file.
     """
-    from launcher.importing.lifting import WITHOUT_PARSER
-    from launcher.importing.script import NotAScript, read_script  # late: completion waits for imports
-    from launcher.importing.writing import job_file
-    from launcher.runs.records import write_file
+    from castoff.launcher.importing.lifting import WITHOUT_PARSER
+    from castoff.launcher.importing.script import (  # late: completion waits for imports
+        NotAScript,
+        read_script,
+    )
+    from castoff.launcher.importing.writing import job_file
+    from castoff.launcher.runs.records import write_file
 
     if ranks and driver:
         raise CastoffError("--ranks and --driver exclude each other: give one of the two")

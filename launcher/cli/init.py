@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.job_options import load_site
-from launcher.cli.offers import site_option
-from launcher.errors import CastoffError, printable
-from launcher.planning.render import example_job
-from launcher.quoting import visible_word
-from launcher.runs.records import write_file
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.job_options import load_site
+from castoff.launcher.cli.offers import site_option
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.planning.render import example_job
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.runs.records import write_file
 
 
 @click.command("init", epilog=examples("castoff init", "castoff init causets.yaml --site aurora"))

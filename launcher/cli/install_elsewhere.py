@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from launcher.cli.output import report
-from launcher.errors import CastoffError
-from launcher.remote.entries import entries_file
+from castoff.launcher.cli.output import report
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.remote.entries import entries_file
 
 if TYPE_CHECKING:
-    from launcher.remote.machine import Machine
+    from castoff.launcher.remote.machine import Machine
 
 
 def install_there(machine: Machine, *, asks: bool) -> bool:
@@ -21,7 +21,7 @@ def install_there(machine: Machine, *, asks: bool) -> bool:
     Raises:
         CastoffError: it cannot be.
     """
-    from launcher.remote.install import Installation
+    from castoff.launcher.remote.install import Installation
 
     if machine.entry.castoff is not None:
         raise CastoffError(

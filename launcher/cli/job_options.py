@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from launcher.cli.offers import F, set_option, site_option
-from launcher.cli.output import report
-from launcher.cli.there import there
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.errors import printable
-from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
-from launcher.schedulers.registry import OWN
-from launcher.typed.document import invalid
-from launcher.typed.structure import fields_of
+from castoff.launcher.cli.offers import F, set_option, site_option
+from castoff.launcher.cli.output import report
+from castoff.launcher.cli.there import there
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.errors import printable
+from castoff.launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
+from castoff.launcher.schedulers.registry import OWN
+from castoff.launcher.typed.document import invalid
+from castoff.launcher.typed.structure import fields_of
 
 _NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
 _OF_CLUSTERS = ("device_type", "account", "queue", "qos", "constraint", "reservation", "exclude")
@@ -90,7 +90,7 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
     if name is not None:
         return site_named(name)
     if (elsewhere := there.get()) is not None:
-        from launcher.cli.submit_elsewhere import machine_site
+        from castoff.launcher.cli.submit_elsewhere import machine_site
 
         return machine_site(elsewhere, name)
     site, why = choose_site()

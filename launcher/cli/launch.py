@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.here import modules, run, with_given
-from launcher.cli.offers import set_option, site_option
-from launcher.cli.output import report
-from launcher.cli.program import TakesProgram
-from launcher.config.workdir import as_path
-from launcher.errors import CastoffError
-from launcher.launchers.local.start import Hosts, StartRequest
-from launcher.ranks.rendezvous import derived_port
-from launcher.runs.run import inherited_lock
-from launcher.schedulers.registry import OWN, in_allocation, is_own, queued_of
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.here import modules, run, with_given
+from castoff.launcher.cli.offers import set_option, site_option
+from castoff.launcher.cli.output import report
+from castoff.launcher.cli.program import TakesProgram
+from castoff.launcher.config.workdir import as_path
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local.start import Hosts, StartRequest
+from castoff.launcher.ranks.rendezvous import derived_port
+from castoff.launcher.runs.run import inherited_lock
+from castoff.launcher.schedulers.registry import OWN, in_allocation, is_own, queued_of
 
 if TYPE_CHECKING:
-    from launcher.config.job import JobSpec
-    from launcher.config.site import Site
-    from launcher.runs.plan import Plan
-    from launcher.schedulers.base_allocation import Allocation
+    from castoff.launcher.config.job import JobSpec
+    from castoff.launcher.config.site import Site
+    from castoff.launcher.runs.plan import Plan
+    from castoff.launcher.schedulers.base_allocation import Allocation
 
 _LEFT_OUT_HERE = (
     "setup",
@@ -134,7 +134,7 @@ def command(
     if found is not None:
         allocation, site = found
         _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
-        from launcher.cli.job_options import load_job
+        from castoff.launcher.cli.job_options import load_job
 
         return _run_script(load_job(job, overrides, flags), site, allocation, runs_dir)
     if job is None and not overrides and not context.obj:
@@ -185,7 +185,7 @@ class _JobHere(NamedTuple):
     @property
     def by_mpiexec(self) -> bool:
         """Whether the job names one that is to start its ranks."""
-        from launcher.launchers.commands import LAUNCHERS
+        from castoff.launcher.launchers.commands import LAUNCHERS
 
         return self.plan.script is not None or not (self.plan.driver or LAUNCHERS[self.plan.launcher].here)
 
@@ -193,9 +193,9 @@ class _JobHere(NamedTuple):
 def _planned_here(
     job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
 ) -> _JobHere:
-    from launcher.cli.job_options import load_job
-    from launcher.planning.planner import plan
-    from launcher.schedulers.choice import site_named
+    from castoff.launcher.cli.job_options import load_job
+    from castoff.launcher.planning.planner import plan
+    from castoff.launcher.schedulers.choice import site_named
 
     spec, site = load_job(job, overrides, flags), site_named(site_name)
     return _JobHere(spec, site, plan(spec, site))
@@ -203,8 +203,8 @@ def _planned_here(
 
 def _run_script(spec: JobSpec, site: Site, allocation: Allocation, runs_dir: Path | None) -> int:
     """Run the job as a run with a directory of its own, by the script that a submission would send."""
-    from launcher.submission.foreground import run_in_foreground
-    from launcher.submission.in_allocation import submission_only
+    from castoff.launcher.submission.foreground import run_in_foreground
+    from castoff.launcher.submission.in_allocation import submission_only
 
     _report_ignored(spec, submission_only(spec))
     return run_in_foreground(
@@ -219,14 +219,14 @@ def _run_script(spec: JobSpec, site: Site, allocation: Allocation, runs_dir: Pat
 
 
 def _this_machine() -> Allocation:
-    from launcher.schedulers.local.allocation import ThisMachine
+    from castoff.launcher.schedulers.local.allocation import ThisMachine
 
     return ThisMachine(f"local-{os.getpid()}", [socket.gethostname()])
 
 
 def _report_idle_devices(request: StartRequest) -> None:
     """One rank is what nobody asked for; libraries that see RANK then use one device."""
-    from launcher.launchers.local.gpus import gpus_here
+    from castoff.launcher.launchers.local.gpus import gpus_here
 
     if request.world_size == 1 and (count := gpus_here(request.environment)) > 1:
         report(
@@ -275,7 +275,7 @@ def _with_job(request: StartRequest, job: _JobHere, where: str) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
     import msgspec
 
-    from launcher.cli.job_options import asked_fields
+    from castoff.launcher.cli.job_options import asked_fields
 
     spec, _, decided = job
     if needed := asked_fields(spec, _NOT_HERE):
@@ -307,7 +307,7 @@ def _with_job(request: StartRequest, job: _JobHere, where: str) -> StartRequest:
 
 
 def _report_ignored(spec: JobSpec, fields: Iterable[str]) -> None:
-    from launcher.cli.job_options import asked_fields
+    from castoff.launcher.cli.job_options import asked_fields
 
     if unused := asked_fields(spec, fields):
         report(f"launch ignores {', '.join(unused)}: for castoff submit alone")
@@ -317,8 +317,8 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     """The allocation to use and its site; None: this host alone. An error where this is one of its ranks."""
     if site_name is None and not in_allocation(os.environ):
         return None  # as mostly: nothing else is loaded
-    from launcher.schedulers.choice import choose_site, site_named
-    from launcher.submission.in_allocation import find, rank_here
+    from castoff.launcher.schedulers.choice import choose_site, site_named
+    from castoff.launcher.submission.in_allocation import find, rank_here
 
     site = None if site_name is None else site_named(site_name)
     if site is not None and is_own(site.scheduler):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 import click
 import msgspec
 
-from launcher.cli.help import examples
-from launcher.cli.output import (
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import (
     brief,
     duration,
     interval_option,
@@ -23,14 +23,14 @@ from launcher.cli.output import (
     several,
     table_lines,
 )
-from launcher.errors import CastoffError, printable
-from launcher.logs.failures import script_headline
-from launcher.runs.index import Index
-from launcher.runs.states import ENDINGS, EXPLAINED, RunStatus, members_words
-from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
-from launcher.status.poller import AT_A_GLANCE, Poller
-from launcher.status.survey import RunRecords
-from launcher.status.watch import judge
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.logs.failures import script_headline
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.states import ENDINGS, EXPLAINED, RunStatus, members_words
+from castoff.launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
+from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import judge
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""
@@ -176,8 +176,8 @@ def _explained(row: Row, now: RunStatus | None) -> Row:
 
 def _watch(index: Index, choice: _Choice, poller: Poller, interval: float, *, as_json: bool) -> NoReturn:
     """Print the runs again and again, until somebody interrupts it."""
-    from launcher.cli.follow import pause  # late, as whoever looks once needs none of it
-    from launcher.cli.repeated import Repeated
+    from castoff.launcher.cli.follow import pause  # late, as whoever looks once needs none of it
+    from castoff.launcher.cli.repeated import Repeated
 
     place, printed = Repeated(), dict[str, dict[str, Any]]()
     while True:

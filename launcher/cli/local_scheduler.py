@@ -1,4 +1,4 @@
-"""`python -m launcher.cli.local_scheduler RUN_DIR`: the local scheduler's process.
+"""`python -m castoff.launcher.cli.local_scheduler RUN_DIR`: the local scheduler's process.
 
 It waits for other runs, and their states are known above it: so this hands it what tells them.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from launcher.schedulers.local.daemon import main
-from launcher.status.poller import Poller
-from launcher.submission.dependencies import condition_holds
+from castoff.launcher.schedulers.local.daemon import main
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.submission.dependencies import condition_holds
 
 if __name__ == "__main__":
     main(lambda condition, run: partial(condition_holds, condition, run, Poller()))

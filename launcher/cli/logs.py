@@ -7,20 +7,20 @@ from typing import Any
 
 import click
 
-from launcher.cli.follow import follow_run, write
-from launcher.cli.help import examples
-from launcher.cli.offers import complete_runs
-from launcher.cli.output import has_colours, json_option, print_json, report
-from launcher.cli.run_options import run_meant
-from launcher.logs.chosen import attempts_of, check_ranks
-from launcher.logs.failures import failed_rank
-from launcher.logs.printing import write_logs
-from launcher.logs.show import failure_facts
-from launcher.logs.sources import Selection, rank_logs
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus
-from launcher.status.poller import AT_A_GLANCE, Poller
-from launcher.status.watch import status
+from castoff.launcher.cli.follow import follow_run, write
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.offers import complete_runs
+from castoff.launcher.cli.output import has_colours, json_option, print_json, report
+from castoff.launcher.cli.run_options import run_meant
+from castoff.launcher.logs.chosen import attempts_of, check_ranks
+from castoff.launcher.logs.failures import failed_rank
+from castoff.launcher.logs.printing import write_logs
+from castoff.launcher.logs.show import failure_facts
+from castoff.launcher.logs.sources import Selection, rank_logs
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus
+from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.watch import status
 
 _NUMBER = click.IntRange(min=0)
 

@@ -1,4 +1,4 @@
-"""The `castoff` command: parse, call, print. Each verb is a module of launcher.cli.
+"""The `castoff` command: parse, call, print. Each verb is a module of castoff.launcher.cli.
 
 Its own help needs nothing else, and click is imported where there is something to parse. What stands after
 `--` never meets the parser.
@@ -12,7 +12,7 @@ import os
 import sys
 from importlib import import_module
 
-from launcher.errors import CastoffError, Problem, report
+from castoff.launcher.errors import CastoffError, Problem, report
 
 TYPE_CHECKING = False  # `typing` would cost as much as all that is here
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         at = words.index("--")
         words, program = words[:at], words[at + 1 :]
     if "_CASTOFF_COMPLETE" in os.environ:  # a shell asks what may stand next, and click answers
-        import_module("launcher.cli.completion")
+        import_module("castoff.launcher.cli.completion")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # a path's bytes leave as they came
     try:
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def _run(words: list[str], program: list[str] | None) -> int:
     words = _as_options(words)
     if program is None and words in ([], ["-h"], ["--help"]) and "_CASTOFF_COMPLETE" not in os.environ:
-        from launcher.cli.help import help_text
+        from castoff.launcher.cli.help import help_text
 
         print(help_text())
         return 0
@@ -132,11 +132,11 @@ def _project_names_machine() -> bool:
 
 def _call(words: list[str], program: list[str] | None) -> int:
     if _may_be_elsewhere(words):
-        from launcher.cli import elsewhere
+        from castoff.launcher.cli import elsewhere
 
         return elsewhere.call(words, program)
     if words[:2] == ["launch", "--here"]:
-        from launcher.cli import here
+        from castoff.launcher.cli import here
 
         try:
             if request := here.read(words, program):
@@ -144,7 +144,7 @@ def _call(words: list[str], program: list[str] | None) -> int:
         except KeyboardInterrupt:
             print(file=sys.stderr)  # as click does
             return 130
-    from launcher.cli.group import call
+    from castoff.launcher.cli.group import call
 
     return call(words, program)
 

@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"\w[\w.+%/-]*")
 
 def complete_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
     """Names of 50 runs, the newest first, and ids once a word has begun; folders where it is a path."""
-    from launcher.runs.index import Index
+    from castoff.launcher.runs.index import Index
 
     if "/" in incomplete or incomplete.startswith((".", "~")):
         return [_item(incomplete, type="dir")]
@@ -42,28 +42,28 @@ def complete_runs(context: click.Context, parameter: click.Parameter, incomplete
 
 def complete_sites(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
     """The names of all profiles."""
-    from launcher.config.site import Search
+    from castoff.launcher.config.site import Search
 
     return _items(incomplete, filter(_PLAIN.fullmatch, Search.here().profiles()))
 
 
 def complete_machines(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
     """The machines that --on knows."""
-    from launcher.remote.entries import entries
+    from castoff.launcher.remote.entries import entries
 
     return _items(incomplete, entries(os.environ))
 
 
 def complete_fields(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
     """The fields of a job file as `--set` names them: `nodes=`, `array.count=`, `env.`."""
-    from launcher.config.job import JobSpec
+    from castoff.launcher.config.job import JobSpec
 
     return _items(incomplete, [] if "=" in incomplete else _fields(JobSpec))
 
 
 def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
     """`name=` for a field, `name.` for one that holds names of the user's."""
-    from launcher.typed.structure import bare, fields_of, is_struct, members
+    from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
 
     for name, field in fields_of(kind).items():
         options = [bare(option) for option in members(bare(field.type))]

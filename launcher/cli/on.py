@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from launcher.cli.help import examples
-from launcher.cli.install_elsewhere import install_there
-from launcher.cli.output import (
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.install_elsewhere import install_there
+from castoff.launcher.cli.output import (
     is_terminal,
     json_option,
     print_facts,
@@ -21,14 +21,14 @@ from launcher.cli.output import (
     report,
     several,
 )
-from launcher.config.quantities import size_words
-from launcher.errors import CastoffError
-from launcher.quoting import shell_word
-from launcher.remote import entries as known
-from launcher.remote.entries import Entry
+from castoff.launcher.config.quantities import size_words
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.quoting import shell_word
+from castoff.launcher.remote import entries as known
+from castoff.launcher.remote.entries import Entry
 
 if TYPE_CHECKING:
-    from launcher.remote.machine import Machine
+    from castoff.launcher.remote.machine import Machine
 
 
 @click.group(
@@ -123,7 +123,7 @@ def remove(name: str) -> None:
 @click.argument("name")
 def install(name: str) -> None:
     """Install this castoff on the machine NAME, into a virtual environment below your home there."""
-    from launcher.remote.machine import Refused
+    from castoff.launcher.remote.machine import Refused
 
     machine = _machine(known.entry_named(name, os.environ, "castoff on install"))
     install_there(machine, asks=False)
@@ -171,7 +171,7 @@ def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool
     Asks first. Code stays if a run there was submitted with it, if jobs have written files to it, and if it
     is the newest of its project.
     """
-    from launcher.remote.frames import Remove, Removed, Unneeded, WhatIsUnneeded
+    from castoff.launcher.remote.frames import Remove, Removed, Unneeded, WhatIsUnneeded
 
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
         context.fail("cannot ask without a terminal: give --yes, or --dry-run to see what would be removed")
@@ -204,7 +204,7 @@ def _show_unneeded(folders: dict[str, int]) -> None:
 
 
 def _machine(entry: Entry) -> Machine:
-    from launcher.remote.machine import Machine
+    from castoff.launcher.remote.machine import Machine
 
     return Machine(entry, os.environ, as_named=True)
 
@@ -231,8 +231,8 @@ def serve(
     protocol: int, caller: str, machine: str, named: bool, installed: str | None, site: str | None
 ) -> int:
     """Answer a castoff elsewhere, by messages on standard input and output."""
-    from launcher.remote import far_side, frames
-    from launcher.remote.far_streams import speak
+    from castoff.launcher.remote import far_side, frames
+    from castoff.launcher.remote.far_streams import speak
 
     os.environ["CASTOFF_ON"] = ""
     far_side.mark_used()
@@ -260,9 +260,9 @@ def run(
     variables: bool,
 ) -> None:
     """Call a verb for somebody elsewhere."""
-    from launcher.cli.main import main
-    from launcher.remote import far_side, frames
-    from launcher.remote.far_streams import end_with_caller, speak
+    from castoff.launcher.cli.main import main
+    from castoff.launcher.remote import far_side, frames
+    from castoff.launcher.remote.far_streams import end_with_caller, speak
 
     if protocol != frames.PROTOCOL:
         raise CastoffError(
@@ -287,7 +287,7 @@ def _report_difference(caller: str, machine: str, installed: str | None) -> None
     """Say once for a call that the two castoffs are not the same."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from launcher.remote.wheel import differs
+    from castoff.launcher.remote.wheel import differs
 
     try:
         own = version("castoff")

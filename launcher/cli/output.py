@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
-from launcher.config.quantities import brief as brief
-from launcher.config.quantities import moment as moment
-from launcher.errors import CastoffError, printable
-from launcher.errors import report as report
+from castoff.launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
+from castoff.launcher.config.quantities import brief as brief
+from castoff.launcher.config.quantities import moment as moment
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.errors import report as report
 
 if TYPE_CHECKING:
-    from launcher.runs.states import RunStatus
+    from castoff.launcher.runs.states import RunStatus
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs, an object a line; errors too."
@@ -41,7 +41,7 @@ _SGR = {
 
 def _interval(context: click.Context, option: click.Parameter, value: str | None) -> float:
     """The seconds between two looks."""
-    from launcher.status.poller import LOOK_INTERVAL
+    from castoff.launcher.status.poller import LOOK_INTERVAL
 
     seconds = duration(context, option, value)
     if seconds is None:
@@ -96,7 +96,7 @@ def write_output(name: str, text: str, mode: int) -> None:
     Raises:
         CastoffError: it cannot be written.
     """
-    from launcher.runs.records import write_file
+    from castoff.launcher.runs.records import write_file
 
     path = Path(name)
     try:
@@ -137,7 +137,7 @@ def table_lines(
     """
     import shutil
 
-    from launcher.screen.layout import STATE_STYLES, fitted  # late: most verbs print no table
+    from castoff.launcher.screen.layout import STATE_STYLES, fitted  # late: most verbs print no table
 
     on_terminal = is_terminal(sys.stdout)
     nothing = "" if on_terminal else "-"

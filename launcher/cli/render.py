@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import (
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.job_options import job_options, load_job, load_site
+from castoff.launcher.cli.output import (
     is_terminal,
     json_option,
     print_json,
@@ -17,7 +17,7 @@ from launcher.cli.output import (
     report,
     write_output,
 )
-from launcher.cli.program import TakesJob
+from castoff.launcher.cli.program import TakesJob
 
 
 @click.command(
@@ -55,10 +55,10 @@ def command(
     # Late: a shell that completes our flags waits for what is imported.
     import msgspec
 
-    from launcher.planning.planner import decide
-    from launcher.planning.render import rendered
-    from launcher.runs.script import head_of
-    from launcher.submission.syntax import check_syntax
+    from castoff.launcher.planning.planner import decide
+    from castoff.launcher.planning.render import rendered
+    from castoff.launcher.runs.script import head_of
+    from castoff.launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
     site = load_site(site_name, spec)
@@ -77,7 +77,7 @@ def command(
     if output is not None:
         _write(output, script, 0o755)
     if picture is not None:
-        from launcher.planning.picture import picture as drawn
+        from castoff.launcher.planning.picture import picture as drawn
 
         _write(picture, drawn(decided, site.node), 0o644)
 

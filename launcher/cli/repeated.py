@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import click
 
-from launcher.cli.output import is_terminal
+from castoff.launcher.cli.output import is_terminal
 
 _UP, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[{}F", "\x1b[K", "\x1b[J"
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")

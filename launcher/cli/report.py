@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.offers import complete_runs
-from launcher.cli.output import is_terminal, report, write_output
-from launcher.cli.results import ranking_options
-from launcher.cli.run_options import run_meant
-from launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.offers import complete_runs
+from castoff.launcher.cli.output import is_terminal, report, write_output
+from castoff.launcher.cli.results import ranking_options
+from castoff.launcher.cli.run_options import run_meant
+from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 
 
 @click.command(
@@ -34,8 +34,8 @@ def command(run: str | None, output: str | None, by: str | None, largest: bool |
     one, a name (its newest run), a scheduler's id or a directory; without it, the newest run is meant.
     """
     # Late: a shell that completes our flags waits for what is imported.
-    from launcher.report.gathering import Wish, gather
-    from launcher.report.page import page
+    from castoff.launcher.report.gathering import Wish, gather
+    from castoff.launcher.report.page import page
 
     found = run_meant(run)
     text = page(gather(found, Wish(by, largest), Poller(AT_A_GLANCE)))

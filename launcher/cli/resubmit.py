@@ -6,16 +6,23 @@ import os
 
 import click
 
-from launcher.cli.follow import follow_run
-from launcher.cli.help import examples
-from launcher.cli.offers import complete_runs
-from launcher.cli.output import check_followed, follow_option, json_option, print_facts, print_json, report
-from launcher.logs.sources import Selection
-from launcher.runs.index import Index
-from launcher.runs.records import set_aside_hosts
-from launcher.runs.states import attempt_words
-from launcher.schedulers.registry import title_of
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.cli.follow import follow_run
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.offers import complete_runs
+from castoff.launcher.cli.output import (
+    check_followed,
+    follow_option,
+    json_option,
+    print_facts,
+    print_json,
+    report,
+)
+from castoff.launcher.logs.sources import Selection
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import set_aside_hosts
+from castoff.launcher.runs.states import attempt_words
+from castoff.launcher.schedulers.registry import title_of
+from castoff.launcher.submission.resubmit import resubmit
 
 
 @click.command("resubmit", epilog=examples("castoff resubmit train", "castoff resubmit sweep --member 3"))

@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.offers import F, complete_runs
-from launcher.cli.output import brief, json_option, print_json, print_table, report
-from launcher.cli.run_options import run_meant
-from launcher.history.metrics import Point, step_words
-from launcher.report.ranking import (
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.offers import F, complete_runs
+from castoff.launcher.cli.output import brief, json_option, print_json, print_table, report
+from castoff.launcher.cli.run_options import run_meant
+from castoff.launcher.history.metrics import Point, step_words
+from castoff.launcher.report.ranking import (
     Rule,
     best,
     differing,
@@ -28,10 +28,10 @@ from launcher.report.ranking import (
     short_names,
     value_words,
 )
-from launcher.report.results import Result, results
-from launcher.runs.index import Index
-from launcher.status.poller import AT_A_GLANCE, Poller
-from launcher.status.watch import statuses
+from castoff.launcher.report.results import Result, results
+from castoff.launcher.runs.index import Index
+from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.watch import statuses
 
 
 def ranking_options(function: F) -> F:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import click
 
-from launcher.cli.offers import F, complete_runs
-from launcher.errors import CastoffError, report
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.status.overview import Overview
+from castoff.launcher.cli.offers import F, complete_runs
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.status.overview import Overview
 
 
 def run_options(function: F) -> F:

@@ -6,9 +6,9 @@ import json
 
 import click
 
-from launcher.cli.help import examples
-from launcher.config.schema import job_schema
-from launcher.schedulers.registry import HAVE_DIRECTIVES
+from castoff.launcher.cli.help import examples
+from castoff.launcher.config.schema import job_schema
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES
 
 
 @click.command("schema", epilog=examples("castoff schema >castoff.schema.json"))

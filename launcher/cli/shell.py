@@ -7,9 +7,9 @@ import sys
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.offers import complete_runs
-from launcher.cli.output import report
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.offers import complete_runs
+from castoff.launcher.cli.output import report
 
 
 @click.command(
@@ -31,10 +31,10 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
     `castoff launch --here`.
     """
     # Late: a shell that completes our flags waits for what is imported.
-    from launcher.runs.index import Index
-    from launcher.schedulers.command import command_environment
-    from launcher.submission.attached import run_attached
-    from launcher.submission.beside import command_line, place, unreached
+    from castoff.launcher.runs.index import Index
+    from castoff.launcher.schedulers.command import command_environment
+    from castoff.launcher.submission.attached import run_attached
+    from castoff.launcher.submission.beside import command_line, place, unreached
 
     program = click.get_current_context().obj
     if program == []:

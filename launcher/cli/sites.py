@@ -8,15 +8,15 @@ import click
 import msgspec
 import yaml
 
-from launcher.cli.help import examples
-from launcher.cli.job_options import load_site
-from launcher.cli.offers import complete_sites
-from launcher.cli.output import json_option, print_json, several
-from launcher.cli.sites_new import new, probe
-from launcher.config.site import Search, Site
-from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
-from launcher.schedulers.choice import choose_site, profile, site_named
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.job_options import load_site
+from castoff.launcher.cli.offers import complete_sites
+from castoff.launcher.cli.output import json_option, print_json, several
+from castoff.launcher.cli.sites_new import new, probe
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.schedulers.choice import choose_site, profile, site_named
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,7 +31,7 @@ class _Sites(click.Group):
         if args[0] in self.commands:
             return super().resolve_command(ctx, args)
         if any(not word.startswith("-") for word in args[1:]):
-            from launcher.typed.suggestion import did_you_mean
+            from castoff.launcher.typed.suggestion import did_you_mean
 
             words = ", ".join(self.commands)
             ctx.fail(
@@ -140,10 +140,10 @@ def _list(as_json: bool) -> None:
 
 
 def _check(site: Site, update: bool, as_json: bool) -> int:
-    from launcher.schedulers.machine_info import ask  # late, like what it runs
-    from launcher.schedulers.registry import title_of
-    from launcher.schedulers.site_check import Comparison
-    from launcher.schedulers.site_new import update_profile
+    from castoff.launcher.schedulers.machine_info import ask  # late, like what it runs
+    from castoff.launcher.schedulers.registry import title_of
+    from castoff.launcher.schedulers.site_check import Comparison
+    from castoff.launcher.schedulers.site_new import update_profile
 
     info = ask(site)
     scheduler, found = title_of(site.scheduler), Comparison(site, info)

@@ -11,19 +11,19 @@ from typing import Any
 import click
 import msgspec
 
-from launcher.cli.help import examples
-from launcher.cli.output import brief, json_option, moment, print_json, print_table, report
-from launcher.cli.run_options import run_options, runs_meant
-from launcher.config.quantities import cpulist
-from launcher.errors import CastoffError, printable
-from launcher.history.early import early_ranks, early_words
-from launcher.history.hosts import hosts
-from launcher.logs.failures import script_output
-from launcher.logs.silence import LONG, last_sign
-from launcher.runs.index import Index
-from launcher.runs.provenance import words
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import (
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import brief, json_option, moment, print_json, print_table, report
+from castoff.launcher.cli.run_options import run_options, runs_meant
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.history.early import early_ranks, early_words
+from castoff.launcher.history.hosts import hosts
+from castoff.launcher.logs.failures import script_output
+from castoff.launcher.logs.silence import LONG, last_sign
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.provenance import words
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import (
     AttemptStatus,
     MemberStatus,
     RunStatus,
@@ -32,9 +32,9 @@ from launcher.runs.states import (
     members_words,
     why,
 )
-from launcher.status.overview import adopt_unlisted
-from launcher.status.poller import AT_A_GLANCE, Poller
-from launcher.status.watch import statuses
+from castoff.launcher.status.overview import adopt_unlisted
+from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.watch import statuses
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""
@@ -78,7 +78,7 @@ def _report_orphans(runs: tuple[str, ...]) -> None:
     Raises:
         CastoffError: there are such runs.
     """
-    from launcher.submission.orphans import look_for
+    from castoff.launcher.submission.orphans import look_for
 
     index = Index.of(os.environ)
     if gone := [entry for reference in runs if (entry := index.gone(reference)) is not None]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.output import ending_words, json_option, print_json, report
-from launcher.cli.run_options import run_options, runs_meant
-from launcher.errors import StillRunning
-from launcher.runs.states import RunStatus
-from launcher.schedulers.registry import is_own
-from launcher.status.watch import poll, statuses
-from launcher.submission.stop import stop
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import ending_words, json_option, print_json, report
+from castoff.launcher.cli.run_options import run_options, runs_meant
+from castoff.launcher.errors import StillRunning
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.registry import is_own
+from castoff.launcher.status.watch import poll, statuses
+from castoff.launcher.submission.stop import stop
 
 
 @click.command("stop", epilog=examples("castoff stop train --wait", "castoff stop --name 'sweep*'"))

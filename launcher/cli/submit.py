@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import (
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.job_options import job_options, load_job, load_site
+from castoff.launcher.cli.output import (
     check_followed,
     follow_option,
     json_option,
@@ -19,12 +19,12 @@ from launcher.cli.output import (
     print_script,
     report,
 )
-from launcher.cli.program import TakesJob
-from launcher.cli.there import there
+from castoff.launcher.cli.program import TakesJob
+from castoff.launcher.cli.there import there
 
 if TYPE_CHECKING:
-    from launcher.config.job import JobSpec
-    from launcher.config.site import Site
+    from castoff.launcher.config.job import JobSpec
+    from castoff.launcher.config.site import Site
 
 
 @click.command(
@@ -61,15 +61,15 @@ def command(
     # Late: a shell that completes our flags waits for what is imported.
     import msgspec
 
-    from launcher.runs.provenance import read, words
-    from launcher.schedulers.choice import not_described
-    from launcher.submission.presence import check_present
-    from launcher.submission.submit import dry_run, submit, working_directory
-    from launcher.submission.syntax import check_syntax
+    from castoff.launcher.runs.provenance import read, words
+    from castoff.launcher.schedulers.choice import not_described
+    from castoff.launcher.submission.presence import check_present
+    from castoff.launcher.submission.submit import dry_run, submit, working_directory
+    from castoff.launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
     if (elsewhere := there.get()) is not None:
-        from launcher.cli.submit_elsewhere import submit_elsewhere
+        from castoff.launcher.cli.submit_elsewhere import submit_elsewhere
 
         choices = {"follows": follows, "dry": dry, "as_json": as_json, "agrees": yes}
         return submit_elsewhere(elsewhere, spec, site_name, runs_dir=runs_dir, **choices)
@@ -106,16 +106,16 @@ def command(
     )
     if not follows:
         return 0
-    from launcher.cli.follow import follow_run
+    from castoff.launcher.cli.follow import follow_run
 
     return follow_run(run)
 
 
 def _report_changes(spec: JobSpec, site: Site) -> None:
     """Report what the run does not take from the job as it was written."""
-    from launcher.runs.drafts import name_in_id
-    from launcher.schedulers.fields import ignored
-    from launcher.schedulers.registry import scheduler_of
+    from castoff.launcher.runs.drafts import name_in_id
+    from castoff.launcher.schedulers.fields import ignored
+    from castoff.launcher.schedulers.registry import scheduler_of
 
     if without := ignored(spec, site, scheduler_of(site.scheduler)):
         report(f"no effect on site {site.name}: {', '.join(without)}")

@@ -9,19 +9,19 @@ from pathlib import Path
 import click
 import msgspec
 
-from launcher.cli.output import is_terminal, print_facts, print_json, print_script, report
-from launcher.cli.there import There
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError
-from launcher.quoting import visible_word
-from launcher.remote import agreed, submission
-from launcher.remote.code import Travelling
-from launcher.remote.frames import Submitted
-from launcher.remote.passing import Passed, run
-from launcher.schedulers.choice import site_named
-from launcher.submission.submit import dry_run, working_directory
-from launcher.submission.syntax import check_syntax
+from castoff.launcher.cli.output import is_terminal, print_facts, print_json, print_script, report
+from castoff.launcher.cli.there import There
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.remote import agreed, submission
+from castoff.launcher.remote.code import Travelling
+from castoff.launcher.remote.frames import Submitted
+from castoff.launcher.remote.passing import Passed, run
+from castoff.launcher.schedulers.choice import site_named
+from castoff.launcher.submission.submit import dry_run, working_directory
+from castoff.launcher.submission.syntax import check_syntax
 
 
 def submit_elsewhere(

@@ -6,7 +6,7 @@ import contextvars
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from launcher.remote.machine import Machine
+    from castoff.launcher.remote.machine import Machine
 
 
 class There(NamedTuple):

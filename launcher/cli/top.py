@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.output import interval_option, is_terminal
-from launcher.errors import CastoffError
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import interval_option, is_terminal
+from castoff.launcher.errors import CastoffError
 
 
 @click.command("top", epilog=examples("castoff top", "castoff top --interval 10s"))
@@ -32,10 +32,10 @@ def command(interval: float) -> int:
             f"castoff top needs the package textual, which {sys.executable} does not have: "
             "python -m pip install 'castoff[tui]'; `castoff list --watch` needs no package"
         )
-    from launcher.runs.index import Index
-    from launcher.screen.app import TopApp
-    from launcher.screen.looking import Looker
-    from launcher.status.overview import adopt_unlisted, alone_in
+    from castoff.launcher.runs.index import Index
+    from castoff.launcher.screen.app import TopApp
+    from castoff.launcher.screen.looking import Looker
+    from castoff.launcher.status.overview import adopt_unlisted, alone_in
 
     adopt_unlisted(os.environ, alone_in(Path()))
     return TopApp(Looker(Index.of(os.environ), interval)).run() or 0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.output import json_option, print_facts, print_json, report
-from launcher.trust.granted import grant, granted, granted_file, withdraw
-from launcher.trust.paths import weaknesses
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import json_option, print_facts, print_json, report
+from castoff.launcher.trust.granted import grant, granted, granted_file, withdraw
+from castoff.launcher.trust.paths import weaknesses
 
 
 @click.command(

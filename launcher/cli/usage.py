@@ -11,16 +11,16 @@ from typing import Any
 
 import click
 
-from launcher.cli.help import examples
-from launcher.cli.output import duration, json_option, print_json, print_table, report, several
-from launcher.errors import CastoffError
-from launcher.history.accounting import Share, Total, shares, total
-from launcher.runs.directory import check_trusted
-from launcher.runs.index import Entry, Index
-from launcher.status.overview import adopt_unlisted, alone_in
-from launcher.status.poller import AT_A_GLANCE, Poller
-from launcher.status.survey import RunRecords
-from launcher.status.watch import judge
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import duration, json_option, print_json, print_table, report, several
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.history.accounting import Share, Total, shares, total
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.index import Entry, Index
+from castoff.launcher.status.overview import adopt_unlisted, alone_in
+from castoff.launcher.status.poller import AT_A_GLANCE, Poller
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import judge
 
 _HEADINGS = ("site", "account", "queue", "ending", "starts", "requested node-h", "used node-h")
 

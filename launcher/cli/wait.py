@@ -7,11 +7,11 @@ import sys
 import click
 import msgspec
 
-from launcher.cli.help import examples
-from launcher.cli.output import is_terminal, json_option, print_json, report
-from launcher.cli.run_options import run_meant, run_options, runs_meant
-from launcher.runs.states import NOT_RESUMED, RunStatus
-from launcher.status.watch import check_over, poll
+from castoff.launcher.cli.help import examples
+from castoff.launcher.cli.output import is_terminal, json_option, print_json, report
+from castoff.launcher.cli.run_options import run_meant, run_options, runs_meant
+from castoff.launcher.runs.states import NOT_RESUMED, RunStatus
+from castoff.launcher.status.watch import check_over, poll
 
 
 @click.command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from launcher.config.quantities import END
+from castoff.launcher.config.quantities import END
 
 LARGEST_INDEX = 4_000_000
 """The largest that Slurm can be set to take (MaxArraySize, slurm.conf(5))."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from launcher.config.job_fields import LauncherOptions
-from launcher.errors import shown
-from launcher.typed.document import FieldPath
-from launcher.typed.structure import fields_of
+from castoff.launcher.config.job_fields import LauncherOptions
+from castoff.launcher.errors import shown
+from castoff.launcher.typed.document import FieldPath
+from castoff.launcher.typed.structure import fields_of
 
 TAKES = frozenset(
     {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from launcher.errors import InvalidInput, Problem
-from launcher.typed.document import Document, FieldPath
-from launcher.typed.structure import convert, fields_of, is_meant
+from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.typed.document import Document, FieldPath
+from castoff.launcher.typed.structure import convert, fields_of, is_meant
 
 T = TypeVar("T", bound="Checked")
 
@@ -35,7 +35,7 @@ else:
         @property
         def __doc__(cls) -> str:
             """The class's docstring, and a line for each field."""
-            from launcher.typed.descriptions import descriptions  # late: only help needs it
+            from castoff.launcher.typed.descriptions import descriptions  # late: only help needs it
 
             described = {name: words for name, words in descriptions(cls).items() if words}
             width = max(map(len, described), default=0)
@@ -104,7 +104,7 @@ def verified(
 
 def word_of_others(kind: str, path: FieldPath, known: list[str]) -> str:
     """What says the same here as a field of other launchers, for the error about it."""
-    from launcher.config.synonyms import of_others  # late: only a mistake needs it
+    from castoff.launcher.config.synonyms import of_others  # late: only a mistake needs it
 
     return of_others(kind, str(path[-1]), known)
 

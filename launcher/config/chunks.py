@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from launcher.config.job_fields import Count, CountOrNone, Memory, Resources, Select
+from castoff.launcher.config.job_fields import Count, CountOrNone, Memory, Resources, Select
 
 Resource: TypeAlias = "str | bool"
 
@@ -71,7 +71,7 @@ def problems(select: Select) -> Iterator[tuple[tuple[str | int, ...], str]]:
     for number, one in enumerate(select):
         for name, value in one.items():
             if name in _OWN and value is not None and _converted(name, value) is None:
-                from launcher.typed.structure import allowed  # late: only a mistake needs it
+                from castoff.launcher.typed.structure import allowed  # late: only a mistake needs it
 
                 yield ("select", number, name), f"is {value!r}, but takes {allowed(_OWN[name])}"
 

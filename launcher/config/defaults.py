@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from launcher.config import chunks, directives
-from launcher.config.job import JobSpec, check
-from launcher.config.job_fields import Container
-from launcher.config.options import env_of, with_options
-from launcher.config.site import Site
-from launcher.typed.document import dotted
-from launcher.typed.structure import fields_of
+from castoff.launcher.config import chunks, directives
+from castoff.launcher.config.job import JobSpec, check
+from castoff.launcher.config.job_fields import Container
+from castoff.launcher.config.options import env_of, with_options
+from castoff.launcher.config.site import Site
+from castoff.launcher.typed.document import dotted
+from castoff.launcher.typed.structure import fields_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from launcher.config import job_fields
-from launcher.config.job_fields import Directive
+from castoff.launcher.config import job_fields
+from castoff.launcher.config.job_fields import Directive
 
 Given: TypeAlias = "Mapping[str, Directive | dict[str, Directive]]"
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from launcher.config import batch_script, chunks
-from launcher.config.array_indices import problem as problem_of_indices
-from launcher.config.checked import Checked, verified
-from launcher.config.job_fields import (
+from castoff.launcher.config import batch_script, chunks
+from castoff.launcher.config.array_indices import problem as problem_of_indices
+from castoff.launcher.config.checked import Checked, verified
+from castoff.launcher.config.job_fields import (
     Array,
     Condition,
     Container,
@@ -37,11 +37,11 @@ from launcher.config.job_fields import (
     Text,
     Word,
 )
-from launcher.errors import InvalidInput, Problem, shown
-from launcher.trust.decision import check_named
-from launcher.typed.document import Document, FieldPath, invalid
-from launcher.typed.structure import meaning
-from launcher.typed.suggestion import setting
+from castoff.launcher.errors import InvalidInput, Problem, shown
+from castoff.launcher.trust.decision import check_named
+from castoff.launcher.typed.document import Document, FieldPath, invalid
+from castoff.launcher.typed.structure import meaning
+from castoff.launcher.typed.suggestion import setting
 
 COMMAND_LINE = "the command line"
 """Where a job is from that no file holds."""

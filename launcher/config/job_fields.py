@@ -7,8 +7,8 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from launcher.config.array_indices import index_list, indices
-from launcher.config.quantities import (
+from castoff.launcher.config.array_indices import index_list, indices
+from castoff.launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
     DURATION_TAKES,
@@ -18,7 +18,7 @@ from launcher.config.quantities import (
     SIGNAL_PATTERN,
     SIGNAL_TAKES,
 )
-from launcher.typed.structure import meaning, takes
+from castoff.launcher.typed.structure import meaning, takes
 
 
 def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from launcher.config.site import Site
-from launcher.errors import shown
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import shown
+from castoff.launcher.typed.suggestion import did_you_mean
 
 
 def with_options(site: Site, names: Sequence[str]) -> Site:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.config.job_fields import Word
-from launcher.errors import InvalidInput, Problem
-from launcher.trust.decision import check
-from launcher.typed.document import Document
-from launcher.typed.structure import convert
+from castoff.launcher.config.job_fields import Word
+from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.trust.decision import check
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import convert
 
 
 class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from launcher.config.job import JobSpec
+from castoff.launcher.config.job import JobSpec
 
 
 def job_schema(schedulers: Iterable[str]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from launcher.config import chunks
-from launcher.config.checked import Checked, verified
-from launcher.config.job import JobSpec, variable_problem
-from launcher.config.job_fields import (
+from castoff.launcher.config import chunks
+from castoff.launcher.config.checked import Checked, verified
+from castoff.launcher.config.job import JobSpec, variable_problem
+from castoff.launcher.config.job_fields import (
     DirectiveName,
     Directives,
     Duration,
@@ -23,8 +23,8 @@ from launcher.config.job_fields import (
     Text,
     Word,
 )
-from launcher.config.quantities import cpus, descending, seconds
-from launcher.config.site_fields import (
+from castoff.launcher.config.quantities import cpus, descending, seconds
+from castoff.launcher.config.site_fields import (
     _BUILT_IN,
     ArrayLimit,
     HostSuffix,
@@ -39,11 +39,11 @@ from launcher.config.site_fields import (
     Required,
     Values,
 )
-from launcher.errors import CastoffError
-from launcher.trust.decision import check
-from launcher.typed.document import Document, FieldPath, invalid
-from launcher.typed.structure import fields_of
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.trust.decision import check
+from castoff.launcher.typed.document import Document, FieldPath, invalid
+from castoff.launcher.typed.structure import fields_of
+from castoff.launcher.typed.suggestion import did_you_mean
 
 SHORTEST_POLL_INTERVAL = "2s"
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from launcher.config.job_fields import (
+from castoff.launcher.config.job_fields import (
     Count,
     CountOrNone,
     DirectiveName,
@@ -19,8 +19,8 @@ from launcher.config.job_fields import (
     Text,
     Word,
 )
-from launcher.config.quantities import CPULIST_PATTERN, END, cpus
-from launcher.typed.structure import takes
+from castoff.launcher.config.quantities import CPULIST_PATTERN, END, cpus
+from castoff.launcher.typed.structure import takes
 
 CpuList = Annotated[
     str,

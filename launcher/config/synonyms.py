@@ -6,8 +6,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from launcher.typed.document import Document
-from launcher.typed.suggestion import suggestion
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.suggestion import suggestion
 
 
 def hint(kind: str, word: str, known: list[str]) -> str:

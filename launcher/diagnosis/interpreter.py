@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher.config.workdir import as_path
-from launcher.diagnosis.finding import Finding, Findings
-from launcher.diagnosis.subject import Subject
-from launcher.quoting import visible_word
-from launcher.schedulers.command import SchedulerUnreachable, run_to_end
-from launcher.submission.named_files import is_python, makes_nothing, runs_scripts
+from castoff.launcher.config.workdir import as_path
+from castoff.launcher.diagnosis.finding import Finding, Findings
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
+from castoff.launcher.submission.named_files import is_python, makes_nothing, runs_scripts
 
 PATIENCE = 30.0
 """Seconds for modules to load and an interpreter to start: on a busy file system both need many."""
@@ -34,7 +34,7 @@ def place(name):
     except Exception:
         return None
 print(json.dumps({"version": sys.version.split()[0], "torch": version("torch"), "torch_at": place("torch"),
-                  "castoff": place("castoff_plugin")}))
+                  "castoff": place("castoff")}))
 """
 """What an interpreter is asked; find_spec of a name without a dot imports nothing."""
 
@@ -140,10 +140,10 @@ def _why(subject: Subject) -> str:
 
 
 def _needs_castoff(subject: Subject) -> bool:
-    """Whether the program itself is castoff's, by `-m trainers…`."""
+    """Whether the program itself is castoff's, by `-m castoff…`."""
     words = subject.spec.command
     modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
-    return any(name.partition(".")[0] in ("trainers", "launcher", "castoff_plugin") for name in modules)
+    return any(name.partition(".")[0] == "castoff" for name in modules)
 
 
 def _nodes_words(subject: Subject) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
-from launcher.diagnosis import interpreter, profile, run_folder, scheduling, storage
-from launcher.diagnosis.finding import Finding, Findings
-from launcher.diagnosis.subject import Subject
-from launcher.errors import Problem
-from launcher.schedulers.machine_info import MachineInfo
-from launcher.schedulers.registry import queued
-from launcher.submission.presence import missing
+from castoff.launcher.diagnosis import interpreter, profile, run_folder, scheduling, storage
+from castoff.launcher.diagnosis.finding import Finding, Findings
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.errors import Problem
+from castoff.launcher.schedulers.machine_info import MachineInfo
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.submission.presence import missing
 
 
 def findings(subject: Subject) -> Findings:

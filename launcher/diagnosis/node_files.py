@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 
 STAGES = ("start", "door", "reach", "torch", "rendezvous", "group", "sum", "pairs", "done")
 """What a rank comes to, in this order."""

@@ -15,21 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import LauncherOptions, Requeue, Restart
-from launcher.config.quantities import seconds, units
-from launcher.config.site import Site
-from launcher.diagnosis import scheduling
-from launcher.diagnosis.finding import Findings
-from launcher.diagnosis.subject import Subject
-from launcher.planning.render import template_folder
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.schedulers.registry import queued, scheduler_of
-from launcher.status.watch import poll
-from launcher.submission.cancel import end
-from launcher.submission.named_files import is_python
-from launcher.submission.submit import submit
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import LauncherOptions, Requeue, Restart
+from castoff.launcher.config.quantities import seconds, units
+from castoff.launcher.config.site import Site
+from castoff.launcher.diagnosis import scheduling
+from castoff.launcher.diagnosis.finding import Findings
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.planning.render import template_folder
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.registry import queued, scheduler_of
+from castoff.launcher.status.watch import poll
+from castoff.launcher.submission.cancel import end
+from castoff.launcher.submission.named_files import is_python
+from castoff.launcher.submission.submit import submit
 
 _WALLTIME = 180
 """Seconds: some ten are needed, more where torch comes from a slow file system."""

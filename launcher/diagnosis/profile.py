@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from launcher.config.site import Site
-from launcher.config.site_fields import Fact
-from launcher.diagnosis.finding import Finding, Findings
-from launcher.diagnosis.subject import Subject
-from launcher.quoting import visible_word
-from launcher.schedulers.choice import not_described
-from launcher.schedulers.machine_info import MachineInfo
-from launcher.schedulers.registry import queued, title_of
-from launcher.schedulers.site_check import Comparison
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Fact
+from castoff.launcher.diagnosis.finding import Finding, Findings
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.schedulers.choice import not_described
+from castoff.launcher.schedulers.machine_info import MachineInfo
+from castoff.launcher.schedulers.registry import queued, title_of
+from castoff.launcher.schedulers.site_check import Comparison
 
 _OLD = 365
 """Days."""

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.config.quantities import size_words
-from launcher.diagnosis.finding import Finding, Findings
-from launcher.mounts import Mount
-from launcher.quoting import visible_word
-from launcher.schedulers.command import SchedulerUnreachable, run_to_end
+from castoff.launcher.config.quantities import size_words
+from castoff.launcher.diagnosis.finding import Finding, Findings
+from castoff.launcher.mounts import Mount
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
 
 _NEARLY = 0.9
 """Which part of a quota is nearly all of it."""

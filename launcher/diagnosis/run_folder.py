@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.diagnosis.finding import Finding, Findings
-from launcher.diagnosis.subject import Subject
-from launcher.errors import CastoffError
-from launcher.quoting import visible_word
-from launcher.runs.directory import HIDDEN
-from launcher.runs.index import Index
-from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.registry import queued
-from launcher.submission.exposure import exposures, unknown_words
-from launcher.trust.decision import fixes
+from castoff.launcher.diagnosis.finding import Finding, Findings
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.runs.directory import HIDDEN
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.submission.exposure import exposures, unknown_words
+from castoff.launcher.trust.decision import fixes
 
 _LOOKED_AT = 200
 """Runs whose locks are looked at, the newest: each is a file on a parallel file system."""

@@ -9,17 +9,17 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from launcher.config.quantities import clock
-from launcher.config.site import nodes_words
-from launcher.diagnosis.finding import Finding, Findings, Status
-from launcher.diagnosis.subject import Subject
-from launcher.errors import CastoffError
-from launcher.quoting import visible_word
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.base_queue import user_name
-from launcher.schedulers.command import SchedulerUnreachable, run_to_end
-from launcher.schedulers.machine_info import MachineInfo, QueryFailed, QueueInfo, ask, questions_of
-from launcher.typed.suggestion import nearest
+from castoff.launcher.config.quantities import clock
+from castoff.launcher.config.site import nodes_words
+from castoff.launcher.diagnosis.finding import Finding, Findings, Status
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.base_queue import user_name
+from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
+from castoff.launcher.schedulers.machine_info import MachineInfo, QueryFailed, QueueInfo, ask, questions_of
+from castoff.launcher.typed.suggestion import nearest
 
 PATIENCE = 15.0
 """Seconds for an answer of the scheduler; a submission may take longer."""

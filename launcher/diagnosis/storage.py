@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from launcher.config.quantities import size_words
-from launcher.config.workdir import as_path
-from launcher.diagnosis import quotas
-from launcher.diagnosis.finding import Finding, Findings, Status
-from launcher.diagnosis.subject import Subject
-from launcher.mounts import Mount, current_mounts, mount_of
-from launcher.quoting import visible_word
-from launcher.schedulers.registry import queued
+from castoff.launcher.config.quantities import size_words
+from castoff.launcher.config.workdir import as_path
+from castoff.launcher.diagnosis import quotas
+from castoff.launcher.diagnosis.finding import Finding, Findings, Status
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.mounts import Mount, current_mounts, mount_of
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.schedulers.registry import queued
 
 PATIENCE = 10.0
 """Seconds for a file system's answer, and for a quota's."""

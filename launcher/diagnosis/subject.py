@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.config.defaults import effective_job
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import InvalidInput, Problem
-from launcher.planning.planner import decide
-from launcher.planning.render import rendered
-from launcher.quoting import visible_word
-from launcher.runs.plan import Plan
+from castoff.launcher.config.defaults import effective_job
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import rendered
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.runs.plan import Plan
 
 
 class Subject(NamedTuple):

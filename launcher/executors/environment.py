@@ -5,7 +5,7 @@ SUBMITIT_EXECUTOR=castoff. RankEnv gives each rank's place, so one class serves 
 
 functions/M.pkl            the function of member M and its arguments; a checkpoint takes its place
 attempts/M.N/result-*.pkl  what it returned, or its traceback, one for each rank
-attempts/M.N/leaving       how rank 0 asks the others to leave (`launcher.executors.stopping`)
+attempts/M.N/leaving       how rank 0 asks the others to leave (`castoff.launcher.executors.stopping`)
 
 Every rank loads this module.
 """
@@ -23,11 +23,11 @@ from typing import ClassVar
 from submitit.core import job_environment, utils
 from submitit.core.utils import DelayedSubmission, JobPaths
 
-from launcher.errors import CastoffError, PlacementError
-from launcher.executors.stopping import Stopping, request_resume
-from launcher.ranks import RankEnv
-from launcher.runs.directory import opened
-from launcher.schedulers.job_info import member_job_id
+from castoff.launcher.errors import CastoffError, PlacementError
+from castoff.launcher.executors.stopping import Stopping, request_resume
+from castoff.launcher.ranks import RankEnv
+from castoff.launcher.runs.directory import opened
+from castoff.launcher.schedulers.job_info import member_job_id
 
 
 def pickle_of(run_path: Path, member: int) -> Path:
@@ -77,7 +77,7 @@ class FunctionPaths(utils.JobPaths):
         own = logs / f"rank-{self.task_id:05d}.log"
         if own.exists() or not (logs / "node-00000.log").exists():
             return own
-        from launcher.runs.run import RunDirectory  # late: what it needs takes each rank some time
+        from castoff.launcher.runs.run import RunDirectory  # late: what it needs takes each rank some time
 
         layout = RunDirectory(self.folder).facts().layout
         ends = accumulate(ranks for ranks, nodes in layout for _ in range(nodes))
@@ -90,7 +90,7 @@ class FunctionPaths(utils.JobPaths):
 
 
 class CastoffJobEnvironment(job_environment.JobEnvironment):
-    """A rank of a job that `launcher.executor` submitted; submitit makes one wherever it is used."""
+    """A rank of a job that `castoff.executor` submitted; submitit makes one wherever it is used."""
 
     _env: ClassVar = {"num_tasks": "WORLD_SIZE", "global_rank": "RANK", "local_rank": "LOCAL_RANK"}
 
@@ -106,7 +106,10 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
     @property
     def raw_job_id(self) -> str:
         """The scheduler's id of the job, or of the array that it belongs to."""
-        from launcher.runs.records import Start, read  # late: what they need takes each rank some time
+        from castoff.launcher.runs.records import (  # late: what they need takes each rank some time
+            Start,
+            read,
+        )
 
         start = read(_attempt_folder() / "start.json", Start)
         return (start and start.job) or "unknown"
@@ -158,7 +161,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         if not paths.submitted_pickle.exists():
             raise CastoffError(
                 f"{pickle_of(run_path, member)}: no function lies there; this script runs functions that "
-                "launcher.executor puts into its run directory, so it cannot be submitted by hand"
+                "castoff.executor puts into its run directory, so it cannot be submitted by hand"
             )
         return paths
 

@@ -1,8 +1,8 @@
 """executor(spec, site, folder): Python functions as jobs, with submitit's interface.
 
-Every submission, an array too, is a run directory made by `launcher.submission.submit`, and its script is
-castoff's own. docs/how-to/submitit.md says what differs from submitit. `PbsExecutor` is the same for programs
-that have an AutoExecutor: submitit takes one executor from each distribution, and has none for PBS.
+Every submission, an array too, is a run directory made by `submission.submit`, and its script is castoff's
+own. docs/how-to/submitit.md says what differs from submitit. `PbsExecutor` is the same for programs that have
+an AutoExecutor: submitit takes one executor from each distribution, and has none for PBS.
 
 submitit loads this module in every rank, to know of the class: what it needs to submit is imported late.
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from submitit.core import core, utils
 
-from launcher.errors import CastoffError, InvalidInput, Problem
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem
 
 if TYPE_CHECKING:
-    from launcher.config.job import JobSpec
-    from launcher.config.site import Site
-    from launcher.executors.function_job import FunctionJob
+    from castoff.launcher.config.job import JobSpec
+    from castoff.launcher.config.site import Site
+    from castoff.launcher.executors.function_job import FunctionJob
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -41,8 +41,8 @@ def executor(
     name; None: as `castoff submit` chooses one. `folder`: where run directories go; None: CASTOFF_RUNS_DIR,
     else castoff-runs in the working directory.
 
-    >>> import launcher
-    >>> executor = launcher.executor({"ranks_per_node": 2}, "local")
+    >>> import castoff
+    >>> executor = castoff.executor({"ranks_per_node": 2}, "local")
     >>> executor.submit(divmod, 7, 2).results()
     [(3, 1), (3, 1)]
 
@@ -52,13 +52,13 @@ def executor(
     """
     import os
 
-    from launcher.runs.run import runs_folder
+    from castoff.launcher.runs.run import runs_folder
 
     return CastoffExecutor(runs_folder(os.environ) if folder is None else folder, spec, site)
 
 
 class CastoffExecutor(core.Executor):
-    """Submits functions; `launcher.executor` makes one.
+    """Submits functions; `castoff.executor` makes one.
 
     `submit` makes a run of one function, or of all in a `batch()`; the other two make one of many.
     They raise InvalidInput where the job cannot run there, and SubmissionError where its scheduler does not
@@ -75,8 +75,8 @@ class CastoffExecutor(core.Executor):
     ):
         import msgspec
 
-        from launcher.config.job import JobSpec
-        from launcher.executors.parameters import check_arguments, job_of
+        from castoff.launcher.config.job import JobSpec
+        from castoff.launcher.executors.parameters import check_arguments, job_of
 
         check_arguments(spec, site, folder)
         super().__init__(folder, msgspec.to_builtins(spec) if isinstance(spec, JobSpec) else dict(spec or {}))
@@ -87,7 +87,7 @@ class CastoffExecutor(core.Executor):
         """A submission whose functions and arguments are larger, all together, is refused."""
 
     def _site(self, site: Site | str | None) -> Site:
-        from launcher.schedulers.choice import choose_site, site_named
+        from castoff.launcher.schedulers.choice import choose_site, site_named
 
         if site is None:
             return choose_site()[0]
@@ -112,9 +112,9 @@ class CastoffExecutor(core.Executor):
         Raises:
             InvalidInput: the job cannot run there.
         """
-        from launcher.planning.planner import decide
-        from launcher.planning.render import rendered
-        from launcher.submission.syntax import check_syntax
+        from castoff.launcher.planning.planner import decide
+        from castoff.launcher.planning.render import rendered
+        from castoff.launcher.submission.syntax import check_syntax
 
         decided, scheduler = decide(self._job([fn] * count), self.site, function=True)
         script = rendered(decided, scheduler)
@@ -122,7 +122,7 @@ class CastoffExecutor(core.Executor):
         return script.text
 
     def _job(self, functions: list[Callable[..., Any]]) -> JobSpec:
-        from launcher.executors.parameters import for_functions
+        from castoff.launcher.executors.parameters import for_functions
 
         return for_functions(self.spec, self.site, functions)
 
@@ -132,7 +132,7 @@ class CastoffExecutor(core.Executor):
         Raises:
             InvalidInput: with every field that is wrong; then nothing has changed.
         """
-        from launcher.executors.parameters import job_of
+        from castoff.launcher.executors.parameters import job_of
 
         self.spec = job_of({**self.parameters, **kwargs})
         self.parameters.update(kwargs)
@@ -140,9 +140,9 @@ class CastoffExecutor(core.Executor):
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
-        from launcher.executors.function_job import FunctionJob, ids
-        from launcher.submission.send import Unclear
-        from launcher.submission.submit import submit
+        from castoff.launcher.executors.function_job import FunctionJob, ids
+        from castoff.launcher.submission.send import Unclear
+        from castoff.launcher.submission.submit import submit
 
         spec = self._job([one.function for one in delayed_submissions])
         try:
@@ -165,7 +165,7 @@ class CastoffExecutor(core.Executor):
 
     def _write(self, run_path: Path, submissions: list[utils.DelayedSubmission]) -> None:
         """Put the functions into a run directory that nobody sees yet."""
-        from launcher.executors.environment import pickle_of
+        from castoff.launcher.executors.environment import pickle_of
 
         size = 0.0
         for member, submission in enumerate(submissions):
@@ -195,7 +195,7 @@ class PbsExecutor(CastoffExecutor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        from launcher.executors.parameters import AnyName
+        from castoff.launcher.executors.parameters import AnyName
 
         return AnyName()
 
@@ -205,14 +205,14 @@ class PbsExecutor(CastoffExecutor):
         Raises:
             InvalidInput: with every one that is wrong; then nothing has changed.
         """
-        from launcher.executors.parameters import translated
+        from castoff.launcher.executors.parameters import translated
 
         gpus = kwargs.pop("gpus_per_node", self._gpus_per_node)
         super()._internal_update_parameters(**translated(kwargs))
         self._gpus_per_node = gpus
 
     def _job(self, functions: list[Callable[..., Any]]) -> JobSpec:
-        from launcher.executors.parameters import with_tasks
+        from castoff.launcher.executors.parameters import with_tasks
 
         return with_tasks(super()._job(functions), self._gpus_per_node)
 
@@ -223,5 +223,5 @@ class PbsExecutor(CastoffExecutor):
             return chosen
         if site is None:
             return super()._site(self.name())
-        message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}: launcher.executor goes there"
+        message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}: castoff.executor goes there"
         raise InvalidInput([Problem("executor", "site", message)])

@@ -14,23 +14,23 @@ import msgspec
 from submitit.core import core, utils
 from submitit.core.core import R
 
-from launcher.api.display import of_member, run_html
-from launcher.api.run import Run
-from launcher.errors import CastoffError, shown
-from launcher.executors.environment import FunctionPaths
-from launcher.executors.watcher import RunWatcher, key_of
-from launcher.history.metrics import metrics_of
-from launcher.logs.failures import excerpt_of, failed_rank
-from launcher.runs.directory import open_own, opened
-from launcher.runs.records import Failure, Send, begins, read
-from launcher.runs.run import RunDirectory, wants_resume
-from launcher.runs.states import why
-from launcher.schedulers.base_queue import NOT_QUERIED
-from launcher.schedulers.job_info import member_job_id
-from launcher.schedulers.local.control import cancel
-from launcher.schedulers.registry import is_own, queued_of
-from launcher.status.survey import RunRecords
-from launcher.submission.cancel import cancel_jobs
+from castoff.launcher.api.display import of_member, run_html
+from castoff.launcher.api.run import Run
+from castoff.launcher.errors import CastoffError, shown
+from castoff.launcher.executors.environment import FunctionPaths
+from castoff.launcher.executors.watcher import RunWatcher, key_of
+from castoff.launcher.history.metrics import metrics_of
+from castoff.launcher.logs.failures import excerpt_of, failed_rank
+from castoff.launcher.runs.directory import open_own, opened
+from castoff.launcher.runs.records import Failure, Send, begins, read
+from castoff.launcher.runs.run import RunDirectory, wants_resume
+from castoff.launcher.runs.states import why
+from castoff.launcher.schedulers.base_queue import NOT_QUERIED
+from castoff.launcher.schedulers.job_info import member_job_id
+from castoff.launcher.schedulers.local.control import cancel
+from castoff.launcher.schedulers.registry import is_own, queued_of
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.submission.cancel import cancel_jobs
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from launcher.config.job import JobSpec, program_name
-from launcher.config.job_fields import Array
-from launcher.config.site import Site
-from launcher.errors import CastoffError, InvalidInput, Problem
-from launcher.executors.stopping import can_resume
+from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job_fields import Array
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem
+from castoff.launcher.executors.stopping import can_resume
 
 _REQUEUES = 3
 """How often a function is resumed where the job does not set it: submitit's max_num_timeout."""

@@ -31,7 +31,7 @@ from typing import Any
 from submitit.core import logger
 from submitit.core.utils import DelayedSubmission, UncompletedJobError
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
 
 _LOOK_EVERY = 1.0
 _LOOKS_PER_SECOND = 256

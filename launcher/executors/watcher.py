@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from submitit.core import core, logger
 
-from launcher.errors import CastoffError
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import MemberStatus, RunStatus, failure_words
-from launcher.status.poller import Poller
-from launcher.status.watch import statuses
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import MemberStatus, RunStatus, failure_words
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.watch import statuses
 
 STATES = {
     "done": "COMPLETED",

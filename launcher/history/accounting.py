@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from launcher.history.starts import starts
-from launcher.runs.records import Facts
-from launcher.runs.states import RunStatus
+from castoff.launcher.history.starts import starts
+from castoff.launcher.runs.records import Facts
+from castoff.launcher.runs.states import RunStatus
 
 
 class Share(NamedTuple):

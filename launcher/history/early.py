@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.config.quantities import cpulist
-from launcher.runs.records import Facts
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import HANG, AttemptStatus
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.runs.records import Facts
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import HANG, AttemptStatus
 
 _SOON = 10.0
 """Seconds within which the ranks of a program that ends well follow each other."""

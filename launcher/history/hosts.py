@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.records import Facts, Start, read
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.records import Facts, Start, read
+from castoff.launcher.runs.run import RunDirectory
 
 
 class HostRanks(NamedTuple):

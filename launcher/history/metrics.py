@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 
 METRICS = "metrics.jsonl"
 """The file in an attempt's folder."""

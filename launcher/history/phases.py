@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.history.metrics import METRICS, first_time
-from launcher.runs.records import Submission
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.history.metrics import METRICS, first_time
+from castoff.launcher.runs.records import Submission
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
 QUEUED, SETUP, START_UP, RUNNING = "queued", "setup", "start-up", "running"
 """Before the script began; before it started the ranks; before the program's first report; the rest."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from launcher.history.metrics import Metrics, Point, Report, finite
+from castoff.launcher.history.metrics import Metrics, Point, Report, finite
 
 _RECENT = 20
 """Reports from which the speed follows."""

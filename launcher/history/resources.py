@@ -10,13 +10,13 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator
 
-from launcher.history.starts import Start, starts
-from launcher.runs.records import Usage, read, write
-from launcher.runs.run import USAGE, RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.schedulers.base_queue import Queue
-from launcher.schedulers.job_info import JobUsage
-from launcher.status.survey import RunRecords
+from castoff.launcher.history.starts import Start, starts
+from castoff.launcher.runs.records import Usage, read, write
+from castoff.launcher.runs.run import USAGE, RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.base_queue import Queue
+from castoff.launcher.schedulers.job_info import JobUsage
+from castoff.launcher.status.survey import RunRecords
 
 _CLOCKS = 120.0
 """Seconds by which the start of a job and that of its script may differ: prologs, and two clocks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
 
 @dataclass

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from launcher.config.batch_script import directive_lines
-from launcher.importing.imported import Entry, brief
-from launcher.launchers.foreign.asked import Asked
-from launcher.schedulers.reading import ScriptReader
+from castoff.launcher.config.batch_script import directive_lines
+from castoff.launcher.importing.imported import Entry, brief
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.schedulers.reading import ScriptReader
 
 
 class Head(NamedTuple):

@@ -11,17 +11,17 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from launcher.config.job import variable_problem
-from launcher.importing.bash import NAME, Statement, Unparsed, Word, statements
-from launcher.importing.head import Head
-from launcher.importing.sizes import Unproven, of_ranks
-from launcher.importing.torchrun import read_torchrun
-from launcher.launchers.foreign import lines
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.line import Launch
-from launcher.planning import mpi_modules
-from launcher.schedulers.reading import ScriptReader
-from launcher.schedulers.registry import scheduler_of
+from castoff.launcher.config.job import variable_problem
+from castoff.launcher.importing.bash import NAME, Statement, Unparsed, Word, statements
+from castoff.launcher.importing.head import Head
+from castoff.launcher.importing.sizes import Unproven, of_ranks
+from castoff.launcher.importing.torchrun import read_torchrun
+from castoff.launcher.launchers.foreign import lines
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.line import Launch
+from castoff.launcher.planning import mpi_modules
+from castoff.launcher.schedulers.reading import ScriptReader
+from castoff.launcher.schedulers.registry import scheduler_of
 
 WITHOUT_PARSER = "tree-sitter, which reads bash, is not installed (pip install 'castoff[import]')"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from launcher.errors import CastoffError
+from castoff.launcher.errors import CastoffError
 
 _NAME_IT = "name the script that you give to sbatch, qsub or flux batch"
 _DIRECTIVE = re.compile(r"^(?:#SBATCH|[ \t]*#PBS|#[ \t]*flux:)", re.MULTILINE)

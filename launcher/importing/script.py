@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeAlias
 
-from launcher.config.job import JobSpec, program_name
-from launcher.importing.head import Head, read_head
-from launcher.importing.imported import Entry, Imported, nested
-from launcher.importing.lifting import lifted
-from launcher.importing.refusals import NotAScript, check
-from launcher.importing.sizes import Unproven, of_each_node
-from launcher.importing.validity import check_lifted, make_valid
-from launcher.schedulers.reading import REQUEUE, ScriptReader
-from launcher.schedulers.registry import readers, scheduler_of
+from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.importing.head import Head, read_head
+from castoff.launcher.importing.imported import Entry, Imported, nested
+from castoff.launcher.importing.lifting import lifted
+from castoff.launcher.importing.refusals import NotAScript, check
+from castoff.launcher.importing.sizes import Unproven, of_each_node
+from castoff.launcher.importing.validity import check_lifted, make_valid
+from castoff.launcher.schedulers.reading import REQUEUE, ScriptReader
+from castoff.launcher.schedulers.registry import readers, scheduler_of
 
 Wish: TypeAlias = Literal["ranks", "driver"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.asked import Asked
 
 
 class Unproven(Exception):

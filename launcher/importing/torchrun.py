@@ -6,8 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.options import Table
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.options import Table
 
 _TORCHRUN = Table(
     values="""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launcher.config.job import JobSpec
-from launcher.errors import InvalidInput
-from launcher.importing.imported import Entry, Imported, brief, nested
-from launcher.importing.sizes import Unproven
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.importing.imported import Entry, Imported, brief, nested
+from castoff.launcher.importing.sizes import Unproven
 
 
 def check_lifted(result: Imported) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import printable
-from launcher.importing.imported import Entry, Imported, nested
+from castoff.launcher.errors import printable
+from castoff.launcher.importing.imported import Entry, Imported, nested
 
 _WIDTH = 110
 

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import msgspec
 
-from launcher.config.chunks import Kind
-from launcher.config.job_fields import OwnDistribution
-from launcher.config.site import Site
+from castoff.launcher.config.chunks import Kind
+from castoff.launcher.config.job_fields import OwnDistribution
+from castoff.launcher.config.site import Site
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 
-from launcher.config.job_fields import LauncherName, OwnDistribution
-from launcher.config.quantities import CPULIST_PATTERN, cpus, descending
-from launcher.config.site import Site
-from launcher.launchers.base import Launcher, Request, value_of, without
+from castoff.launcher.config.job_fields import LauncherName, OwnDistribution
+from castoff.launcher.config.quantities import CPULIST_PATTERN, cpus, descending
+from castoff.launcher.config.site import Site
+from castoff.launcher.launchers.base import Launcher, Request, value_of, without
 
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 """srun's flags of which it takes one alone."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.config.array_indices import members_range
-from launcher.errors import CastoffError
-from launcher.launchers.commands import MERGING
-from launcher.logs.sources import Selection
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.config.array_indices import members_range
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.commands import MERGING
+from castoff.launcher.logs.sources import Selection
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
 
 def members_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[MemberStatus]:

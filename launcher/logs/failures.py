@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.directory import names_in
-from launcher.runs.records import Failure
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import HANG, AttemptStatus
+from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.records import Failure
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import HANG, AttemptStatus
 
 _LOOK_BACK = 4 * 1024 * 1024
 """Bytes at the end of a log that are worth searching."""

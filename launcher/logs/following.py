@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from launcher.errors import CastoffError
-from launcher.logs.failures import FailedRank, failed_rank, script_headline
-from launcher.logs.lines import Source
-from launcher.logs.show import End, Show
-from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
-from launcher.runs.owner import other_host
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, expected_words
-from launcher.schedulers.registry import is_own, queued
-from launcher.status.poller import Poller
-from launcher.status.watch import status
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.logs.failures import FailedRank, failed_rank, script_headline
+from castoff.launcher.logs.lines import Source
+from castoff.launcher.logs.show import End, Show
+from castoff.launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
+from castoff.launcher.runs.owner import other_host
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, expected_words
+from castoff.launcher.schedulers.registry import is_own, queued
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.watch import status
 
 _LOOKS = 200
 """Looks at files per second, however many there are, but for the next two."""

@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from launcher.errors import CastoffError
-from launcher.logs.failures import failed_rank
-from launcher.logs.lines import Source
-from launcher.logs.show import Show, Text
-from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
-from launcher.logs.tail import tail_start
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.logs.failures import failed_rank
+from castoff.launcher.logs.lines import Source
+from castoff.launcher.logs.show import Show, Text
+from castoff.launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
+from castoff.launcher.logs.tail import tail_start
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus
 
 
 def write_logs(

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from launcher.launchers.local.streams import PLAIN, RankLines, for_terminal
-from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
-from launcher.logs.failures import FailedRank
-from launcher.logs.lines import Source, by_rank, is_zero_padded, ranks_and_texts
-from launcher.runs.states import why
+from castoff.launcher.launchers.local.streams import PLAIN, RankLines, for_terminal
+from castoff.launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
+from castoff.launcher.logs.failures import FailedRank
+from castoff.launcher.logs.lines import Source, by_rank, is_zero_padded, ranks_and_texts
+from castoff.launcher.runs.states import why
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""

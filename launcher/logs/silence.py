@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from launcher.runs.states import AttemptStatus
+from castoff.launcher.runs.states import AttemptStatus
 
 LONG = 60.0
 """Seconds of silence that are worth a word."""

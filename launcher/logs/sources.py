@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.launchers.commands import MERGING
-from launcher.launchers.local.streams import RankLines
-from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt
-from launcher.logs.show import LINE_PATIENCE, Show
-from launcher.logs.tail import Tail, tail_start
-from launcher.runs.directory import names_in
-from launcher.runs.run import RunDirectory
+from castoff.launcher.launchers.commands import MERGING
+from castoff.launcher.launchers.local.streams import RankLines
+from castoff.launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt
+from castoff.launcher.logs.show import LINE_PATIENCE, Show
+from castoff.launcher.logs.tail import Tail, tail_start
+from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.run import RunDirectory
 
 READ = 1024 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config.batch_script import TAKES, interpreter
-from launcher.config.defaults import EffectiveJob
-from launcher.config.job import JobSpec
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.directives import says_its_size
-from launcher.typed.structure import fields_of
+from castoff.launcher.config.batch_script import TAKES, interpreter
+from castoff.launcher.config.defaults import EffectiveJob
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.directives import says_its_size
+from castoff.launcher.typed.structure import fields_of
 
 DELIMITER = "CASTOFF_SCRIPT"
 

@@ -16,14 +16,14 @@ from itertools import pairwise
 
 import msgspec
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import LauncherName
-from launcher.config.quantities import cpulist, cpus, descending
-from launcher.config.site import Site
-from launcher.config.site_fields import Node
-from launcher.errors import shown
-from launcher.launchers.base import Layout
-from launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.config.quantities import cpulist, cpus, descending
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import shown
+from castoff.launcher.launchers.base import Layout
+from castoff.launcher.launchers.commands import LAUNCHERS
 
 
 def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:

@@ -1,4 +1,6 @@
-"""Compiles the heads of templates/ to Python: `python -m launcher.planning.compilation` writes `heads`.
+"""Compiles the heads of templates/ to Python.
+
+`python -m castoff.launcher.planning.compilation` writes them into the module `heads`.
 
 A script is then rendered without Jinja, whose import and compiler would take as long as all else that
 `castoff render` does. Of Jinja's language this knows what castoff's own heads make use of: a user's are
@@ -13,14 +15,14 @@ from pathlib import Path
 
 from jinja2 import nodes
 
-from launcher.planning.templates import environment
-from launcher.schedulers.registry import NAMES
+from castoff.launcher.planning.templates import environment
+from castoff.launcher.schedulers.registry import NAMES
 
 _FOLDER = Path(__file__).parents[2] / "templates"
 _HEAD = "head.sh.j2"
 
 _BEGIN = '''\
-"""The heads of castoff's scripts. Not written by hand: `python -m launcher.planning.compilation` makes it."""
+"""The heads of castoff's scripts, made by `python -m castoff.launcher.planning.compilation`."""
 
 # ruff: noqa
 # fmt: off
@@ -31,7 +33,7 @@ from typing import Any
 
 
 def compiled() -> str:
-    """The text of `launcher.planning.heads`.
+    """The text of `castoff.launcher.planning.heads`.
 
     Raises:
         ValueError: a template makes use of something that is not known here.

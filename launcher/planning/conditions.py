@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from launcher.errors import CastoffError
+from castoff.launcher.errors import CastoffError
 
 _DIRECTIVE = re.compile(r"#(if|ifdef|elif|else|endif|include)\b[ \t]*(.*?)[ \t]*")
 

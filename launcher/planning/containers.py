@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Container, Gpus, LauncherName, RuntimeName
-from launcher.config.site import Site
-from launcher.launchers.commands import LAUNCHERS
-from launcher.runs.plan import ContainerPlan
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Container, Gpus, LauncherName, RuntimeName
+from castoff.launcher.config.site import Site
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.runs.plan import ContainerPlan
 
 STAGED = "stage/"
 """An image that begins so lies in CASTOFF_STAGE_DIR."""

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from launcher.config.quantities import cpulist, cpus
-from launcher.config.site_fields import Node
-from launcher.planning.binding import ranks_of_sockets
-from launcher.runs.plan import Devices
+from castoff.launcher.config.quantities import cpulist, cpus
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.planning.binding import ranks_of_sockets
+from castoff.launcher.runs.plan import Devices
 
 
 class _Group(msgspec.Struct, frozen=True):

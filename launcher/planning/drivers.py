@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.planning.containers import RUNTIMES
-from launcher.planning.limits import Kind
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.planning.containers import RUNTIMES
+from castoff.launcher.planning.limits import Kind
 
 
 def problems(spec: JobSpec, *, function: bool) -> Iterator[tuple[str, str]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config import directives
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Directives
-from launcher.config.site import Site
-from launcher.errors import Problem
-from launcher.launchers.base import Layout
-from launcher.typed.document import Document, FieldPath
+from castoff.launcher.config import directives
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Directives
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import Problem
+from castoff.launcher.launchers.base import Layout
+from castoff.launcher.typed.document import Document, FieldPath
 
 
 class Findings:

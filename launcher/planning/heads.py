@@ -1,4 +1,4 @@
-"""The heads of castoff's scripts. Not written by hand: `python -m launcher.planning.compilation` makes it."""
+"""The heads of castoff's scripts, made by `python -m castoff.launcher.planning.compilation`."""
 
 # ruff: noqa
 # fmt: off

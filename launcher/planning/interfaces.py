@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from launcher.launchers.commands import LAUNCHERS
-from launcher.planning.containers import RUNTIMES
-from launcher.schedulers.registry import NAMES
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.planning.containers import RUNTIMES
+from castoff.launcher.schedulers.registry import NAMES
 
 
 def _in(folder: str, names: Iterable[str]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from launcher.config.chunks import Kind
-from launcher.config.job import JobSpec
-from launcher.config.options import fixed_ranks
-from launcher.config.site import Site
-from launcher.planning import limits
+from castoff.launcher.config.chunks import Kind
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.options import fixed_ranks
+from castoff.launcher.config.site import Site
+from castoff.launcher.planning import limits
 
 
 def default_ranks(spec: JobSpec, site: Site, shared: limits.Kind | None) -> tuple[int, str]:

@@ -7,15 +7,15 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from launcher.config.directives import of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.quantities import clock, seconds, size
-from launcher.config.site import Site, nodes_words, range_words
-from launcher.config.site_fields import Node, OtherNodes, Queue
-from launcher.errors import shown
-from launcher.schedulers.base import QueuedScheduler, Scheduler
-from launcher.schedulers.fields import refused_of_job
-from launcher.typed.suggestion import did_you_mean, setting
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import clock, seconds, size
+from castoff.launcher.config.site import Site, nodes_words, range_words
+from castoff.launcher.config.site_fields import Node, OtherNodes, Queue
+from castoff.launcher.errors import shown
+from castoff.launcher.schedulers.base import QueuedScheduler, Scheduler
+from castoff.launcher.schedulers.fields import refused_of_job
+from castoff.launcher.typed.suggestion import did_you_mean, setting
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
 """Fields, each with what is wrong with it."""

@@ -2,7 +2,7 @@
 
 There is one for each scheduler, launcher and container runtime, and some that all have in common. They are
 plain shell, and nearly all of it functions; what they work on are the values that the head sets. Which of
-their lines a script has follows from its features (`launcher.planning.conditions`).
+their lines a script has follows from its features (`castoff.launcher.planning.conditions`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from launcher.errors import CastoffError
-from launcher.launchers.base import Layout
-from launcher.launchers.commands import LAUNCHERS
-from launcher.planning.conditions import Conditions, chosen, functions_of
-from launcher.planning.containers import RUNTIMES
-from launcher.planning.loading import for_program_alone
-from launcher.runs.plan import Plan
-from launcher.runs.script import MARK
-from launcher.schedulers.base import Scheduler
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.base import Layout
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.planning.conditions import Conditions, chosen, functions_of
+from castoff.launcher.planning.containers import RUNTIMES
+from castoff.launcher.planning.loading import for_program_alone
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.script import MARK
+from castoff.launcher.schedulers.base import Scheduler
 
 _FEW_NODES = 32
 """Up to so many, staging reports each."""

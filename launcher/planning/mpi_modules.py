@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from launcher.config.job_fields import LauncherName
-from launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.launchers.commands import LAUNCHERS
 
 _COMMAND = re.compile(r"(?:^|[;&|({]|\bthen\b|\bdo\b|\belse\b)\s*(module|ml)\s+([^;&|#\n]+)", re.MULTILINE)
 _LOADS = ("load", "add", "try-load", "try-add")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.config.directives import of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.config.site_fields import Need
-from launcher.errors import shown
-from launcher.typed.suggestion import setting
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Need
+from castoff.launcher.errors import shown
+from castoff.launcher.typed.suggestion import setting
 
 
 def problems(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from launcher.config.job import JobSpec
+from castoff.launcher.config.job import JobSpec
 
 _MODULES = {
     "torch.distributed.run": "torchrun",

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from launcher.config.quantities import cpulist, cpus
-from launcher.config.site_fields import Node
-from launcher.planning.devices import beside
-from launcher.runs.plan import Plan
-from launcher.svg import document, group, rect, text
+from castoff.launcher.config.quantities import cpulist, cpus
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.planning.devices import beside
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.svg import document, group, rect, text
 
 WIDTH = 940
 """Pixels of the whole picture, at which its smallest text is still readable."""

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 
 import msgspec
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Directives, LauncherName
-from launcher.config.quantities import cpulist, cpus
-from launcher.config.site import Site
-from launcher.config.site_fields import Node, Queue, alternatives
-from launcher.errors import shown
-from launcher.launchers.base import Layout
-from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import binding, devices, limits
-from launcher.planning.binding import Bound
-from launcher.planning.findings import Findings
-from launcher.ranks.visible import MASKS
-from launcher.runs.plan import Devices
-from launcher.schedulers.base import Scheduler
-from launcher.typed.suggestion import setting
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Directives, LauncherName
+from castoff.launcher.config.quantities import cpulist, cpus
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node, Queue, alternatives
+from castoff.launcher.errors import shown
+from castoff.launcher.launchers.base import Layout
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.planning import binding, devices, limits
+from castoff.launcher.planning.binding import Bound
+from castoff.launcher.planning.findings import Findings
+from castoff.launcher.ranks.visible import MASKS
+from castoff.launcher.runs.plan import Devices
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.typed.suggestion import setting
 
 
 class Placement(msgspec.Struct, frozen=True):

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config import chunks, directives
-from launcher.config.defaults import EffectiveJob, effective_job
-from launcher.config.job import JobSpec, program_name
-from launcher.config.job_fields import Directives, LauncherName, Snapshot
-from launcher.config.options import fixed_ranks, option_problems
-from launcher.config.quantities import cpulist, seconds, signal_and_time
-from launcher.config.site import Site
-from launcher.config.workdir import for_cd
-from launcher.errors import InvalidInput
-from launcher.launchers.base import Layout, Request
-from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import (
+from castoff.launcher.config import chunks, directives
+from castoff.launcher.config.defaults import EffectiveJob, effective_job
+from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job_fields import Directives, LauncherName, Snapshot
+from castoff.launcher.config.options import fixed_ranks, option_problems
+from castoff.launcher.config.quantities import cpulist, seconds, signal_and_time
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.workdir import for_cd
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.planning import (
     batch_scripts,
     binding,
     containers,
@@ -35,14 +35,14 @@ from launcher.planning import (
     restarts,
     stage_in,
 )
-from launcher.planning.findings import Findings
-from launcher.planning.placement import Placement
-from launcher.planning.raw_directives import directive_problems, section_problems
-from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan, SignalPlan
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.choice import check_profile
-from launcher.schedulers.directives import own_dependency
-from launcher.schedulers.fields import ignored, launcher_named
+from castoff.launcher.planning.findings import Findings
+from castoff.launcher.planning.placement import Placement
+from castoff.launcher.planning.raw_directives import directive_problems, section_problems
+from castoff.launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Plan, SignalPlan
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.choice import check_profile
+from castoff.launcher.schedulers.directives import own_dependency
+from castoff.launcher.schedulers.fields import ignored, launcher_named
 
 DEFAULT_GRACE = 120
 """Seconds between the request to stop and the walltime, where the job does not say."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import LauncherName
-from launcher.launchers.commands import LAUNCHERS
-from launcher.launchers.preload.words import python_command
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.launchers.preload.words import python_command
 
 
 def problems(spec: JobSpec, launcher: LauncherName, *, function: bool) -> Iterator[tuple[str, str]]:

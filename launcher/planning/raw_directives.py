@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from launcher.config import job_fields
-from launcher.config.directives import Given, of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.config.site_fields import Values
-from launcher.errors import shown
-from launcher.launchers.base import Request
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.directives import Dialect
-from launcher.schedulers.registry import HAVE_DIRECTIVES, title_of
-from launcher.typed.suggestion import did_you_mean, setting
+from castoff.launcher.config import job_fields
+from castoff.launcher.config.directives import Given, of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Values
+from castoff.launcher.errors import shown
+from castoff.launcher.launchers.base import Request
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.directives import Dialect
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, title_of
+from castoff.launcher.typed.suggestion import did_you_mean, setting
 
 
 def section_problems(directives: job_fields.Directives) -> Iterator[tuple[str, str]]:

@@ -19,19 +19,19 @@ from typing import Any
 
 import msgspec
 
-from launcher.config.site import Site
-from launcher.errors import CastoffError, InvalidInput, Problem, printable
-from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import heads
-from launcher.planning.batch_scripts import delimiter
-from launcher.planning.loading import for_program_alone
-from launcher.planning.machinery import Machinery, machinery
-from launcher.planning.shares import share_words
-from launcher.quoting import comment, interpreter, shell_word, yaml_word
-from launcher.runs.plan import Plan
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.registry import NAMES, scheduler_of
-from launcher.trust.decision import check
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.planning import heads
+from castoff.launcher.planning.batch_scripts import delimiter
+from castoff.launcher.planning.loading import for_program_alone
+from castoff.launcher.planning.machinery import Machinery, machinery
+from castoff.launcher.planning.shares import share_words
+from castoff.launcher.quoting import comment, interpreter, shell_word, yaml_word
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.registry import NAMES, scheduler_of
+from castoff.launcher.trust.decision import check
 
 _WIDTH = 96
 
@@ -73,7 +73,7 @@ def _head(plan: Plan, scheduler: Scheduler, below: Machinery) -> str:
     try:
         if plan.templates is None and (compiled := _compiled(plan.scheduler)):
             return compiled(filters_for(scheduler), **given)
-        from launcher.planning import templates  # late: it loads Jinja
+        from castoff.launcher.planning import templates  # late: it loads Jinja
 
         filters = filters_for(*map(scheduler_of, NAMES))
         found = templates.environment(template_folder(), plan.templates, filters)
@@ -142,16 +142,14 @@ def example_job(site: Site) -> str:
     Raises:
         CastoffError: the profile's examples make no job file.
     """
-    from launcher.planning import templates  # late: it loads Jinja
+    from castoff.launcher.planning import templates  # late: it loads Jinja
 
     return templates.example_job(site, templates.environment(template_folder(), None, filters_for()))
 
 
 def template_folder() -> Path:
-    """Where castoff's own templates are: inside the installed package, else beside it in a checkout."""
-    package = Path(__file__).parents[1]
-    inside = package / "templates"
-    return inside if inside.is_dir() else package.parent / "templates"
+    """Where castoff's own templates are."""
+    return Path(__file__).parents[2] / "templates"
 
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:

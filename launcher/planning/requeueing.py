@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import BY_SCHEDULER
-from launcher.config.quantities import signal_and_time
-from launcher.schedulers.base import Scheduler
-from launcher.typed.suggestion import setting
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import BY_SCHEDULER
+from castoff.launcher.config.quantities import signal_and_time
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.typed.suggestion import setting
 
 _MARGIN = 30
 """Seconds that ending the ranks, looking for progress and asking the scheduler take at the most."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launcher.config.job import JobSpec
-from launcher.config.quantities import seconds, size
-from launcher.config.site import Site
-from launcher.runs.plan import PreflightPlan, RestartPlan
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import seconds, size
+from castoff.launcher.config.site import Site
+from castoff.launcher.runs.plan import PreflightPlan, RestartPlan
 
 _NOT_RESTARTED = [2, 126, 127]
 """Exit codes of a program that was called wrongly, or that does not exist: it would be so again."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from launcher.launchers.base import Layout
-from launcher.runs.plan import Plan
+from castoff.launcher.launchers.base import Layout
+from castoff.launcher.runs.plan import Plan
 
 
 def share_words(plan: Plan) -> list[str]:

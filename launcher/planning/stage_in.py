@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from launcher.config.job_fields import Stage
+from castoff.launcher.config.job_fields import Stage
 
 _ARCHIVE = re.compile(r"(?P<name>.+)\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz|tar\.zst|tzst|zip)")
 

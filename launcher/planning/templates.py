@@ -1,6 +1,7 @@
 """Templates as Jinja renders them: heads that a user's folder changes, and the job file to start from.
 
-castoff's own heads are compiled (`launcher.planning.heads`), so that only what comes here imports Jinja.
+castoff's own heads are compiled (`castoff.launcher.planning.heads`), so that only what comes here imports
+Jinja.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError, InvalidInput, printable
-from launcher.trust.decision import check
-from launcher.typed.document import Document
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, InvalidInput, printable
+from castoff.launcher.trust.decision import check
+from castoff.launcher.typed.document import Document
 
 # What an expression or a file of a user's template may raise, beside Jinja's own errors.
 _TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSError, RecursionError)
@@ -42,7 +43,7 @@ def head(scheduler: str, variables: Mapping[str, Any], found: jinja2.Environment
 
 
 def example_job(site: Site, found: jinja2.Environment) -> str:
-    """See `launcher.planning.render.example_job`."""
+    """See `castoff.launcher.planning.render.example_job`."""
     text = found.get_template("job.yaml.j2").render(site=site)
     try:
         JobSpec.of(Document.parse(text, "job.yaml").data)

@@ -7,8 +7,8 @@ without a word. So each is checked against the others, and a contradiction is an
 
 from __future__ import annotations
 
-from launcher.errors import PlacementError
-from launcher.ranks.families import (
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks.families import (
     FAMILIES,
     MPI_RANKS,
     MPI_SIZES,
@@ -19,7 +19,7 @@ from launcher.ranks.families import (
     one_task_a_node,
     slurm_in_step,
 )
-from launcher.ranks.rendezvous import TRIPLE, alone, complete, in_slurm_job
+from castoff.launcher.ranks.rendezvous import TRIPLE, alone, complete, in_slurm_job
 
 MARKERS = (*(launcher for launcher, *_ in FAMILIES if launcher != "torchrun"), "local")
 """What CASTOFF_LAUNCHER may say."""

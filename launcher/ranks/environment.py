@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections import namedtuple
 
-from launcher.errors import PlacementError
-from launcher.ranks.decision import MARKS, decide
-from launcher.ranks.families import PLACE, Around, read_text
-from launcher.ranks.rendezvous import address, port
-from launcher.ranks.visible import within
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks.decision import MARKS, decide
+from castoff.launcher.ranks.families import PLACE, Around, read_text
+from castoff.launcher.ranks.rendezvous import address, port
+from castoff.launcher.ranks.visible import within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def is_stale(name: str) -> bool:
     return name in STALE_NAMES or name.startswith(STALE_PREFIXES)
 
 
-# Not typing's: that alone would cost a rank more than all of launcher.ranks.
+# Not typing's: that alone would cost a rank more than all of castoff.launcher.ranks.
 _Fields = namedtuple(
     "_Fields",
     "rank world_size local_rank local_world_size node_rank master_addr master_port device launcher sources",

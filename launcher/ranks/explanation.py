@@ -1,13 +1,13 @@
-"""`python -m launcher.ranks` and `castoff explain`: a process's place, in plain words."""
+"""`python -m castoff.launcher.ranks` and `castoff explain`: a process's place, in plain words."""
 
 from __future__ import annotations
 
 import os
 
-from launcher.errors import PlacementError
-from launcher.ranks.environment import FIELDS, RankEnv, is_stale
-from launcher.ranks.families import FAMILIES, MPI_RANKS, MPI_SIZES, read_text
-from launcher.ranks.visible import MASKS
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks.environment import FIELDS, RankEnv, is_stale
+from castoff.launcher.ranks.families import FAMILIES, MPI_RANKS, MPI_SIZES, read_text
+from castoff.launcher.ranks.visible import MASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

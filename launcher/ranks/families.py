@@ -3,12 +3,12 @@
 A family is the set of variables that one kind of launcher sets. Rank, world size and local rank
 are only ever taken from one family: `PMI_RANK` appears under Hydra, Intel MPI and srun,
 `PMIX_RANK` under Open MPI, srun and PALS, and `PALS_*` under srun on Cray machines, so a mixture
-names a rank that does not exist. `launcher.ranks.environment` decides which family is believed.
+names a rank that does not exist. `castoff.launcher.ranks.environment` decides which family is believed.
 """
 
 from __future__ import annotations
 
-from launcher.errors import PlacementError
+from castoff.launcher.errors import PlacementError
 
 TYPE_CHECKING = False  # typing itself would cost more than all of this module
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """Names of hosts: Slurm's short form `n[1-3,7]` written out, and the nodefiles of PBS.
 
-Standard library only, and of that as little as possible: `launcher.ranks.environment` reads host lists in
-every rank, where each millisecond of start-up counts once per rank.
+Standard library only, and of that as little as possible: `ranks.environment` reads host lists in every rank,
+where each millisecond of start-up counts once per rank.
 """
 
 from __future__ import annotations
 
-from launcher.errors import CastoffError, shown
+from castoff.launcher.errors import CastoffError, shown
 
 MAX_HOSTS = 1_000_000
 """More hosts than any machine has: a longer list is a slip of the pen (`n[1-99999999]`)."""

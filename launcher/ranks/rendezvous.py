@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from launcher.errors import PlacementError
-from launcher.ranks.families import PLACE, Around, Placement, slurm_in_step
-from launcher.ranks.hostlist import HostlistError, expand, read_nodefile, short_name
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks.families import PLACE, Around, Placement, slurm_in_step
+from castoff.launcher.ranks.hostlist import HostlistError, expand, read_nodefile, short_name
 
 PORTS = range(20000, 30000)
 """Below Linux's range for outgoing connections (32768 on), so that none of them is in the way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launcher.errors import CastoffError
-from launcher.trust.decision import check_named
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.trust.decision import check_named
 
 __all__ = ["CastoffError", "check_named"]

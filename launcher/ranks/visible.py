@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launcher.errors import PlacementError
+from castoff.launcher.errors import PlacementError
 
 TYPE_CHECKING = False  # typing itself would cost more than all of this module
 if TYPE_CHECKING:

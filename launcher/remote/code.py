@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from launcher.config.quantities import size_words
-from launcher.errors import CastoffError, printable
-from launcher.remote.frames import CHUNK, Code, File, Part
-from launcher.runs import provenance
-from launcher.runs.records import decode
-from launcher.runs.snapshot import Names, Tree, files_words, left_out_words, tree_around
+from castoff.launcher.config.quantities import size_words
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.remote.frames import CHUNK, Code, File, Part
+from castoff.launcher.runs import provenance
+from castoff.launcher.runs.records import decode
+from castoff.launcher.runs.snapshot import Names, Tree, files_words, left_out_words, tree_around
 
 if TYPE_CHECKING:
-    from launcher.config.job_fields import Snapshot
+    from castoff.launcher.config.job_fields import Snapshot
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 

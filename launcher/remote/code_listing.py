@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from launcher.remote.frames import CHUNK, File
+from castoff.launcher.remote.frames import CHUNK, File
 
 _SUFFIX = ".files"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from launcher.errors import CastoffError, printable
-from launcher.locks import NoLocks, try_lock
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.locks import NoLocks, try_lock
 
 _LOCK = ".lock"
 

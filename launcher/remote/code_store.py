@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from launcher.errors import CastoffError, printable
-from launcher.remote.code_listing import Placed, digest_of, listed_folders, listing_of, write_listing
-from launcher.remote.code_lock import in_use
-from launcher.remote.frames import CHUNK, Code, File, Part
-from launcher.runs.removal import empty
-from launcher.trust.folders import make_folders
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.remote.code_listing import Placed, digest_of, listed_folders, listing_of, write_listing
+from castoff.launcher.remote.code_lock import in_use
+from castoff.launcher.remote.frames import CHUNK, Code, File, Part
+from castoff.launcher.runs.removal import empty
+from castoff.launcher.trust.folders import make_folders
 
 CODE = "code"
 """The folder of all code, in the entry's."""

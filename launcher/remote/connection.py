@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
-from launcher.remote.entries import Entry
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.remote.entries import Entry
 
 FAILED = 255
 """ssh's own exit code if the connection fails (ssh(1), EXIT STATUS)."""

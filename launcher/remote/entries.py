@@ -10,17 +10,17 @@ from typing import Annotated, Any
 
 import msgspec
 
-from launcher.config.job_fields import ShellLine, Word
-from launcher.errors import CastoffError, InvalidInput, Problem, printable
-from launcher.quoting import visible_word
-from launcher.runs.records import write_file
-from launcher.schedulers.registry import OWN
-from launcher.trust.decision import check
-from launcher.trust.folders import make_folders
-from launcher.typed import editing
-from launcher.typed.document import Document
-from launcher.typed.structure import convert
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.config.job_fields import ShellLine, Word
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.schedulers.registry import OWN
+from castoff.launcher.trust.decision import check
+from castoff.launcher.trust.folders import make_folders
+from castoff.launcher.typed import editing
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import convert
+from castoff.launcher.typed.suggestion import did_you_mean
 
 HERE = ("", OWN)
 """What `--on` takes for this machine."""

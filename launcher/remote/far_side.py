@@ -19,13 +19,13 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.errors import CastoffError
-from launcher.locks import is_locked
-from launcher.remote import frames
-from launcher.remote.code_store import Store
-from launcher.remote.frames import (
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import is_locked
+from castoff.launcher.remote import frames
+from castoff.launcher.remote.code_store import Store
+from castoff.launcher.remote.frames import (
     PROTOCOL,
     Code,
     Failed,
@@ -45,15 +45,15 @@ from launcher.remote.frames import (
     WhatIsUnneeded,
     Which,
 )
-from launcher.runs import provenance
-from launcher.runs.directory import draft_of, is_run_directory
-from launcher.runs.drafts import RunExists
-from launcher.runs.index import Index
-from launcher.runs.records import decode, write, write_file
-from launcher.runs.run import LOCK, RUNS_FOLDER, RunDirectory
-from launcher.schedulers.choice import check_profile, choose_site, not_described, profile
-from launcher.submission.submit import dry_run, submit
-from launcher.trust.decision import check
+from castoff.launcher.runs import provenance
+from castoff.launcher.runs.directory import draft_of, is_run_directory
+from castoff.launcher.runs.drafts import RunExists
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import decode, write, write_file
+from castoff.launcher.runs.run import LOCK, RUNS_FOLDER, RunDirectory
+from castoff.launcher.schedulers.choice import check_profile, choose_site, not_described, profile
+from castoff.launcher.submission.submit import dry_run, submit
+from castoff.launcher.trust.decision import check
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
 
@@ -164,7 +164,7 @@ class _Side:
         raise CastoffError(f"castoff: {type(message).__name__} is not something that can be asked")
 
     def _cleaned(self, message: WhatIsUnneeded | Remove) -> Message:
-        from launcher.remote import unneeded  # late: it is rarely asked for
+        from castoff.launcher.remote import unneeded  # late: it is rarely asked for
 
         if isinstance(message, WhatIsUnneeded):
             looked = unneeded.unneeded(self.folder, os.environ)

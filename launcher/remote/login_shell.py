@@ -11,8 +11,8 @@ import posixpath
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from launcher.errors import CastoffError
-from launcher.quoting import shell_word
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.quoting import shell_word
 
 _PIECE = 512
 """Characters of a word: old csh have a limit of about a thousand."""
@@ -84,8 +84,8 @@ castoff_open=$(castoff_steps "$castoff_home" |
     break
   done)"""
 """Sets castoff_home to its path without links, and castoff_open to the first folder on that way that others
-can change, as `launcher.trust.writers` decides, as far as owners and modes show it: a `+` is a POSIX list,
-whose mask is the group's bits, and lists of NFSv4 are not seen."""
+can change, as `castoff.launcher.trust.writers` decides, as far as owners and modes show it: a `+` is a POSIX
+list, whose mask is the group's bits, and lists of NFSv4 are not seen."""
 
 _FIND_OPEN_TO_ALL = rf"""{_STEPS}
 castoff_first_open_to_all() {{
@@ -110,7 +110,8 @@ case $castoff_program in
   ;;
 esac"""
 """Sets castoff_program to its path, and castoff_open to what everybody could change on the way to it, as
-`launcher.trust.decision.check_named` decides of what the user names: a group or an owner is his choice."""
+`castoff.launcher.trust.decision.check_named` decides of what the user names: a group or an owner is his
+choice."""
 
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3")
 """Those that castoff works with, the newest first."""

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
-from launcher.remote import frames
-from launcher.remote.connection import FAILED, Ssh, broken, ended, not_connected
-from launcher.remote.entries import Entry
-from launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message, Unexpected
-from launcher.remote.login_shell import (
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.remote import frames
+from castoff.launcher.remote.connection import FAILED, Ssh, broken, ended, not_connected
+from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.frames import PROTOCOL, Broken, Failed, Hello, Message, Unexpected
+from castoff.launcher.remote.login_shell import (
     NO_CASTOFF,
     NO_FOLDER,
     NO_PYTHON,
@@ -24,9 +24,9 @@ from launcher.remote.login_shell import (
     castoff_script,
     login_command,
 )
-from launcher.remote.output import Output
-from launcher.remote.silence import telling_of_silence
-from launcher.remote.wheel import own_version
+from castoff.launcher.remote.output import Output
+from castoff.launcher.remote.silence import telling_of_silence
+from castoff.launcher.remote.wheel import own_version
 
 
 class NotInstalled(CastoffError):

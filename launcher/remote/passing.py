@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from launcher.errors import report
-from launcher.remote.connection import FAILED, ConnectionBroken, broken
-from launcher.remote.login_shell import Marks, login_command
-from launcher.remote.machine import Machine
-from launcher.remote.output import Bounded
-from launcher.remote.silence import telling_of_silence
+from castoff.launcher.errors import report
+from castoff.launcher.remote.connection import FAILED, ConnectionBroken, broken
+from castoff.launcher.remote.login_shell import Marks, login_command
+from castoff.launcher.remote.machine import Machine
+from castoff.launcher.remote.output import Bounded
+from castoff.launcher.remote.silence import telling_of_silence
 
 _SHOWN_BY = ("TERM", "NO_COLOR", "COLORTERM", "TZ", "LINES", "COLUMNS")
 """Variables that say how output is shown here."""

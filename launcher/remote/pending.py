@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.errors import CastoffError
-from launcher.locks import try_lock
-from launcher.remote.entries import Entry
-from launcher.runs.drafts import new_id
-from launcher.runs.index import Index
-from launcher.trust.folders import make_folders
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import try_lock
+from castoff.launcher.remote.entries import Entry
+from castoff.launcher.runs.drafts import new_id
+from castoff.launcher.runs.index import Index
+from castoff.launcher.trust.folders import make_folders
 
 
 class _Kept(msgspec.Struct):

@@ -12,26 +12,33 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Snapshot
-from launcher.config.site import Search, Site
-from launcher.errors import CastoffError, InvalidInput, Problem, printable
-from launcher.planning.planner import decide
-from launcher.planning.render import Script, rendered
-from launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
-from launcher.remote.entries import Entry
-from launcher.remote.frames import Known, Lacking, Order, Stored, Submitted, Unexpected, Which
-from launcher.remote.machine import Machine, Refused, Session, remedy
-from launcher.remote.pending import pending, state_folder, unanswered
-from launcher.remote.variables import remember
-from launcher.runs.env_from import secrets
-from launcher.runs.plan import Plan
-from launcher.runs.records import write_file
-from launcher.schedulers.choice import check_profile, profile
-from launcher.submission.named_files import Module, Named, changes_folder, expands, makes_nothing, program
-from launcher.submission.syntax import check_syntax
-from launcher.trust.folders import make_folders
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Snapshot
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import Script, rendered
+from castoff.launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
+from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.frames import Known, Lacking, Order, Stored, Submitted, Unexpected, Which
+from castoff.launcher.remote.machine import Machine, Refused, Session, remedy
+from castoff.launcher.remote.pending import pending, state_folder, unanswered
+from castoff.launcher.remote.variables import remember
+from castoff.launcher.runs.env_from import secrets
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.schedulers.choice import check_profile, profile
+from castoff.launcher.submission.named_files import (
+    Module,
+    Named,
+    changes_folder,
+    expands,
+    makes_nothing,
+    program,
+)
+from castoff.launcher.submission.syntax import check_syntax
+from castoff.launcher.trust.folders import make_folders
+from castoff.launcher.typed.suggestion import did_you_mean
 
 Say = Callable[[str], object]
 

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.errors import CastoffError, printable
-from launcher.remote.code_listing import Listing, listed_folders, listing_of, listing_path
-from launcher.remote.code_lock import alone
-from launcher.remote.code_store import CODE
-from launcher.remote.installer import VERSION
-from launcher.runs.index import Index
-from launcher.runs.removal import empty
-from launcher.runs.run import RUNS_FOLDER
-from launcher.status.overview import Overview
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.remote.code_listing import Listing, listed_folders, listing_of, listing_path
+from castoff.launcher.remote.code_lock import alone
+from castoff.launcher.remote.code_store import CODE
+from castoff.launcher.remote.installer import VERSION
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.removal import empty
+from castoff.launcher.runs.run import RUNS_FOLDER
+from castoff.launcher.status.overview import Overview
 
 _RECORDS = ("submission.json", "job.yaml", "job.sh", "plan.json")
 """Files of a run that name folders in which it works."""

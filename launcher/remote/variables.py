@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.remote.entries import Entry
-from launcher.remote.pending import state_folder
-from launcher.runs.records import write_file
-from launcher.trust.folders import make_folders
+from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.pending import state_folder
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.trust.folders import make_folders
 
 
 def given_before(entry: Entry, environ: Mapping[str, str]) -> set[str]:

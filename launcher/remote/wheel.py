@@ -16,12 +16,7 @@ import zipfile
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from launcher.errors import CastoffError
-from launcher.planning.render import template_folder
-
-_PACKAGES = ("launcher", "trainers")
-
-_MODULE = "castoff_plugin.py"
+from castoff.launcher.errors import CastoffError
 
 _DATE = (2020, 1, 1, 0, 0, 0)
 """Of every file in a wheel: its own would be another each time."""
@@ -101,20 +96,15 @@ def _distribution() -> Distribution:
 @functools.cache
 def _files() -> dict[str, bytes]:
     """All that a wheel holds, by the names that it has there."""
-    home = Path(__file__).resolve().parents[2]
-    places = [(home / name, name) for name in _PACKAGES]
-    templates = template_folder()
-    if templates != home / "launcher" / "templates":  # a checkout
-        places.append((templates, "launcher/templates"))
-    found = {_MODULE: (home / _MODULE).read_bytes()}
-    for folder, name in places:
-        for path, inner, files in os.walk(folder):
-            inner[:] = [one for one in inner if one != "__pycache__"]
-            for file in files:
-                if not file.endswith((".pyc", ".pyo")) and not file.startswith("."):
-                    whole = os.path.join(path, file)  # noqa: PTH118 - many of them
-                    within = os.path.relpath(whole, folder).replace(os.sep, "/")
-                    found[f"{name}/{within}"] = Path(whole).read_bytes()
+    home = Path(__file__).parents[2]
+    found = {}
+    for path, inner, files in os.walk(home, followlinks=True):  # in a checkout its parts are links
+        inner[:] = [one for one in inner if one != "__pycache__"]
+        for file in files:
+            if not file.endswith((".pyc", ".pyo")) and not file.startswith("."):
+                whole = os.path.join(path, file)  # noqa: PTH118 - many of them
+                within = os.path.relpath(whole, home).replace(os.sep, "/")
+                found[f"castoff/{within}"] = Path(whole).read_bytes()
     return found
 
 

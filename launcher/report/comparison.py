@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launcher.config.quantities import brief
-from launcher.history.metrics import step_words
-from launcher.report.facts import RunFacts
-from launcher.report.ranking import (
+from castoff.launcher.config.quantities import brief
+from castoff.launcher.history.metrics import step_words
+from castoff.launcher.report.facts import RunFacts
+from castoff.launcher.report.ranking import (
     best,
     for_a_table,
     larger_is_better,
@@ -16,8 +16,8 @@ from launcher.report.ranking import (
     short_names,
     value_words,
 )
-from launcher.report.results import Result
-from launcher.report.tables import Table, ended, table
+from castoff.launcher.report.results import Result
+from castoff.launcher.report.tables import Table, ended, table
 
 _FURTHER = 8
 """Metrics of members that are shown beside the one that decides."""

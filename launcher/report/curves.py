@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from launcher.history.metrics import Metrics, Point
-from launcher.report.results import Column, Values, columns, summarised
+from castoff.launcher.history.metrics import Metrics, Point
+from castoff.launcher.report.results import Column, Values, columns, summarised
 
 POINTS = 100_000
 """Of all curves of a page together: about two megabytes."""

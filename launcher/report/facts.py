@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from launcher.history.accounting import Total
-from launcher.history.hosts import HostRanks
-from launcher.history.metrics import Metrics
-from launcher.history.phases import Phase
-from launcher.report.curves import Plot
-from launcher.report.ranking import Rule
-from launcher.report.results import Result
-from launcher.runs.plan import Plan
-from launcher.runs.provenance import Code
-from launcher.runs.records import Facts, Usage
-from launcher.runs.states import AttemptStatus, RunStatus
+from castoff.launcher.history.accounting import Total
+from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.metrics import Metrics
+from castoff.launcher.history.phases import Phase
+from castoff.launcher.report.curves import Plot
+from castoff.launcher.report.ranking import Rule
+from castoff.launcher.report.results import Result
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.provenance import Code
+from castoff.launcher.runs.records import Facts, Usage
+from castoff.launcher.runs.states import AttemptStatus, RunStatus
 
 
 @dataclass(frozen=True)

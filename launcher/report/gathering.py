@@ -9,29 +9,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from launcher.history.accounting import shares, total
-from launcher.history.hosts import hosts
-from launcher.history.metrics import Metrics, metrics_of
-from launcher.history.phases import phases, waiting
-from launcher.history.progress import device_use
-from launcher.history.resources import usages
-from launcher.history.starts import starts_of
-from launcher.logs.failures import excerpt_of, failed_rank, script_output
-from launcher.report.curves import Plot, curve, plots, points_of_each
-from launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
-from launcher.report.masking import masked_job, masked_parameters, masked_script
-from launcher.report.plain import log_text
-from launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
-from launcher.report.results import Result, columns, result_of
-from launcher.runs import provenance
-from launcher.runs.directory import names_in
-from launcher.runs.plan import Plan
-from launcher.runs.records import read, record_bytes
-from launcher.runs.run import RunDirectory
-from launcher.runs.script import head_of
-from launcher.runs.states import HANG, AttemptStatus, MemberStatus, RunStatus, attempt_words, why
-from launcher.status.poller import Poller
-from launcher.status.watch import status
+from castoff.launcher.history.accounting import shares, total
+from castoff.launcher.history.hosts import hosts
+from castoff.launcher.history.metrics import Metrics, metrics_of
+from castoff.launcher.history.phases import phases, waiting
+from castoff.launcher.history.progress import device_use
+from castoff.launcher.history.resources import usages
+from castoff.launcher.history.starts import starts_of
+from castoff.launcher.logs.failures import excerpt_of, failed_rank, script_output
+from castoff.launcher.report.curves import Plot, curve, plots, points_of_each
+from castoff.launcher.report.facts import AttemptFacts, Excerpt, FailureFacts, MemberFacts, RunFacts
+from castoff.launcher.report.masking import masked_job, masked_parameters, masked_script
+from castoff.launcher.report.plain import log_text
+from castoff.launcher.report.ranking import Rule, for_a_table, metric_names, parameters_words, ranked, rule
+from castoff.launcher.report.results import Result, columns, result_of
+from castoff.launcher.runs import provenance
+from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.records import read, record_bytes
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.script import head_of
+from castoff.launcher.runs.states import HANG, AttemptStatus, MemberStatus, RunStatus, attempt_words, why
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.watch import status
 
 _FAILURES = 5
 """Failures that are shown; of the newest attempts, and of an array's first members that failed."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import InvalidInput
-from launcher.runs.secret_files import is_secret_name
-from launcher.typed.composing import CoreLoader, compose
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.runs.secret_files import is_secret_name
+from castoff.launcher.typed.composing import CoreLoader, compose
 
 MASK = "***"
 

@@ -13,12 +13,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from launcher.planning.render import template_folder
-from launcher.report import sections
-from launcher.report.curves import Plot
-from launcher.report.facts import RunFacts
-from launcher.report.moments import Moments
-from launcher.report.plain import visible
+from castoff.launcher.planning.render import template_folder
+from castoff.launcher.report import sections
+from castoff.launcher.report.curves import Plot
+from castoff.launcher.report.facts import RunFacts
+from castoff.launcher.report.moments import Moments
+from castoff.launcher.report.plain import visible
 
 
 def page(facts: RunFacts) -> str:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from launcher.errors import CastoffError, printable
-from launcher.history.metrics import Point
-from launcher.report.results import Result
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.history.metrics import Point
+from castoff.launcher.report.results import Result
+from castoff.launcher.typed.suggestion import did_you_mean
 
 _SMALLER = re.compile(
     "loss|losses|error|errors|err|mse|rmse|mae|mape|perplexity|ppl|nll|bpb|bpc|bpd|kl|divergence|distance"

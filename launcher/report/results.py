@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from launcher.errors import printable
-from launcher.history.metrics import Metrics, Point, metrics_of
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import MemberStatus, RunStatus, why
+from castoff.launcher.errors import printable
+from castoff.launcher.history.metrics import Metrics, Point, metrics_of
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import MemberStatus, RunStatus, why
 
 
 class Values(NamedTuple):

@@ -6,26 +6,26 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from launcher.config.quantities import brief, clock, cpulist
-from launcher.history.hosts import HostRanks
-from launcher.history.metrics import Point, step_words
-from launcher.report import timeline
-from launcher.report.comparison import further, members
-from launcher.report.consumption import misses_ranks, resources
-from launcher.report.curves import Curve, Plot
-from launcher.report.facts import AttemptFacts, RunFacts
-from launcher.report.masking import masked_words
-from launcher.report.moments import Moments
-from launcher.report.plain import cut
-from launcher.report.ranking import (
+from castoff.launcher.config.quantities import brief, clock, cpulist
+from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.metrics import Point, step_words
+from castoff.launcher.report import timeline
+from castoff.launcher.report.comparison import further, members
+from castoff.launcher.report.consumption import misses_ranks, resources
+from castoff.launcher.report.curves import Curve, Plot
+from castoff.launcher.report.facts import AttemptFacts, RunFacts
+from castoff.launcher.report.masking import masked_words
+from castoff.launcher.report.moments import Moments
+from castoff.launcher.report.plain import cut
+from castoff.launcher.report.ranking import (
     best,
     differing,
     larger_is_better,
     ranked,
     value_words,
 )
-from launcher.report.tables import Cell, Table, ended, table
-from launcher.runs.states import members_words, why
+from castoff.launcher.report.tables import Cell, Table, ended, table
+from castoff.launcher.runs.states import members_words, why
 
 _LINES = 500
 """Of a job file or a script's head."""

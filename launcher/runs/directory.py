@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from launcher.errors import CastoffError
-from launcher.trust.decision import check, check_list
-from launcher.trust.people import user_name
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.trust.decision import check, check_list
+from castoff.launcher.trust.people import user_name
 
 HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>draft|swept)")
 """The name of a run directory in the making, or being taken away."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from launcher.errors import CastoffError
-from launcher.locks import locked
-from launcher.quoting import shell_word
-from launcher.runs.directory import check_trusted
-from launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import locked
+from castoff.launcher.quoting import shell_word
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.run import LOCK, RunDirectory
 
 SECRETS = "secrets.sh"
 

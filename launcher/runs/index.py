@@ -24,14 +24,14 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.errors import CastoffError, report
-from launcher.locks import is_locked
-from launcher.runs import journal
-from launcher.runs.directory import check_trusted, draft_of, is_run_directory
-from launcher.runs.records import Seconds, decode
-from launcher.runs.run import LOCK, RunDirectory
-from launcher.runs.states import RunSummary
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.locks import is_locked
+from castoff.launcher.runs import journal
+from castoff.launcher.runs.directory import check_trusted, draft_of, is_run_directory
+from castoff.launcher.runs.records import Seconds, decode
+from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.runs.states import RunSummary
+from castoff.launcher.typed.suggestion import did_you_mean
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ import socket
 
 import msgspec
 
-from launcher.locks import is_locked
-from launcher.runs.records import read, write
-from launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.locks import is_locked
+from castoff.launcher.runs.records import read, write
+from castoff.launcher.runs.run import LOCK, RunDirectory
 
 _OWNER = "local.json"
 

@@ -1,14 +1,21 @@
 """A job decided for a site: all data that its script depends on.
 
-`launcher.planning` fills it; what sends, watches and starts a run again reads it.
+`castoff.launcher.planning` fills it; what sends, watches and starts a run again reads it.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from launcher.config.job_fields import Gpus, LauncherName, OwnDistribution, RuntimeName, Snapshot, Stage
-from launcher.runs.records import Facts
+from castoff.launcher.config.job_fields import (
+    Gpus,
+    LauncherName,
+    OwnDistribution,
+    RuntimeName,
+    Snapshot,
+    Stage,
+)
+from castoff.launcher.runs.records import Facts
 
 OF_EVERY_SCRIPT = frozenset(
     {

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from launcher.runs.git import Git, GitError
-from launcher.runs.records import read as read_record
-from launcher.runs.records import write, write_file
-from launcher.runs.run import RunDirectory
-from launcher.runs.secret_files import secret_part
-from launcher.runs.snapshot import Names, Taken, files_words, take
+from castoff.launcher.runs.git import Git, GitError
+from castoff.launcher.runs.records import read as read_record
+from castoff.launcher.runs.records import write, write_file
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.secret_files import secret_part
+from castoff.launcher.runs.snapshot import Names, Taken, files_words, take
 
 if TYPE_CHECKING:
-    from launcher.config.job_fields import Snapshot
+    from castoff.launcher.config.job_fields import Snapshot
 
 DIFF_LIMIT = 2**20
 """Bytes of code.diff at the most."""

@@ -15,11 +15,11 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from launcher.config.array_indices import INDICES_PATTERN, MOST_MEMBERS, indices
-from launcher.config.quantities import END
-from launcher.errors import CastoffError
-from launcher.runs.directory import names_in
-from launcher.runs.script import head_of, scheduler_in
+from castoff.launcher.config.array_indices import INDICES_PATTERN, MOST_MEMBERS, indices
+from castoff.launcher.config.quantities import END
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.script import head_of, scheduler_in
 
 # Bounds that no real record reaches, so that whatever is read can be shown and added up.
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]

@@ -11,10 +11,10 @@ import os
 import shutil
 from pathlib import Path
 
-from launcher.errors import CastoffError
-from launcher.locks import locked
-from launcher.runs.directory import HIDDEN, check_trusted
-from launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.directory import HIDDEN, check_trusted
+from castoff.launcher.runs.run import LOCK, RunDirectory
 
 _PATIENCE = 5.0
 """Seconds: a scheduler whose members have all ended is about to go."""

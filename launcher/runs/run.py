@@ -22,7 +22,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
 
-`launcher.runs.drafts` makes it, under another name until it is whole.
+`castoff.launcher.runs.drafts` makes it, under another name until it is whole.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted, names_in
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted, names_in
 
 if TYPE_CHECKING:  # at runtime only what reads records loads msgspec
-    from launcher.runs.records import Facts, Submission
+    from castoff.launcher.runs.records import Facts, Submission
 
 RUNS_FOLDER = "castoff-runs"
 """Where run directories go if nobody says otherwise, in the working directory."""
@@ -56,7 +56,7 @@ class RunDirectory:
     """A run directory on disk: what `submit` returns.
 
     Everything in it is found relative to `path`, so that a directory that was moved still tells
-    what became of it. `launcher.status.watch.status` reads its state.
+    what became of it. `castoff.launcher.status.watch.status` reads its state.
     """
 
     def __init__(self, path: Path):
@@ -93,7 +93,7 @@ class RunDirectory:
         Raises:
             CastoffError: it cannot be read.
         """
-        from launcher.runs.records import Submission, read
+        from castoff.launcher.runs.records import Submission, read
 
         return read(self.path / "submission.json", Submission)
 
@@ -103,7 +103,7 @@ class RunDirectory:
         Raises:
             OSError: it cannot be written.
         """
-        from launcher.runs.records import write
+        from castoff.launcher.runs.records import write
 
         write(self.path / "submission.json", record)
 
@@ -113,7 +113,7 @@ class RunDirectory:
         Raises:
             CastoffError: they are there and cannot be read.
         """
-        from launcher.runs.records import Facts, facts_of, read, record_bytes
+        from castoff.launcher.runs.records import Facts, facts_of, read, record_bytes
 
         planned = read(self.path / "plan.json", Facts)
         return planned or facts_of(record_bytes(self.script).decode(errors="replace"))
@@ -145,7 +145,7 @@ def request_stop(run: RunDirectory) -> None:
     Raises:
         CastoffError: they cannot be written.
     """
-    from launcher.runs.records import ending_of
+    from castoff.launcher.runs.records import ending_of
 
     check_trusted(run.path)
     try:

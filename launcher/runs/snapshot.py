@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from launcher.config.quantities import size, size_words
-from launcher.errors import CastoffError, printable
-from launcher.runs.git import Git, GitError
-from launcher.runs.secret_files import secret_part
+from castoff.launcher.config.quantities import size, size_words
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.runs.git import Git, GitError
+from castoff.launcher.runs.secret_files import secret_part
 
 if TYPE_CHECKING:
-    from launcher.config.job_fields import Snapshot
+    from castoff.launcher.config.job_fields import Snapshot
 
 MAX_FILES = 20_000
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from launcher.runs.records import Code, Failure, Number, Seconds, SetAside
+from castoff.launcher.runs.records import Code, Failure, Number, Seconds, SetAside
 
 ENDINGS = (
     "unknown",

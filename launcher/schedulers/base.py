@@ -11,18 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from launcher.errors import CastoffError, printable
-from launcher.schedulers.command import PATIENCE
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.schedulers.command import PATIENCE
 
 if TYPE_CHECKING:
-    from launcher.config.job import JobSpec
-    from launcher.config.job_fields import LauncherName
-    from launcher.config.site import Site
-    from launcher.launchers.base import Request
-    from launcher.schedulers.base_allocation import Allocation
-    from launcher.schedulers.base_queue import Queue
-    from launcher.schedulers.directives import Dialect, Directives
-    from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
+    from castoff.launcher.config.job import JobSpec
+    from castoff.launcher.config.job_fields import LauncherName
+    from castoff.launcher.config.site import Site
+    from castoff.launcher.launchers.base import Request
+    from castoff.launcher.schedulers.base_allocation import Allocation
+    from castoff.launcher.schedulers.base_queue import Queue
+    from castoff.launcher.schedulers.directives import Dialect, Directives
+    from castoff.launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 
 class Scheduler(ABC):

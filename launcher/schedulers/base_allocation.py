@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from launcher.config.site_fields import Node
-from launcher.errors import CastoffError
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import CastoffError
 
 _OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
 """Variables of a job around this shell, which a script in it would take for its own."""

@@ -1,4 +1,4 @@
-"""What a scheduler is asked about runs, and how its commands are run; see `launcher.schedulers.registry`.
+"""What a scheduler is asked about runs, and how its commands are run; see `schedulers.registry`.
 
 A scheduler that does not answer has said nothing: that is a `silence`, not an ending.
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.command import (
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.command import (
     PATIENCE,
     Read,
     SchedulerUnreachable,
@@ -26,8 +26,8 @@ from launcher.schedulers.command import (
     read_to_end,
     run_to_end,
 )
-from launcher.schedulers.job_info import JobInfo, JobUsage
-from launcher.schedulers.page import Page
+from castoff.launcher.schedulers.job_info import JobInfo, JobUsage
+from castoff.launcher.schedulers.page import Page
 
 _MOST_CANCELLED = 250
 """Jobs that one command is to end: so many are ended well within `PATIENCE`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from launcher.config.project import project_site
-from launcher.config.site import Search, Site, project_profiles
-from launcher.errors import CastoffError, InvalidInput, Problem, report
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.fields import refused_of_site
-from launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
+from castoff.launcher.config.project import project_site
+from castoff.launcher.config.site import Search, Site, project_profiles
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem, report
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.fields import refused_of_site
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
 
 NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
 """Why a site is this machine alone that nobody has chosen."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from launcher.ranks import is_stale
-from launcher.schedulers.page import Page, Unreadable
+from castoff.launcher.ranks import is_stale
+from castoff.launcher.schedulers.page import Page, Unreadable
 
 Read = TypeVar("Read")
 """What a reader makes of a page."""

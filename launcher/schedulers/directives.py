@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from launcher.config.array_indices import index_list
-from launcher.config.directives import of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
+from castoff.launcher.config.array_indices import index_list
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
 Layer: TypeAlias = "list[tuple[str, str | bool | None]]"

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from launcher.config.directives import of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import LauncherName
-from launcher.config.site import Site
-from launcher.launchers.commands import LAUNCHERS
-from launcher.runs.plan import OF_EVERY_SCRIPT
-from launcher.schedulers.base import Scheduler
-from launcher.typed.structure import fields_of
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.config.site import Site
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.runs.plan import OF_EVERY_SCRIPT
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.typed.structure import fields_of
 
 OF_SITES = frozenset(
     {

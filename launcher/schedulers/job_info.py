@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # ranks need the rest, without msgspec
-    from launcher.runs.records import Usage
+    from castoff.launcher.runs.records import Usage
 
 
 class JobInfo(NamedTuple):

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from launcher.config.site import Site
-from launcher.errors import CastoffError
-from launcher.schedulers.base_queue import user_name
-from launcher.schedulers.command import SchedulerUnreachable, answer_of
-from launcher.schedulers.registry import queued
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.schedulers.base_queue import user_name
+from castoff.launcher.schedulers.command import SchedulerUnreachable, answer_of
+from castoff.launcher.schedulers.registry import queued
 
 _PATIENCE = 60.0
 """Seconds for each answer: a large machine has many nodes."""
@@ -213,7 +213,7 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ, *, patience: float 
 
 def questions_of(name: str) -> Sequence[Question]:
     """What a scheduler is asked about its machine."""
-    questions: Sequence[Question] = import_module(f"launcher.schedulers.{name}.machine").QUESTIONS
+    questions: Sequence[Question] = import_module(f"castoff.launcher.schedulers.{name}.machine").QUESTIONS
     return questions
 
 
@@ -234,7 +234,7 @@ def ask_scheduler(
     Raises:
         QueryFailed: as `ask` does.
     """
-    machine = import_module(f"launcher.schedulers.{name}.machine")
+    machine = import_module(f"castoff.launcher.schedulers.{name}.machine")
     questions = questions_of(name)
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from launcher.launchers.foreign.asked import Asked
-from launcher.schedulers.directives import Dialect
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.schedulers.directives import Dialect
 
 SUBMITS = "it is for the command that submits"
 """Why a directive has no meaning in a job file."""

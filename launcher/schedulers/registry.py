@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from launcher.errors import CastoffError, shown
-from launcher.schedulers.base import QueuedScheduler, Scheduler
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.errors import CastoffError, shown
+from castoff.launcher.schedulers.base import QueuedScheduler, Scheduler
+from castoff.launcher.typed.suggestion import did_you_mean
 
 if TYPE_CHECKING:
-    from launcher.schedulers.reading import ScriptReader
+    from castoff.launcher.schedulers.reading import ScriptReader
 
 NAMES = ("flux", "slurm", "pbs", "local")
 """In the order in which they are looked for on a machine."""
@@ -35,19 +35,19 @@ def scheduler_of(name: str) -> Scheduler:
     """
     # Late, as most jobs load one alone; each by its name, so that readers and tools can follow.
     if name == "flux":
-        from launcher.schedulers.flux import scheduler as flux
+        from castoff.launcher.schedulers.flux import scheduler as flux
 
         return flux.SCHEDULER
     if name == "slurm":
-        from launcher.schedulers.slurm import scheduler as slurm
+        from castoff.launcher.schedulers.slurm import scheduler as slurm
 
         return slurm.SCHEDULER
     if name == "pbs":
-        from launcher.schedulers.pbs import scheduler as pbs
+        from castoff.launcher.schedulers.pbs import scheduler as pbs
 
         return pbs.SCHEDULER
     if name == OWN:
-        from launcher.schedulers.local import scheduler as local
+        from castoff.launcher.schedulers.local import scheduler as local
 
         return local.SCHEDULER
     hint = did_you_mean(name, NAMES)
@@ -58,16 +58,16 @@ def scheduler_of(name: str) -> Scheduler:
 
 def readers() -> list[ScriptReader]:
     """How the scripts of those that have directives are read."""
-    from launcher.schedulers.flux import reading as flux
-    from launcher.schedulers.pbs import reading as pbs
-    from launcher.schedulers.slurm import reading as slurm
+    from castoff.launcher.schedulers.flux import reading as flux
+    from castoff.launcher.schedulers.pbs import reading as pbs
+    from castoff.launcher.schedulers.slurm import reading as slurm
 
     return [slurm.READER, pbs.READER, flux.READER]
 
 
 def in_allocation(environ: Mapping[str, str]) -> bool:
     """Whether a variable says that this shell is in an allocation; loads no scheduler."""
-    from launcher.schedulers import flux, pbs, slurm
+    from castoff.launcher.schedulers import flux, pbs, slurm
 
     names = (*slurm.JOB_VARIABLES, *pbs.JOB_VARIABLES, *flux.JOB_VARIABLES)
     return any(name in environ for name in names)

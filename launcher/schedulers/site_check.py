@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from launcher.config.quantities import clock, cpus, seconds, size
-from launcher.config.site import Site
-from launcher.config.site_fields import Fact, Node, OtherNodes, Queue, Range
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, outermost, same_memory
+from castoff.launcher.config.quantities import clock, cpus, seconds, size
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Fact, Node, OtherNodes, Queue, Range
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, outermost, same_memory
 
 _NOT_REPORTED = (
     "required fields, array_max_concurrent, reserved cores, device_cores, setup and env: no "

@@ -10,9 +10,17 @@ import re
 from collections.abc import Container, Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from launcher.config.quantities import units
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
-from launcher.schedulers.site_lines import QUESTION, ask_person, clean, comment, fact, flow, value_text
+from castoff.launcher.config.quantities import units
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
+from castoff.launcher.schedulers.site_lines import (
+    QUESTION,
+    ask_person,
+    clean,
+    comment,
+    fact,
+    flow,
+    value_text,
+)
 
 _VARIABLES = {
     "CUDA_VISIBLE_DEVICES": r"nvidia|tesla|geforce|quadro|titan|[rg]tx|"

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from launcher.errors import printable
+from castoff.launcher.errors import printable
 
 QUESTION = "# ?"
 """What a question's line begins with."""

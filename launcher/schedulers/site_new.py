@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from launcher.config.site import Search, Site
-from launcher.errors import CastoffError, InvalidInput, printable, report
-from launcher.runs.records import write_file
-from launcher.schedulers.choice import check_profile
-from launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
-from launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
-from launcher.schedulers.site_check import Comparison, is_node
-from launcher.schedulers.site_draft import Draft, chosen_kind, profile_text
-from launcher.schedulers.site_probe import NodeFacts, merged
-from launcher.schedulers.site_update import Updated, updated
-from launcher.trust.decision import check
-from launcher.trust.folders import make_folders
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.errors import CastoffError, InvalidInput, printable, report
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.schedulers.choice import check_profile
+from castoff.launcher.schedulers.machine_info import MachineInfo, QueryFailed, ask_scheduler
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, scheduler_of, title_of
+from castoff.launcher.schedulers.site_check import Comparison, is_node
+from castoff.launcher.schedulers.site_draft import Draft, chosen_kind, profile_text
+from castoff.launcher.schedulers.site_probe import NodeFacts, merged
+from castoff.launcher.schedulers.site_update import Updated, updated
+from castoff.launcher.trust.decision import check
+from castoff.launcher.trust.folders import make_folders
+from castoff.launcher.typed.suggestion import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

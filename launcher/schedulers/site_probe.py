@@ -7,16 +7,16 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from launcher.config.job_fields import LauncherName
-from launcher.config.quantities import CPULIST_PATTERN, cpulist, cpus
-from launcher.config.site import Site
-from launcher.config.site_fields import Node
-from launcher.errors import printable
-from launcher.launchers.commands import LAUNCHERS, named_by
-from launcher.schedulers.machine_info import memory_words
-from launcher.schedulers.site_lines import QUESTION
-from launcher.schedulers.site_update import Updated
-from launcher.typed.editing import has, put, put_block
+from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.config.quantities import CPULIST_PATTERN, cpulist, cpus
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import printable
+from castoff.launcher.launchers.commands import LAUNCHERS, named_by
+from castoff.launcher.schedulers.machine_info import memory_words
+from castoff.launcher.schedulers.site_lines import QUESTION
+from castoff.launcher.schedulers.site_update import Updated
+from castoff.launcher.typed.editing import has, put, put_block
 
 _SOURCE = "castoff sites probe"
 

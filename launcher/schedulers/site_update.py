@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from launcher.config.quantities import cpus, units
-from launcher.config.site import Site
-from launcher.config.site_fields import Node, Queue
-from launcher.errors import InvalidInput
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
-from launcher.schedulers.site_check import Comparison, is_node, own_kinds
-from launcher.schedulers.site_draft import (
+from castoff.launcher.config.quantities import cpus, units
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node, Queue
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, memory_words
+from castoff.launcher.schedulers.site_check import Comparison, is_node, own_kinds
+from castoff.launcher.schedulers.site_draft import (
     Draft,
     chosen_kind,
     node_lines,
@@ -23,9 +23,9 @@ from launcher.schedulers.site_draft import (
     ranges_of,
     ranges_text,
 )
-from launcher.schedulers.site_lines import clean
-from launcher.typed.document import Document
-from launcher.typed.editing import CannotEdit, has, put, put_block, remove
+from castoff.launcher.schedulers.site_lines import clean
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.editing import CannotEdit, has, put, put_block, remove
 
 _BOUNDS = ("min_nodes", "max_nodes", "min_walltime", "max_walltime")
 _UNBOUND = {"min_nodes": 1}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from launcher.config.array_indices import index_list
-from launcher.runs.records import Facts
-from launcher.runs.script import directives_of
+from castoff.launcher.config.array_indices import index_list
+from castoff.launcher.runs.records import Facts
+from castoff.launcher.runs.script import directives_of
 
 
 class Part(msgspec.Struct, frozen=True):

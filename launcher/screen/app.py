@@ -13,16 +13,16 @@ from typing import ClassVar
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 
-from launcher.errors import CastoffError, printable
-from launcher.runs.run import RunDirectory
-from launcher.screen.commands import ENDED_FROM_OUTSIDE, open_shell, show_logs
-from launcher.screen.dialogs import Help, Question
-from launcher.screen.listing import Item
-from launcher.screen.looking import Looker, Opened
-from launcher.screen.run_screen import RunScreen
-from launcher.screen.runs_screen import RunsScreen
-from launcher.submission.cancel import end
-from launcher.submission.stop import stop
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.screen.commands import ENDED_FROM_OUTSIDE, open_shell, show_logs
+from castoff.launcher.screen.dialogs import Help, Question
+from castoff.launcher.screen.listing import Item
+from castoff.launcher.screen.looking import Looker, Opened
+from castoff.launcher.screen.run_screen import RunScreen
+from castoff.launcher.screen.runs_screen import RunsScreen
+from castoff.launcher.submission.cancel import end
+from castoff.launcher.submission.stop import stop
 
 _TICK = 0.25
 """Seconds between two looks at what the looker has seen."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 
-from launcher.submission.attached import run_attached
+from castoff.launcher.process.own_program import own_program
+from castoff.launcher.submission.attached import run_attached
 
 _BY_PAGER = '"$@" 2>&1 | '
 _INTERRUPTED = 130
@@ -19,8 +19,7 @@ ENDED_FROM_OUTSIDE = (128 + signal.SIGHUP, 128 + signal.SIGTERM)
 
 def castoff_command(*words: str) -> list[str]:
     """The command line of a verb, run by this Python."""
-    safely = ["-P"] if sys.version_info >= (3, 11) else []
-    return [sys.executable, *safely, "-m", "castoff_plugin", "launcher.cli.main", *words]
+    return own_program("castoff", *words)
 
 
 def pager(environ: Mapping[str, str]) -> str | None:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.errors import CastoffError
-from launcher.history.hosts import HostRanks, hosts
-from launcher.history.phases import Phase, phases, waiting
-from launcher.history.progress import Progress
-from launcher.launchers.local.streams import for_terminal
-from launcher.logs.failures import failed_rank, script_output
-from launcher.logs.sources import READ, rank_logs
-from launcher.logs.tail import Tail, tail_start
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import FAILED, AttemptStatus, MemberStatus, RunStatus, failure_words
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.history.hosts import HostRanks, hosts
+from castoff.launcher.history.phases import Phase, phases, waiting
+from castoff.launcher.history.progress import Progress
+from castoff.launcher.launchers.local.streams import for_terminal
+from castoff.launcher.logs.failures import failed_rank, script_output
+from castoff.launcher.logs.sources import READ, rank_logs
+from castoff.launcher.logs.tail import Tail, tail_start
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import FAILED, AttemptStatus, MemberStatus, RunStatus, failure_words
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 

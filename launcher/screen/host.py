@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from launcher.screen.listing import Item
+from castoff.launcher.screen.listing import Item
 
 
 class Host(Protocol):

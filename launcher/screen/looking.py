@@ -11,16 +11,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from launcher.errors import CastoffError
-from launcher.history.metrics import MetricsReader, metrics_files
-from launcher.history.progress import Progress, progress_of
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus, RunSummary, summary
-from launcher.screen.detail import Detail, detail_of
-from launcher.screen.listing import Item
-from launcher.status.overview import Overview, Row
-from launcher.status.poller import LOOK_INTERVAL, Poller
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.history.metrics import MetricsReader, metrics_files
+from castoff.launcher.history.progress import Progress, progress_of
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus, RunSummary, summary
+from castoff.launcher.screen.detail import Detail, detail_of
+from castoff.launcher.screen.listing import Item
+from castoff.launcher.status.overview import Overview, Row
+from castoff.launcher.status.poller import LOOK_INTERVAL, Poller
 
 _SHARE = 20
 """Times longer than a look takes, the next one waits at least."""

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from launcher.config.quantities import brief, moment
-from launcher.errors import printable
-from launcher.history.hosts import HostRanks
-from launcher.history.phases import Phase
-from launcher.history.progress import Progress, speed_unit, time_left
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, attempt_words, members_words, why
-from launcher.screen.detail import Detail
-from launcher.screen.layout import (
+from castoff.launcher.config.quantities import brief, moment
+from castoff.launcher.errors import printable
+from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.phases import Phase
+from castoff.launcher.history.progress import Progress, speed_unit, time_left
+from castoff.launcher.runs.states import (
+    AttemptStatus,
+    MemberStatus,
+    RunStatus,
+    attempt_words,
+    members_words,
+    why,
+)
+from castoff.launcher.screen.detail import Detail
+from castoff.launcher.screen.layout import (
     STATE_STYLES,
     Cell,
     Line,
@@ -22,7 +29,7 @@ from launcher.screen.layout import (
     state_cell,
     table,
 )
-from launcher.screen.listing import steps_words
+from castoff.launcher.screen.listing import steps_words
 
 _ATTEMPTS = 5
 """Attempts that are shown: the newest."""

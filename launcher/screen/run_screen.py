@@ -10,15 +10,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from launcher.errors import printable
-from launcher.screen import page
-from launcher.screen.detail import Detail
-from launcher.screen.footer import footer
-from launcher.screen.host import Host
-from launcher.screen.layout import Span
-from launcher.screen.listing import Item
-from launcher.screen.looking import Looker, Opened
-from launcher.screen.widgets import Lines, OneLine
+from castoff.launcher.errors import printable
+from castoff.launcher.screen import page
+from castoff.launcher.screen.detail import Detail
+from castoff.launcher.screen.footer import footer
+from castoff.launcher.screen.host import Host
+from castoff.launcher.screen.layout import Span
+from castoff.launcher.screen.listing import Item
+from castoff.launcher.screen.looking import Looker, Opened
+from castoff.launcher.screen.widgets import Lines, OneLine
 
 _KEYS = {"Esc": "back", "l": "logs", "s": "stop", "c": "cancel", "x": "shell", "?": "help", "q": "quit"}
 _ABOVE = 3

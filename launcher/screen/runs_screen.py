@@ -11,11 +11,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from launcher.screen.footer import footer
-from launcher.screen.host import Host
-from launcher.screen.listing import FILTERS, Item, heading, lines, shown
-from launcher.screen.looking import Looker
-from launcher.screen.widgets import Lines, OneLine
+from castoff.launcher.screen.footer import footer
+from castoff.launcher.screen.host import Host
+from castoff.launcher.screen.listing import FILTERS, Item, heading, lines, shown
+from castoff.launcher.screen.looking import Looker
+from castoff.launcher.screen.widgets import Lines, OneLine
 
 _KEYS = {
     "Enter": "open",

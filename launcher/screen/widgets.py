@@ -17,8 +17,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Static
 
-from launcher.errors import printable
-from launcher.screen.layout import Line, cut
+from castoff.launcher.errors import printable
+from castoff.launcher.screen.layout import Line, cut
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):

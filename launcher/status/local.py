@@ -5,8 +5,8 @@ It follows from the run's records, and from whether its scheduler is alive.
 
 from __future__ import annotations
 
-from launcher.runs.states import MemberStatus, known_ending
-from launcher.status.survey import RunRecords
+from castoff.launcher.runs.states import MemberStatus, known_ending
+from castoff.launcher.status.survey import RunRecords
 
 
 def judge(records: RunRecords, elsewhere: str | None) -> list[MemberStatus]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.runs.records import Failure
+from castoff.launcher.runs.records import Failure
 
 _NOT_RUN = (126, 127)
 

@@ -9,14 +9,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
-from launcher.runs.index import Entry, Index, record_runs
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus, RunSummary, summary
-from launcher.status.poller import Poller
-from launcher.status.survey import RunRecords
-from launcher.status.watch import judge
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
+from castoff.launcher.runs.index import Entry, Index, record_runs
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus, RunSummary, summary
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import judge
 
 
 class Row(NamedTuple):

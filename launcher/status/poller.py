@@ -10,17 +10,17 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted
-from launcher.runs.records import write
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.base_queue import NOT_QUERIED, Answer
-from launcher.schedulers.command import PATIENCE
-from launcher.schedulers.job_info import JobInfo
-from launcher.status import scheduler_view
-from launcher.status.settle import decide
-from launcher.status.survey import LAST_WORD, RunRecords
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.records import write
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.base_queue import NOT_QUERIED, Answer
+from castoff.launcher.schedulers.command import PATIENCE
+from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.status import scheduler_view
+from castoff.launcher.status.settle import decide
+from castoff.launcher.status.survey import LAST_WORD, RunRecords
 
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""

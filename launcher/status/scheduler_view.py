@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.runs.records import LastWord, Send
-from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
-from launcher.schedulers.base_queue import Answer, Key, Queue
-from launcher.schedulers.job_info import JobInfo, member_job_id
-from launcher.status.survey import Attempt, RunRecords
+from castoff.launcher.runs.records import LastWord, Send
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, known_ending
+from castoff.launcher.schedulers.base_queue import Answer, Key, Queue
+from castoff.launcher.schedulers.job_info import JobInfo, member_job_id
+from castoff.launcher.status.survey import Attempt, RunRecords
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
 """The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""

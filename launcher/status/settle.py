@@ -11,13 +11,13 @@ import re
 import time
 from collections.abc import Mapping
 
-from launcher.locks import locked
-from launcher.runs.directory import check_trusted
-from launcher.runs.records import Send, Start, Submission, read
-from launcher.runs.run import LOCK, RunDirectory
-from launcher.schedulers.base_queue import Answer, Queue
-from launcher.schedulers.job_info import JobInfo
-from launcher.status.survey import RunRecords
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.records import Send, Start, Submission, read
+from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.schedulers.base_queue import Answer, Queue
+from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.status.survey import RunRecords
 
 APART = 5.0
 """Seconds between the two questions."""

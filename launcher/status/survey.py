@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.directory import names_in
-from launcher.runs.owner import is_alive, owns_latest_submission
-from launcher.runs.records import (
+from castoff.launcher.runs.directory import names_in
+from castoff.launcher.runs.owner import is_alive, owns_latest_submission
+from castoff.launcher.runs.records import (
     SET_ASIDE,
     Cancelled,
     Ending,
@@ -22,12 +22,12 @@ from launcher.runs.records import (
     read,
     set_aside_hosts,
 )
-from launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory
-from launcher.runs.states import AttemptStatus, known_ending
-from launcher.schedulers.base_queue import Key
-from launcher.schedulers.job_info import JobInfo
-from launcher.schedulers.registry import queued
-from launcher.status.not_run import explained
+from castoff.launcher.runs.run import RESUME, SETTLED, STOP, RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, known_ending
+from castoff.launcher.schedulers.base_queue import Key
+from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.status.not_run import explained
 
 LAST_WORD = "scheduler.json"
 """The scheduler's last word on an attempt, in its folder."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from launcher.runs.records import Submission
-from launcher.runs.states import (
+from castoff.launcher.runs.records import Submission
+from castoff.launcher.runs.states import (
     MemberStatus,
     RunStatus,
     aggregate_ending,
@@ -14,10 +14,10 @@ from launcher.runs.states import (
     code_of,
     failed_because,
 )
-from launcher.schedulers.local.control import is_abandoned
-from launcher.schedulers.registry import is_own
-from launcher.status import scheduler_view
-from launcher.status.survey import REQUEUE_MEMORY, RunRecords
+from castoff.launcher.schedulers.local.control import is_abandoned
+from castoff.launcher.schedulers.registry import is_own
+from castoff.launcher.status import scheduler_view
+from castoff.launcher.status.survey import REQUEUE_MEMORY, RunRecords
 
 
 def assembled(

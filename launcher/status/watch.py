@@ -10,16 +10,16 @@ import functools
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 
-from launcher.errors import StillRunning
-from launcher.runs.env_from import remove_secrets
-from launcher.runs.owner import mark_of, other_host
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.schedulers.local.control import marked
-from launcher.status import local
-from launcher.status.poller import Poller
-from launcher.status.survey import RunRecords
-from launcher.status.verdict import assembled, needs_no_secrets
+from castoff.launcher.errors import StillRunning
+from castoff.launcher.runs.env_from import remove_secrets
+from castoff.launcher.runs.owner import mark_of, other_host
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.local.control import marked
+from castoff.launcher.status import local
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.verdict import assembled, needs_no_secrets
 
 _POLL = 0.2
 _SLOWEST_POLL = 2.0

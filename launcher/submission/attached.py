@@ -10,7 +10,7 @@ import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from launcher.errors import CastoffError
+from castoff.launcher.errors import CastoffError
 
 
 class Ended(NamedTuple):

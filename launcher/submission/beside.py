@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from launcher.errors import CastoffError
-from launcher.planning.render import template_folder
-from launcher.runs.owner import other_host
-from launcher.runs.records import Facts, read, record_bytes
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
-from launcher.schedulers.job_info import member_job_id
-from launcher.schedulers.registry import queued
-from launcher.status.survey import RunRecords
-from launcher.status.watch import status
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.planning.render import template_folder
+from castoff.launcher.runs.owner import other_host
+from castoff.launcher.runs.records import Facts, read, record_bytes
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.schedulers.job_info import member_job_id
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import status
 
 _SSH_FAILED = 255
 """ssh(1), EXIT STATUS."""

@@ -12,18 +12,18 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted
-from launcher.runs.env_from import remove_secrets
-from launcher.runs.owner import is_alive, other_host, owns_latest_submission
-from launcher.runs.records import Cancelled, write
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.schedulers.base_queue import Answer, Queue
-from launcher.schedulers.local.control import cancel
-from launcher.schedulers.registry import is_own, queued, queued_of
-from launcher.status.survey import CANCELLED, RunRecords
-from launcher.status.watch import status, statuses
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.env_from import remove_secrets
+from castoff.launcher.runs.owner import is_alive, other_host, owns_latest_submission
+from castoff.launcher.runs.records import Cancelled, write
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.base_queue import Answer, Queue
+from castoff.launcher.schedulers.local.control import cancel
+from castoff.launcher.schedulers.registry import is_own, queued, queued_of
+from castoff.launcher.status.survey import CANCELLED, RunRecords
+from castoff.launcher.status.watch import status, statuses
 
 _POLL = 0.05
 _QUEUE_POLL = 0.5

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.directives import dependency_words, is_job_id
-from launcher.schedulers.registry import title_of
-from launcher.status.poller import Poller
-from launcher.status.survey import RunRecords
-from launcher.status.watch import status
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.directives import dependency_words, is_job_id
+from castoff.launcher.schedulers.registry import title_of
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import status
 
 
 def resolve(

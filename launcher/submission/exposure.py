@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site, project_folder
-from launcher.config.workdir import as_path
-from launcher.runs.run import runs_folder
-from launcher.trust.decision import refused
-from launcher.trust.granted import granted_file
-from launcher.trust.paths import hiding, weaknesses
-from launcher.trust.writers import Weakness
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site, project_folder
+from castoff.launcher.config.workdir import as_path
+from castoff.launcher.runs.run import runs_folder
+from castoff.launcher.trust.decision import refused
+from castoff.launcher.trust.granted import granted_file
+from castoff.launcher.trust.paths import hiding, weaknesses
+from castoff.launcher.trust.writers import Weakness
 
 
 def unknown_words(kinds: Iterable[str]) -> str:
@@ -74,12 +74,11 @@ _ONLY_IF_WEAK = ("castoff's file", "on PATH", "on PYTHONPATH")
 
 
 def _of_castoff(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     yield "python", Path(sys.executable)
     yield "castoff", package
-    for code in (package, package.with_name("trainers")):
-        for path in sorted(code.rglob("*.py")):
-            yield "castoff's file", path
+    for path in sorted(package.rglob("*.py")):
+        yield "castoff's file", path
     for name in ("PATH", "PYTHONPATH"):
         for folder in filter(None, environ.get(name, "").split(os.pathsep)):
             yield f"on {name}", Path(folder)

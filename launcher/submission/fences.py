@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.runs.run import LOCK, RunDirectory
 
 FENCE_TIME = 10.0
 """Seconds in which what reads a fence has read it and ended: twice a script's `castoff_fence_every`."""

@@ -16,23 +16,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError
-from launcher.launchers.base import Launcher
-from launcher.launchers.commands import LAUNCHERS
-from launcher.launchers.local.processes import GRACE, send
-from launcher.launchers.local.streams import RankLines, RankLog
-from launcher.launchers.local.supervision import Rank, Report, Supervision
-from launcher.planning.render import FILTERS, rendered
-from launcher.runs.owner import record_owner
-from launcher.runs.records import Ending, Submission, read, write
-from launcher.runs.run import RESUME, SETTLED, RunDirectory, wants_resume
-from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.local.control import cancel_requested
-from launcher.submission.in_allocation import plan_in
-from launcher.submission.submit import recorded, working_directory
-from launcher.submission.syntax import check_syntax
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.base import Launcher
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.launchers.local.processes import GRACE, send
+from castoff.launcher.launchers.local.streams import RankLines, RankLog
+from castoff.launcher.launchers.local.supervision import Rank, Report, Supervision
+from castoff.launcher.planning.render import FILTERS, rendered
+from castoff.launcher.runs.owner import record_owner
+from castoff.launcher.runs.records import Ending, Submission, read, write
+from castoff.launcher.runs.run import RESUME, SETTLED, RunDirectory, wants_resume
+from castoff.launcher.schedulers.base_allocation import Allocation
+from castoff.launcher.schedulers.local.control import cancel_requested
+from castoff.launcher.submission.in_allocation import plan_in
+from castoff.launcher.submission.submit import recorded, working_directory
+from castoff.launcher.submission.syntax import check_syntax
 
 _BETWEEN = 0.3  # seconds in which flux run takes note of an INT: two within 2 s cancel its job
 _CANCELLING = 5.0  # seconds after which Flux kills what it cancels

@@ -7,22 +7,22 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from launcher.config.chunks import kinds
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.config.site_fields import Node
-from launcher.errors import InvalidInput, PlacementError, Problem
-from launcher.launchers.commands import LAUNCHERS
-from launcher.planning import planner
-from launcher.ranks.decision import decide
-from launcher.ranks.families import Around, Placement, innermost, read_text
-from launcher.ranks.visible import shown_by
-from launcher.runs.plan import Plan
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, queued, queued_of
-from launcher.typed.document import Document
-from launcher.typed.structure import fields_of
+from castoff.launcher.config.chunks import kinds
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import InvalidInput, PlacementError, Problem
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.planning import planner
+from castoff.launcher.ranks.decision import decide
+from castoff.launcher.ranks.families import Around, Placement, innermost, read_text
+from castoff.launcher.ranks.visible import shown_by
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.base_allocation import Allocation
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, queued, queued_of
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import fields_of
 
 _HERE_TOO = frozenset(
     {

@@ -19,25 +19,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError, report
-from launcher.planning.planner import decide
-from launcher.planning.render import filters_for, template_folder
-from launcher.quoting import visible_word
-from launcher.runs.directory import check_folder
-from launcher.runs.env_from import SECRETS, secrets
-from launcher.runs.plan import Plan
-from launcher.runs.records import write_file
-from launcher.runs.run import runs_folder
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import command_environment
-from launcher.schedulers.registry import is_own, queued_of
-from launcher.submission.attached import Ended, run_attached
-from launcher.submission.in_allocation import find
-from launcher.submission.submit import working_directory
-from launcher.submission.terminal import run_on_terminal
-from launcher.trust.folders import make_folders
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import filters_for, template_folder
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.runs.directory import check_folder
+from castoff.launcher.runs.env_from import SECRETS, secrets
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.runs.run import runs_folder
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.command import command_environment
+from castoff.launcher.schedulers.registry import is_own, queued_of
+from castoff.launcher.submission.attached import Ended, run_attached
+from castoff.launcher.submission.in_allocation import find
+from castoff.launcher.submission.submit import working_directory
+from castoff.launcher.submission.terminal import run_on_terminal
+from castoff.launcher.trust.folders import make_folders
 
 OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "stage", "container", "teardown")
 """Fields of a job that mean nothing to an allocation; those of its ranks are `castoff launch`'s."""
@@ -113,7 +113,7 @@ def request(
         "login": visible_word(f"{getpass.getuser()}@{socket.getfqdn()}"),
         "hint": f"; `{what}` starts ranks on the allocation's hosts, and exit gives them back",
     }
-    from launcher.planning import templates  # late: it loads Jinja
+    from castoff.launcher.planning import templates  # late: it loads Jinja
 
     found = templates.environment(template_folder(), None, filters_for())
     script = found.get_template("interactive/alloc.sh.j2").render(variables)

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from launcher.trust.paths import weaknesses
+from castoff.launcher.trust.paths import weaknesses
 
 PATIENCE = 5.0
 """Seconds that the shell may take; nothing is said where it takes longer."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from launcher.config.job import JobSpec
+from castoff.launcher.config.job import JobSpec
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
 _SHELL = re.compile(r"(?:ba|da|k|z)?sh")

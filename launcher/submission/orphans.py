@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.errors import CastoffError
-from launcher.runs.index import Entry
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base_queue import Queue
-from launcher.schedulers.command import SchedulerUnreachable
-from launcher.schedulers.job_info import JobInfo
-from launcher.schedulers.registry import HAVE_DIRECTIVES, queued, queued_of
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.index import Entry
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base_queue import Queue
+from castoff.launcher.schedulers.command import SchedulerUnreachable
+from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, queued, queued_of
 
 _POLL = 0.5
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
-from launcher.config.job import COMMAND_LINE, JobSpec
-from launcher.config.site import Site
-from launcher.config.workdir import as_path
-from launcher.errors import InvalidInput, Problem, report
-from launcher.planning.findings import Findings
-from launcher.runs.plan import Plan
-from launcher.runs.secret_files import secret_part
-from launcher.schedulers.registry import queued
-from launcher.submission.modules import unknown_modules
-from launcher.submission.named_files import (
+from castoff.launcher.config.job import COMMAND_LINE, JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.workdir import as_path
+from castoff.launcher.errors import InvalidInput, Problem, report
+from castoff.launcher.planning.findings import Findings
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.secret_files import secret_part
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.submission.modules import unknown_modules
+from castoff.launcher.submission.named_files import (
     Module,
     Named,
     changes_folder,
@@ -34,7 +34,7 @@ from launcher.submission.named_files import (
     runs_scripts,
     sourced,
 )
-from launcher.typed.suggestion import did_you_mean, nearest
+from castoff.launcher.typed.suggestion import did_you_mean, nearest
 
 _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
 """Folders that each host has its own of."""

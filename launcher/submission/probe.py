@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from launcher.config.job import JobSpec
-from launcher.config.quantities import seconds, units
-from launcher.config.site import Site
-from launcher.config.site_fields import Range
-from launcher.errors import CastoffError
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.schedulers.machine_info import MachineInfo
-from launcher.schedulers.site_check import is_node
-from launcher.status.watch import wait
-from launcher.submission.submit import submit
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import seconds, units
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Range
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.machine_info import MachineInfo
+from castoff.launcher.schedulers.site_check import is_node
+from castoff.launcher.status.watch import wait
+from castoff.launcher.submission.submit import submit
 
 _WALLTIME = 120
 """Seconds: a node answers within some; where other hosts or modules do not, it takes up to a minute."""
@@ -33,7 +33,7 @@ castoff_hosts=$(castoff_scheduler_hosts 2>/dev/null)
 def remote_shell(site: Site) -> tuple[str, Sequence[str]]:
     """The scheduler's own way to another host of a job, and the setup lines that give it to mpiexec, if "
     "any."""
-    machine = import_module(f"launcher.schedulers.{site.scheduler}.machine")
+    machine = import_module(f"castoff.launcher.schedulers.{site.scheduler}.machine")
     return getattr(machine, "REMOTE_SHELL", ""), getattr(machine, "REMOTE_SETUP", ())
 
 

@@ -9,27 +9,27 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from launcher.config.array_indices import members_range
-from launcher.errors import CastoffError, report
-from launcher.locks import locked
-from launcher.runs.directory import check_folder, check_trusted
-from launcher.runs.env_from import SECRETS, secrets
-from launcher.runs.index import record_runs
-from launcher.runs.owner import mark_of, other_host
-from launcher.runs.records import Facts, Submission, ending_of, set_aside_hosts, write_file
-from launcher.runs.run import LOCK, STOP, RunDirectory
-from launcher.runs.script import head_of
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import SchedulerUnreachable
-from launcher.schedulers.local.control import forget_cancellation, marked
-from launcher.schedulers.registry import queued
-from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
-from launcher.status.settle import settle
-from launcher.status.survey import RunRecords
-from launcher.status.watch import judge
-from launcher.submission.dependencies import resolve
-from launcher.submission.fences import raise_fences
-from launcher.submission.send import send, unrecorded
+from castoff.launcher.config.array_indices import members_range
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.directory import check_folder, check_trusted
+from castoff.launcher.runs.env_from import SECRETS, secrets
+from castoff.launcher.runs.index import record_runs
+from castoff.launcher.runs.owner import mark_of, other_host
+from castoff.launcher.runs.records import Facts, Submission, ending_of, set_aside_hosts, write_file
+from castoff.launcher.runs.run import LOCK, STOP, RunDirectory
+from castoff.launcher.runs.script import head_of
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.command import SchedulerUnreachable
+from castoff.launcher.schedulers.local.control import forget_cancellation, marked
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
+from castoff.launcher.status.settle import settle
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.status.watch import judge
+from castoff.launcher.submission.dependencies import resolve
+from castoff.launcher.submission.fences import raise_fences
+from castoff.launcher.submission.send import send, unrecorded
 
 _PATIENCE = 20.0
 """Seconds in which the scheduler is asked what became of what was sent before."""

@@ -2,7 +2,8 @@
 
 Before a command runs, its submission stands in submission.json without a job; afterwards with it. A
 command that gives no clear answer, or a process that is killed in between, leaves it without one: then
-only the queue knows (`launcher.schedulers.base_queue`), and nothing is sent again before it was asked.
+only the queue knows (`castoff.launcher.schedulers.base_queue`), and nothing is sent again before it was
+asked.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from launcher.errors import CastoffError, report
-from launcher.launchers.local.processes import GUARDED
-from launcher.runs.env_from import SECRETS
-from launcher.runs.records import Send, Submission
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import Answering, command_environment
-from launcher.schedulers.local import control as local
-from launcher.schedulers.submit_request import SubmitCommand
-from launcher.status.settle import settle
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.launchers.local.processes import GUARDED
+from castoff.launcher.runs.env_from import SECRETS
+from castoff.launcher.runs.records import Send, Submission
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.command import Answering, command_environment
+from castoff.launcher.schedulers.local import control as local
+from castoff.launcher.schedulers.submit_request import SubmitCommand
+from castoff.launcher.status.settle import settle
 
 _PATIENCE = 5.0
 """Seconds for a scheduler's answer after somebody has interrupted us."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launcher.runs.owner import other_host
-from launcher.runs.run import RunDirectory, request_stop
-from launcher.runs.states import RunStatus
-from launcher.schedulers.registry import is_own
-from launcher.status.watch import statuses
+from castoff.launcher.runs.owner import other_host
+from castoff.launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.registry import is_own
+from castoff.launcher.status.watch import statuses
 
 
 def stop(runs: Sequence[RunDirectory]) -> set[str]:

@@ -16,30 +16,30 @@ from typing import NamedTuple
 import msgspec
 import yaml
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError, report
-from launcher.planning.planner import decide
-from launcher.planning.render import Script, rendered
-from launcher.quoting import visible_word
-from launcher.runs import provenance
-from launcher.runs.drafts import Draft, new_run
-from launcher.runs.env_from import SECRETS, secrets
-from launcher.runs.index import record_runs
-from launcher.runs.plan import Plan
-from launcher.runs.records import Submission, encode, write_file
-from launcher.runs.removal import sweep
-from launcher.runs.run import RunDirectory, runs_folder
-from launcher.runs.script import head_of
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.base_queue import Configuration
-from launcher.schedulers.directives import dependency_words, own_dependency
-from launcher.schedulers.local import control as local
-from launcher.schedulers.submit_request import SubmitRequest
-from launcher.submission.dependencies import resolve
-from launcher.submission.presence import check_in_snapshot, check_present
-from launcher.submission.send import send, unrecorded
-from launcher.submission.syntax import check_syntax
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import Script, rendered
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.runs import provenance
+from castoff.launcher.runs.drafts import Draft, new_run
+from castoff.launcher.runs.env_from import SECRETS, secrets
+from castoff.launcher.runs.index import record_runs
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.records import Submission, encode, write_file
+from castoff.launcher.runs.removal import sweep
+from castoff.launcher.runs.run import RunDirectory, runs_folder
+from castoff.launcher.runs.script import head_of
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.base_queue import Configuration
+from castoff.launcher.schedulers.directives import dependency_words, own_dependency
+from castoff.launcher.schedulers.local import control as local
+from castoff.launcher.schedulers.submit_request import SubmitRequest
+from castoff.launcher.submission.dependencies import resolve
+from castoff.launcher.submission.presence import check_in_snapshot, check_present
+from castoff.launcher.submission.send import send, unrecorded
+from castoff.launcher.submission.syntax import check_syntax
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a

@@ -14,10 +14,10 @@ from contextlib import ExitStack, contextmanager
 from io import FileIO
 from typing import Any
 
-from launcher.errors import CastoffError, printable
-from launcher.planning.render import Script
-from launcher.runs.plan import Plan
-from launcher.runs.script import head_of
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.planning.render import Script
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.script import head_of
 
 _PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 """A program for the nodes, as a script holds it."""

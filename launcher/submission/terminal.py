@@ -16,7 +16,7 @@ import termios
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from launcher.submission.attached import Ended, signals, started
+from castoff.launcher.submission.attached import Ended, signals, started
 
 _INTERRUPT = b"\x03"
 _SIZE = 8  # bytes of struct winsize

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from launcher.trust import people
+from castoff.launcher.trust import people
 
 _POSIX, _NFS4 = "system.posix_acl_access", "system.nfs4_acl"
 

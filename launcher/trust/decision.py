@@ -7,12 +7,12 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
-from launcher.trust.access import listed
-from launcher.trust.granted import granted
-from launcher.trust.paths import steps_to, weaknesses
-from launcher.trust.writers import Step, Weakness, weakness
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.trust.access import listed
+from castoff.launcher.trust.granted import granted
+from castoff.launcher.trust.paths import steps_to, weaknesses
+from castoff.launcher.trust.writers import Step, Weakness, weakness
 
 
 class Untrusted(CastoffError):

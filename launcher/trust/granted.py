@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.errors import CastoffError, printable
-from launcher.quoting import visible_word
-from launcher.trust.folders import make_folders
-from launcher.trust.paths import weaknesses
+from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.quoting import visible_word
+from castoff.launcher.trust.folders import make_folders
+from castoff.launcher.trust.paths import weaknesses
 
 
 def granted_file(environ: Mapping[str, str]) -> Path:

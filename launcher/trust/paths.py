@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.trust.access import hides_lists, listed
-from launcher.trust.writers import Step, Weakness, lets_nobody_else_in, weakness
+from castoff.launcher.trust.access import hides_lists, listed
+from castoff.launcher.trust.writers import Step, Weakness, lets_nobody_else_in, weakness
 
 _MOST_LINKS = 40
 """As many as the kernel follows."""
@@ -44,7 +44,7 @@ def hiding(path: Path) -> list[str]:
     """Kinds of file systems on the way to a path that may decide by access lists which they do not show."""
     if not hasattr(os, "getxattr"):  # only Linux shows lists
         return [sys.platform]
-    from launcher.mounts import current_mounts, mount_of  # late: only a report asks
+    from castoff.launcher.mounts import current_mounts, mount_of  # late: only a report asks
 
     mounts = current_mounts()
     kinds: dict[str, bool] = {}

@@ -42,8 +42,8 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.trust import people
-from launcher.trust.access import Listed
+from castoff.launcher.trust import people
+from castoff.launcher.trust.access import Listed
 
 
 class Weakness(NamedTuple):
@@ -135,7 +135,7 @@ def _is_shut_off(step: Step) -> bool:
     """Whether nobody else reaches a step, as all ways to it lead through a folder that lets nobody in."""
     if step.shut_off_by is None:
         return False
-    from launcher.mounts import current_mounts  # late: few paths are open to others
+    from castoff.launcher.mounts import current_mounts  # late: few paths are open to others
 
     # What is mounted has other ways to it: below another folder, or on other hosts.
     mounted = {one.point for one in current_mounts()}

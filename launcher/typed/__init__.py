@@ -1,5 +1,5 @@
 """What people write, as typed structs: job files, sites and, in `trainers`, trainings."""
 
-from launcher.errors import InvalidInput, Problem
+from castoff.launcher.errors import InvalidInput, Problem
 
 __all__ = ["InvalidInput", "Problem"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import InvalidInput, Problem, printable
+from castoff.launcher.errors import InvalidInput, Problem, printable
 
 _MAX_DEPTH = 100
 """Bound on nesting: libyaml's binding recurses in C, where too deep is a crash, not an exception."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from launcher.typed.structure import bare, fields_of, is_struct, members
+from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
 
 
 class Field(NamedTuple):

@@ -13,9 +13,19 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import yaml
 
-from launcher.errors import CastoffError, InvalidInput, Problem, printable, shown
-from launcher.typed.composing import BOOL, FLOAT, INT, NULL, PATTERNS, TAG, CoreLoader, at_line, compose
-from launcher.typed.suggestion import nearest
+from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable, shown
+from castoff.launcher.typed.composing import (
+    BOOL,
+    FLOAT,
+    INT,
+    NULL,
+    PATTERNS,
+    TAG,
+    CoreLoader,
+    at_line,
+    compose,
+)
+from castoff.launcher.typed.suggestion import nearest
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from launcher.errors import CastoffError
-from launcher.typed.composing import CoreLoader, compose
-from launcher.typed.document import Document
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.typed.composing import CoreLoader, compose
+from castoff.launcher.typed.document import Document
 
 Path = tuple[str, ...]
 

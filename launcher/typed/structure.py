@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args,
 
 import msgspec
 
-from launcher.errors import Problem, shown
-from launcher.quoting import yaml_word
-from launcher.typed.document import Document, FieldPath, dotted
+from castoff.launcher.errors import Problem, shown
+from castoff.launcher.quoting import yaml_word
+from castoff.launcher.typed.document import Document, FieldPath, dotted
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -131,7 +131,7 @@ class _Converter:
             return None
 
     def _unknown(self, path: FieldPath, kind: type[msgspec.Struct]) -> None:
-        from launcher.typed.suggestion import suggestion  # late: only a mistake needs it
+        from castoff.launcher.typed.suggestion import suggestion  # late: only a mistake needs it
 
         names, name = list(fields_of(kind)), str(path[-1])
         meant = self.hint(kind.__name__, path, names) or self._elsewhere(path) or suggestion(name, names)
@@ -261,7 +261,7 @@ _AS_BOOL = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
     """What somebody may have meant by a text that a field does not take."""
-    from launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
+    from castoff.launcher.typed.suggestion import did_you_mean, setting  # late: only a mistake needs it
 
     if value is None and any(_is_scalar(option) and converts("", option) for option in options):
         return "; use " + setting(dotted(path), '""')
@@ -282,7 +282,7 @@ def _meant(given: Any, value: Any, options: list[Any], path: FieldPath) -> str:
 
 def _in_the_first(value: Any, kind: type[msgspec.Struct], path: FieldPath) -> str:
     """How to give a value to a section's first field, if no other is needed: `restart: 3` means its `max`."""
-    from launcher.typed.suggestion import setting  # late: only a mistake needs it
+    from castoff.launcher.typed.suggestion import setting  # late: only a mistake needs it
 
     fields = list(fields_of(kind).items())
     if not path or not fields or any(other.required for _, other in fields[1:]):
@@ -311,7 +311,7 @@ def converts(value: Any, kind: Any, *, strict: bool = True) -> bool:
 
 def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
     """How a value is written in the list that a field takes: of a command line, each word."""
-    from launcher.typed.suggestion import setting  # late: only a mistake needs it
+    from castoff.launcher.typed.suggestion import setting  # late: only a mistake needs it
 
     words = [line for line in text.splitlines() if line.strip()] or [text]  # a block, of `setup: |`
     if path[-1] in ("command", "args"):

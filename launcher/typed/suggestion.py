@@ -29,7 +29,7 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
 def setting(field: str, value: str) -> str:
     """A field as a message suggests setting it: a line of a job file, `value` being YAML.
 
-    Where the job is no file, the command line shows the same as flags: launcher.cli.flags.
+    Where the job is no file, the command line shows the same as flags: castoff.launcher.cli.flags.
     """
     outer, *inner = field.split(".")
     for name in reversed(inner):

@@ -17,7 +17,7 @@ castoff_preload() { # LAUNCHER of one process a node... -- MODULES PROGRAM...
 #endif
   # What the folder of the job has of that name is not castoff's.
   castoff_client=$("${castoff_python[@]}" -c 'import sys; sys.path = [*filter(None, sys.path)]
-import castoff_plugin; print(castoff_plugin.__file__)' </dev/null 2>/dev/null || true)
+import castoff; print(castoff.__file__)' </dev/null 2>/dev/null || true)
   if [[ -z $castoff_client ]]; then
     echo "castoff: preload: $2 cannot import castoff here, so the ranks start without:" \
       "install castoff into the job's environment" >&2

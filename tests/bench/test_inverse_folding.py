@@ -13,12 +13,12 @@ from bench.inverse_folding.__main__ import Trained, lines_on_preferences, lines_
 from bench.inverse_folding.judged import likelihoods, preferred, recovery
 from bench.inverse_folding.split import Split, chain_of, different, identities, split_structures
 from bench.proteins import homology
-from trainers.dpo.make_pairs import main as make_pairs
-from trainers.dpo.network import weights
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.samples.data import PairSet
-from trainers.dpo.settings import Pairs
-from trainers.dpo.structures.synthetic import write_structures
+from castoff.trainers.dpo.make_pairs import main as make_pairs
+from castoff.trainers.dpo.network import weights
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.samples.data import PairSet
+from castoff.trainers.dpo.settings import Pairs
+from castoff.trainers.dpo.structures.synthetic import write_structures
 
 
 def network(seed: int = 0) -> InverseFolding:

@@ -23,12 +23,12 @@ from bench.proteins.homology import (
     split_of,
 )
 from bench.proteins.training import trained
-from trainers.sedd.alphabet import UNKNOWN, decode, encode
-from trainers.sedd.data import ProteinBatch
-from trainers.sedd.graph import Absorbing
-from trainers.sedd.model import DiffusionTransformer, Shape
-from trainers.sedd.noise import LogLinear
-from trainers.sedd.synthetic import SyntheticProteins
+from castoff.trainers.sedd.alphabet import UNKNOWN, decode, encode
+from castoff.trainers.sedd.data import ProteinBatch
+from castoff.trainers.sedd.graph import Absorbing
+from castoff.trainers.sedd.model import DiffusionTransformer, Shape
+from castoff.trainers.sedd.noise import LogLinear
+from castoff.trainers.sedd.synthetic import SyntheticProteins
 
 PROTEINS = [SyntheticProteins(60)[index] for index in range(60)]
 

@@ -12,8 +12,8 @@ from bench import checkpoints, training
 from bench.loops import Work
 from bench.relay import Runner, Turn
 from bench.training import Case, Lap
+from castoff.trainers.ddp import cleanup_ddp, initialize_ddp
 from tests.trainers.toys import run
-from trainers.ddp import cleanup_ddp, initialize_ddp
 
 ROUNDS = 2
 
@@ -21,7 +21,7 @@ ROUNDS = 2
 def measured(case: Case, folder: Path) -> Any:
     """On one rank: the laps, and how many reductions an accumulating step has."""
     from bench import ranks
-    from launcher.ranks import RankEnv
+    from castoff.launcher.ranks import RankEnv
 
     me = RankEnv.detect()
     initialize_ddp(me.rank, me.world_size, device="cpu")

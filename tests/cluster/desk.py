@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 from tests import patience
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster

@@ -18,8 +18,8 @@ import submitit
 from submitit.core import utils
 from submitit.helpers import Checkpointable, DelayedSubmission
 
-import launcher
-from launcher.executors.function_job import FunctionJob
+import castoff
+from castoff.launcher.executors.function_job import FunctionJob
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
 from tests.patience import until
@@ -84,7 +84,7 @@ def sleep(seconds: float) -> str:
 
 
 def nested(site: str, folder: str) -> tuple[str, str]:
-    job = launcher.executor({}, site, folder).submit(place)
+    job = castoff.executor({}, site, folder).submit(place)
     return job.job_id, job.result()["job_id"]
 
 

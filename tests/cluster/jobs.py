@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher import JobSpec, Site, plan, render
+from castoff import JobSpec, Site, plan, render
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
 from tests.launcher.scripts.harness import PROBE

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from trainers.task import Loss, Task
+from castoff.trainers.task import Loss, Task
 
 BEFORE = 7
 """Steps after which it may be interrupted."""

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from castoff.trainers.gnn.criteria import manifold_and_dimension
 from tests.cluster.slow import Pace
-from trainers.gnn.criteria import manifold_and_dimension
 
 _pace = Pace()
 

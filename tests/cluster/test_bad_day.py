@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 from tests.patience import until
 
 from .desk import Desk

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher import Site
-from launcher.config.site_fields import Node
+from castoff import Site
+from castoff.launcher.config.site_fields import Node
 
 from .jobs import Submitted
 from .slurm import SlurmCluster
@@ -24,7 +24,11 @@ pytestmark = [
     pytest.mark.skipif({0, 1} - os.sched_getaffinity(0) != set(), reason="needs the CPUs 0 and 1"),
 ]
 
-WHERE = ["sh", "-c", f'exec {sys.executable} -m launcher.ranks --json >"$PROBE_FOLDER/rank-$RANK.json"']
+WHERE = [
+    "sh",
+    "-c",
+    f'exec {sys.executable} -m castoff.launcher.ranks --json >"$PROBE_FOLDER/rank-$RANK.json"',
+]
 
 
 @pytest.fixture(scope="module")

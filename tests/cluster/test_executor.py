@@ -1,4 +1,4 @@
-"""launcher.executor on a real Slurm. Which trap of submitit a test is about says `trap`."""
+"""castoff.executor on a real Slurm. Which trap of submitit a test is about says `trap`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from submitit.core import utils
 
-import launcher
-from launcher.executors.function_job import FunctionJob, JobEndedError
+import castoff
+from castoff.launcher.executors.function_job import FunctionJob, JobEndedError
 from tests.patience import SECONDS, until
 
 from . import functions
@@ -44,8 +44,8 @@ def on_the_head_node(login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def slurm_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine; a job of which it says nothing would be UNKNOWN for a while."""
-    monkeypatch.setattr("launcher.schedulers.base_queue.PATIENCE", SECONDS)
-    monkeypatch.setattr("launcher.schedulers.slurm.queue._HISTORY_PATIENCE", SECONDS)
+    monkeypatch.setattr("castoff.launcher.schedulers.base_queue.PATIENCE", SECONDS)
+    monkeypatch.setattr("castoff.launcher.schedulers.slurm.queue._HISTORY_PATIENCE", SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def jobs(login: Path) -> Jobs:
     """All jobs that need no hands, so that they run at the same time."""
 
     def executor(**fields: Any) -> Any:
-        return launcher.executor({"env": {"OMP_NUM_THREADS": "1"}, **fields}, "slurm", login / "runs")
+        return castoff.executor({"env": {"OMP_NUM_THREADS": "1"}, **fields}, "slurm", login / "runs")
 
     return {
         "train": executor(nodes=2, ranks_per_node=1, requeue={"max": 1}).submit(Train()),
@@ -67,7 +67,7 @@ def test_every_rank_knows_its_place(jobs: Jobs) -> None:
     job = jobs["uneven"]
     functions.check_places(job)
     assert job.job_id.isdecimal()
-    executor = launcher.executor({"env": {"OMP_NUM_THREADS": "1"}, "nodes": 2, "ranks": 3}, "slurm", "runs")
+    executor = castoff.executor({"env": {"OMP_NUM_THREADS": "1"}, "nodes": 2, "ranks": 3}, "slurm", "runs")
     assert job.run.script.read_text() == executor.render(place)
 
 
@@ -86,7 +86,7 @@ def test_a_function_that_submits(jobs: Jobs) -> None:
 @trap(12, "MaxArraySize is not looked at")
 def test_an_array_in_parts(login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = MAX_ARRAY_SIZE + 2
-    executor = launcher.executor({}, "slurm", login / "runs")
+    executor = castoff.executor({}, "slurm", login / "runs")
     array = executor.map_array(number, range(count))
     first, last = array[0].job_id.partition("_")[0], array[-1].job_id.partition("_")[0]
     assert first != last and array[-1].job_id == f"{last}_1"
@@ -95,7 +95,7 @@ def test_an_array_in_parts(login: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
     assert len({job.run.path for job in array}) == 1
     assert array[0].run.script.read_text() == executor.render(number, count=count)
-    monkeypatch.setattr("launcher.executors.watcher._SOON", SECONDS)
+    monkeypatch.setattr("castoff.launcher.executors.watcher._SOON", SECONDS)
     until(lambda: all(job.watcher.is_done(job._key, "force") for job in array), "the end of its scripts")
     before = FunctionJob.watcher.num_calls
     assert [job.state for job in array] and FunctionJob.watcher.num_calls <= before + 1
@@ -103,7 +103,7 @@ def test_an_array_in_parts(login: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @trap(9, "a refusal is a FailedJobError")
 def test_a_refusal(login: Path) -> None:
-    executor = launcher.executor({"queue": "nowhere"}, "slurm", login / "refused")
+    executor = castoff.executor({"queue": "nowhere"}, "slurm", login / "refused")
     with pytest.raises(utils.FailedSubmissionError, match="invalid partition") as error:
         executor.submit(place)
     (run,) = executor.folder.iterdir()
@@ -113,7 +113,7 @@ def test_a_refusal(login: Path) -> None:
 @trap(17, "cancel")
 @trap(8, "SUSPENDED and REQUEUE_HOLD count as done")
 def test_what_is_neither_done_nor_running(login: Path, slurm: SlurmCluster) -> None:
-    executor = launcher.executor({"requeue": {"max": 1}}, "slurm", login / "runs")
+    executor = castoff.executor({"requeue": {"max": 1}}, "slurm", login / "runs")
     first, second = executor.map_array(sleep, [600, 600])
 
     def control(verb: str) -> None:
@@ -137,9 +137,9 @@ def test_what_is_neither_done_nor_running(login: Path, slurm: SlurmCluster) -> N
 
 
 def test_what_it_waits_for_can_never_happen(login: Path, slurm: SlurmCluster) -> None:
-    first = launcher.executor({"directives": {"hold": True}}, "slurm", login / "runs").submit(sleep, 600)
+    first = castoff.executor({"directives": {"hold": True}}, "slurm", login / "runs").submit(sleep, 600)
     waits = {"after": {"afterok": [first.job_id]}}
-    second = launcher.executor(waits, "slurm", login / "runs").submit(sleep, 600)
+    second = castoff.executor(waits, "slurm", login / "runs").submit(sleep, 600)
     first.cancel()
     with pytest.raises(JobEndedError, match=r"will never begin\n.*DependencyNeverSatisfied") as error:
         second.result()
@@ -151,7 +151,7 @@ def test_what_it_waits_for_can_never_happen(login: Path, slurm: SlurmCluster) ->
 @trap(8, "without accounting nothing is ever done")
 def test_without_accounting(login: Path, slurm: SlurmCluster) -> None:
     with slurm.without_accounting():
-        job = launcher.executor({}, "slurm", login / "runs").submit(sleep, 600)
+        job = castoff.executor({}, "slurm", login / "runs").submit(sleep, 600)
         until(lambda: "sleeps" in (job.stdout() or ""), "a job that runs")
         assert not job.done(force_check=True)
         job.cancel()

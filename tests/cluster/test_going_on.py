@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 from tests.patience import until
 from tests.trainers.toys import lasting_lines, run
 

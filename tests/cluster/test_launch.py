@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.status.watch import status
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.status.watch import status
 from tests import patience
 from tests.launcher.scripts.harness import PROBE, STALE, marked
 from tests.patience import until

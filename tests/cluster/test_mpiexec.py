@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import pytest
 
-from launcher import JobSpec, Site, plan, render
-from launcher.config.site_fields import Node
-from launcher.logs.failures import script_output
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.logs.failures import script_output
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus
 from tests import patience
 from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE, STALE_SLURM

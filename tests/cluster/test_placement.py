@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher import Site
+from castoff import Site
 from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 from tests.launcher.scripts.harness import STALE
 from tests.patience import until
 from tests.records import submission_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 
 from .desk import Desk
 from .slurm import SlurmCluster

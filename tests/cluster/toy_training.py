@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trainers.program.importing import without_collections
+from castoff.trainers.program.importing import without_collections
 
 with without_collections():
+    from castoff.trainers.program.training import train
     from tests.cluster.slow import Slow
     from tests.trainers.toys import Toy, config, digest
-    from trainers.program.training import train
 
 
 class SlowToy(Slow, Toy):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import JobSpec, Plan, Site, plan, render
+from castoff import JobSpec, Plan, Site, plan, render
 from tests.conftest import Castoff
 
 FOLDER = Path(__file__).parents[2] / "examples" / "aurora"

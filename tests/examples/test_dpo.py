@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher import JobSpec, Plan, Site, plan, render
+from castoff import JobSpec, Plan, Site, plan, render
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.dpo.start.configuration import read
+from castoff.trainers.dpo.start.flags import COMMAND_LINE
 from tests.command_line import Castoff
 from tests.launcher.scripts.harness import PROBE
 from tests.systems.systems import DPO
-from trainers.configuration.config import Config
-from trainers.dpo.start.configuration import read
-from trainers.dpo.start.flags import COMMAND_LINE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OTHERS = [

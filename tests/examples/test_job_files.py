@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import JobSpec, Site, plan
+from castoff import JobSpec, Site, plan
 from tests.conftest import Castoff
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from castoff.trainers.reporting.metrics_file import MetricsFile
 from tests import patience
-from trainers.reporting.metrics_file import MetricsFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-INSTALLED = {"launcher", "submitit", "torch", "trainers", "yaml"}
+INSTALLED = {"castoff", "submitit", "torch", "yaml"}
 """By the README's `pip install '.[torch]'`: castoff, what it depends on, and torch."""
 
 PROGRAM = ["python", "examples/own_model.py"]
@@ -40,8 +40,8 @@ import yaml
 
 sys.path.append("examples")
 from own_model import Spirals
-from trainers.configuration.yaml_text import get_loader
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from castoff.trainers.configuration.yaml_text import get_loader
+from castoff.trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
 
 def train_ddp(rank, world_size, config, master_addr, master_port):

@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 import torch
 
-from launcher import JobSpec, Plan, Site, plan, render
-from launcher.config.site import Search
+from castoff import JobSpec, Plan, Site, plan, render
+from castoff.launcher.config.site import Search
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.yaml_text import read_yaml_file
+from castoff.trainers.dpo.start import configuration as of_dpo
+from castoff.trainers.dpo.start.flags import COMMAND_LINE as DPO
+from castoff.trainers.optimization.scaling import resolved
+from castoff.trainers.sedd.alphabet import decode
+from castoff.trainers.sedd.start import configuration as of_sedd
+from castoff.trainers.sedd.start.flags import COMMAND_LINE as SEDD
+from castoff.trainers.sedd.start.translation import core_config
+from castoff.trainers.sedd.synthetic import SyntheticProteins
 from tests.command_line import Castoff
 from tests.launcher.scripts.readers import read_slurm
-from trainers.configuration.config import Config
-from trainers.configuration.yaml_text import read_yaml_file
-from trainers.dpo.start import configuration as of_dpo
-from trainers.dpo.start.flags import COMMAND_LINE as DPO
-from trainers.optimization.scaling import resolved
-from trainers.sedd.alphabet import decode
-from trainers.sedd.start import configuration as of_sedd
-from trainers.sedd.start.flags import COMMAND_LINE as SEDD
-from trainers.sedd.start.translation import core_config
-from trainers.sedd.synthetic import SyntheticProteins
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = sorted(path.stem for path in (EXAMPLES / "jobs").glob("*.yaml"))

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from castoff.trainers.configuration.yaml_text import read_yaml
+from castoff.trainers.gnn.graphs.settings import Files, read
 from tests import patience
 from tests.cluster.hosts import Hosts, why_no_hosts
 from tests.command_line import COMMAND
 from tests.trainers import toys
 from tests.trainers.logged import unwrapped
-from trainers.configuration.yaml_text import read_yaml
-from trainers.gnn.graphs.settings import Files, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -16,9 +16,9 @@ import msgspec
 import psutil
 import pytest
 
-from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory
-from launcher.status import watch
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.status import watch
 from tests import patience
 from tests.command_line import Castoff as Castoff
 
@@ -232,4 +232,4 @@ def umask() -> Iterator[None]:
 @pytest.fixture
 def shared_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every group has others in it, too; that of a user who runs tests may be theirs alone."""
-    monkeypatch.setattr("launcher.trust.people.is_only_ours", lambda gid: False)
+    monkeypatch.setattr("castoff.launcher.trust.people.is_only_ours", lambda gid: False)

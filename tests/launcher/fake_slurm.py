@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> None:

@@ -1,4 +1,4 @@
-"""Record what real launchers tell their ranks, for the tests of `launcher.ranks`.
+"""Record what real launchers tell their ranks, for the tests of `castoff.launcher.ranks`.
 
     python tests/launcher/record_environments.py --list
     python tests/launcher/record_environments.py --to tests/launcher/environments hydra-one-host

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.locks import NoLocks, is_locked, locked, take, try_lock
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import NoLocks, is_locked, locked, take, try_lock
 
 
 def test_held_as_long_as_its_holder_lives(tmp_path: Path) -> None:

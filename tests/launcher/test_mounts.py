@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.mounts import Mount, mount_of, parse_mounts
+from castoff.launcher.mounts import Mount, mount_of, parse_mounts
 
 MOUNTS = parse_mounts(
     "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"

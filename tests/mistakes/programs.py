@@ -14,7 +14,7 @@ import ctypes, os, queue, signal, sys, threading, time
 import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
-from trainers import Evaluated, Loss, Splits, Task, split, train
+from castoff.trainers import Evaluated, Loss, Splits, Task, split, train
 
 RANK, LAST = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)) - 1
 
@@ -48,7 +48,7 @@ _OPTIMIZER = '{"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"lr": 0.0
 
 _SAMPLERS = "from torch.utils.data import DataLoader, DistributedSampler\n"
 _OWN_LOADERS = f"""\
-from trainers import TrainerDDP
+from castoff.trainers import TrainerDDP
 
 
 class Own(TrainerDDP):
@@ -249,7 +249,7 @@ SPAWNED = (
     _HEAD
     + f"""\
 from torch.multiprocessing.spawn import spawn
-from trainers import TrainerDDP, cleanup_ddp, initialize_ddp
+from castoff.trainers import TrainerDDP, cleanup_ddp, initialize_ddp
 
 
 class Wrong(Mine):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from castoff.trainers import train
 from tests import patience
 from tests.command_line import COMMAND
 from tests.mistakes.programs import MARK, SPAWNED, task
@@ -21,7 +22,6 @@ from tests.mistakes.test_mistakes import as_program, run
 from tests.trainers.distributed.test_one_host import free_port
 from tests.trainers.toys import Ranks, Toy, config
 from tests.trainers.warm import ForkedRank
-from trainers import train
 
 pytestmark = pytest.mark.usefixtures("for_real")
 

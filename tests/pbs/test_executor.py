@@ -13,8 +13,8 @@ import submitit
 from submitit.core import utils
 from submitit.helpers import Checkpointable
 
-from launcher.errors import InvalidInput
-from launcher.executors.function_job import FunctionJob, JobEndedError
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.executors.function_job import FunctionJob, JobEndedError
 from tests.cluster import HEAD, functions
 from tests.cluster.functions import Jobs, Train, fail, nested, number, place, sleep
 from tests.patience import until

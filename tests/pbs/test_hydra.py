@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launcher import Site
+from castoff import Site
 from tests.cluster.jobs import Submitted
 
 from .cluster import PbsCluster

@@ -25,7 +25,7 @@ _BREAKING = """#!{python}
 # The castoff of a machine, whose connection breaks just before it can send a message of this kind.
 import os, signal, subprocess, sys
 sys.path.insert(0, {checkout!r})
-from launcher.remote import frames
+from castoff.launcher.remote import frames
 if sys.argv[1:3] != ["on", "serve"] or not os.path.exists({flag!r}):
     os.execv({castoff!r}, [{castoff!r}, *sys.argv[1:]])
 process = subprocess.Popen([{castoff!r}, *sys.argv[1:]], stdout=subprocess.PIPE)

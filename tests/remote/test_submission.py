@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from launcher.config.job_fields import Snapshot
-from launcher.errors import CastoffError
-from launcher.remote.code import travelling
-from launcher.remote.entries import Entry
-from launcher.remote.frames import PROTOCOL, Broken, Hello, Lacking
-from launcher.remote.pending import pending
-from launcher.remote.submission import remembered_site, reported_site, send_code
+from castoff.launcher.config.job_fields import Snapshot
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.remote.code import travelling
+from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.frames import PROTOCOL, Broken, Hello, Lacking
+from castoff.launcher.remote.pending import pending
+from castoff.launcher.remote.submission import remembered_site, reported_site, send_code
 from tests.command_line import COMMAND
 from tests.remote.conftest import Laptop
 

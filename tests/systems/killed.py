@@ -11,11 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from trainers.program.importing import without_collections
+from castoff.trainers.program.importing import without_collections
 
 with without_collections():
+    from castoff.trainers.program.training import train
     from tests.trainers.toys import Toy, config
-    from trainers.program.training import train
 
 SAVED_EVERY = 5
 """Steps."""

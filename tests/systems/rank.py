@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch.multiprocessing.spawn import spawn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.stopping import StoppedEarly
 from tests.systems.systems import SYSTEMS
-from trainers.ddp import cleanup_ddp, initialize_ddp
-from trainers.distributed.stopping import StoppedEarly
 
 CONFIG = "config.yaml"
 

@@ -14,19 +14,19 @@ from typing import NamedTuple
 import gemmi
 import torch
 
-from trainers.configuration.config import Config
-from trainers.configuration.yaml_text import read_yaml_file
-from trainers.ddp import TrainerDDP
-from trainers.dpo.alphabet import RESIDUES
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.weights import save
-from trainers.dpo.start.configuration import read as read_preferences
-from trainers.dpo.structures.synthetic import write_structures
-from trainers.gnn.causets.features import NODE
-from trainers.sedd.alphabet import decode
-from trainers.sedd.start.configuration import read
-from trainers.sedd.start.translation import core_config
-from trainers.sedd.synthetic import SyntheticProteins
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.yaml_text import read_yaml_file
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.dpo.alphabet import RESIDUES
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.weights import save
+from castoff.trainers.dpo.start.configuration import read as read_preferences
+from castoff.trainers.dpo.structures.synthetic import write_structures
+from castoff.trainers.gnn.causets.features import NODE
+from castoff.trainers.sedd.alphabet import decode
+from castoff.trainers.sedd.start.configuration import read
+from castoff.trainers.sedd.start.translation import core_config
+from castoff.trainers.sedd.synthetic import SyntheticProteins
 
 
 class System(NamedTuple):
@@ -52,13 +52,13 @@ class System(NamedTuple):
 
 
 def _train_causets(config: Config) -> None:
-    from trainers.gnn.training import train
+    from castoff.trainers.gnn.training import train
 
     train(config)
 
 
 def _graph_trainer() -> type[TrainerDDP]:
-    from trainers.gnn.train_ddp import TrainerDDP
+    from castoff.trainers.gnn.train_ddp import TrainerDDP
 
     return TrainerDDP
 
@@ -103,7 +103,7 @@ def _load_proteins(path: Path) -> Config:
 
 
 def _train_proteins(config: Config) -> None:
-    from trainers.sedd.training import train
+    from castoff.trainers.sedd.training import train
 
     train(config)
 
@@ -155,7 +155,7 @@ def _load_pairs(path: Path) -> Config:
 
 
 def _train_pairs(config: Config) -> None:
-    from trainers.dpo.training import train
+    from castoff.trainers.dpo.training import train
 
     train(config)
 

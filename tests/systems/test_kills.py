@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 from tests.cluster.desk import Desk
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import Castoff

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-import launcher
+import castoff
 from tests import patience
 from tests.cluster import functions
 from tests.cluster.desk import Desk
@@ -196,7 +196,7 @@ def test_slurm_function(training: Training, expected: Learnt, slurm: SlurmCluste
     commands = ("sbatch", "squeue", "sacct", "scancel", "scontrol")
     with functions.login(slurm, training.folder, commands):
         job = {"nodes": 2, "ranks_per_node": 1, "walltime": "10m", "env": SURROUNDINGS}
-        executor = launcher.executor(job, "slurm", training.folder / "runs")
+        executor = castoff.executor(job, "slurm", training.folder / "runs")
         submitted = executor.submit(called, training.system.name, training.folder)
         assert submitted.results() == [None, None]
     check(training, expected, "srun", "SLURM_JOB_ID", by_castoff=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from trainers.distributed import termination
+from castoff.trainers.distributed import termination
 
 THREADS = int(os.environ.get("CASTOFF_TESTS_THREADS", "1"))
 """Read once, before a test has its clean environment."""

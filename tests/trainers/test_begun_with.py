@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from castoff.trainers.checkpointing.checkpoints import found_in
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.configuration.fields import ConfigError
 from tests.trainers.toys import Sensitive, train, with_checkpoints
-from trainers.checkpointing.checkpoints import found_in
-from trainers.checkpointing.errors import CheckpointError
-from trainers.configuration.fields import ConfigError
 
 ENDLESS = {"num_epochs": None}
 

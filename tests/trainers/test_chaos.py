@@ -20,17 +20,17 @@ from typing import Any, NamedTuple
 import pytest
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.checkpointing.writer import Writer
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed import stopping
+from castoff.trainers.distributed.failures import end
+from castoff.trainers.program.logs import setup_logging
 from tests import patience
 from tests.mounts import join_mounts, mount_read_only, mount_small, mount_writable_again, with_mounts
 from tests.trainers.toys import Outcome, Ranks, Sensitive, digest, run, same, train, with_checkpoints
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.checkpointing.errors import CheckpointError
-from trainers.checkpointing.writer import Writer
-from trainers.ddp import TrainerDDP
-from trainers.distributed import stopping
-from trainers.distributed.failures import end
-from trainers.program.logs import setup_logging
 
 HOST = socket.gethostname()
 LIMIT = 4.0

@@ -16,18 +16,18 @@ from torch import nn
 from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import TensorDataset, random_split
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.configuration.config import Evaluation
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.loaders import evaluation_loader
+from castoff.trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.evaluation.metrics import evaluate
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.reporting.metrics_file import MetricsFile
+from castoff.trainers.task import Splits
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.configuration.config import Evaluation
-from trainers.configuration.fields import ConfigError
-from trainers.data.loaders import evaluation_loader
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed.process_group import RankContext
-from trainers.evaluation.metrics import evaluate
-from trainers.optimization.engine import Engine
-from trainers.reporting.metrics_file import MetricsFile
-from trainers.task import Splits
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -75,8 +75,8 @@ class Recorder(nn.Module):
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.optimization.wrapping.DistributedDataParallel", Recorder)
-    monkeypatch.setattr("trainers.optimization.wrapping._settle_buckets", lambda wrapped: None)
+    monkeypatch.setattr("castoff.trainers.optimization.wrapping.DistributedDataParallel", Recorder)
+    monkeypatch.setattr("castoff.trainers.optimization.wrapping._settle_buckets", lambda wrapped: None)
 
 
 @pytest.mark.usefixtures("recorded")
@@ -157,7 +157,7 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
             super().__init__(module, **given)
             seen.append("wrapped")
 
-    monkeypatch.setattr("trainers.optimization.wrapping.DistributedDataParallel", Wrapper)
+    monkeypatch.setattr("castoff.trainers.optimization.wrapping.DistributedDataParallel", Wrapper)
     trainer = TrainerDDP(0, config(tmp_path), Task())
     monkeypatch.setattr(RankContext, "distributed", True)
     with trainer.engine.wrapped():

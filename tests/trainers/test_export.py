@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed import failures
+from castoff.trainers.distributed.failures import end
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.task import Splits
 from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, digest, run
-from trainers.ddp import TrainerDDP
-from trainers.distributed import failures
-from trainers.distributed.failures import end
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.task import Splits
 
 LOSSES = (3.0, 2.0, 5.0)
 """Of the validations after the first epoch, the second, and the third."""

@@ -19,23 +19,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau, StepLR
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.randomness import seed_all
+from castoff.trainers.evaluation.metrics import evaluate
+from castoff.trainers.optimization.engine import NonFiniteError
+from castoff.trainers.reporting.metrics_file import MetricsFile
+from castoff.trainers.reporting.throughput import Throughput
+from castoff.trainers.task import Loss, Task
 from tests import patience
 from tests.cases import others_long
 from tests.trainers.logged import unwrapped
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Ranks, Toy, config, digest, run
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.checkpointing.errors import CheckpointError
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.distributed.randomness import seed_all
-from trainers.evaluation.metrics import evaluate
-from trainers.optimization.engine import NonFiniteError
-from trainers.reporting.metrics_file import MetricsFile
-from trainers.reporting.throughput import Throughput
-from trainers.task import Loss, Task
 
 
 def trained(
@@ -330,7 +330,7 @@ class Clocked(Toy):
 def test_a_validation_is_not_part_of_the_steps_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Clocked(40)
     timed = functools.partial(Throughput, clock=lambda: task.now)
-    monkeypatch.setattr("trainers.reporting.reports.Throughput", timed)
+    monkeypatch.setattr("castoff.trainers.reporting.reports.Throughput", timed)
     trainer = trained(tmp_path, task, {"validation": {"every_steps": 1}}, num_epochs=1, log_every=2)
     assert lines(trainer, "train/step_time") == {2: 1.0, 4: 1.0}
 
@@ -523,7 +523,7 @@ def test_what_a_task_gives_is_looked_at(method: str, answer: Any, says: str, tmp
 PROGRAM = """
 import sys
 from tests.trainers.toys import Toy, config
-from trainers import train
+from castoff.trainers import train
 
 class NoLoss(Toy):
     def loss(self, model, batch):

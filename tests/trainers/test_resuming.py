@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 from torch import nn
 
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.task import Loss
 from tests import patience
 from tests.cases import others_long
 from tests.trainers.toys import Outcome, Ranks, Sensitive, die_at_effect, run, same, train, with_checkpoints
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.task import Loss
 
 pytestmark = pytest.mark.usefixtures("for_real")
 

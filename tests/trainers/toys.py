@@ -20,15 +20,15 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.stopping import StoppedEarly
+from castoff.trainers.reporting.throughput import TIMED
+from castoff.trainers.task import Loss, Splits, Task
+from castoff.trainers.task.splitting import split
 from tests import patience
 from tests.trainers.warm import ForkedRank, Job, perform
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.distributed.stopping import StoppedEarly
-from trainers.reporting.throughput import TIMED
-from trainers.task import Loss, Splits, Task
-from trainers.task.splitting import split
 
 
 class Toy(Task):

@@ -27,7 +27,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-IMPORTED = ("torch", "torch._dynamo", "numpy.random", "psutil", "pytest", "hypothesis", "trainers.ddp")
+IMPORTED = (
+    "torch",
+    "torch._dynamo",
+    "numpy.random",
+    "psutil",
+    "pytest",
+    "hypothesis",
+    "castoff.trainers.ddp",
+)
 """What ranks need, some of it only when the first optimizer is made."""
 
 

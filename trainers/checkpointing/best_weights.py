@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.checkpointing.errors import CheckpointError
-from trainers.distributed.process_group import RankContext
-from trainers.optimization.engine import Engine
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.optimization.engine import Engine
 
 
 class Best:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.flattened import GLOBAL_BATCH, WORLD_SIZE, Fields, under
-from trainers.task import Task
-from trainers.task.contract import declared_arguments
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.flattened import GLOBAL_BATCH, WORLD_SIZE, Fields, under
+from castoff.trainers.task import Task
+from castoff.trainers.task.contract import declared_arguments
 
 SILENT = {
     # where, and how much of it is reported

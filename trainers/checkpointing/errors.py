@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.configuration.fields import UserError
+from castoff.trainers.configuration.fields import UserError
 
 
 class CheckpointError(UserError):

@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from trainers.checkpointing.best_weights import Best, load_weights
-from trainers.checkpointing.checkpoints import Checkpoints, finite, found_in, load_part, manifest_of
-from trainers.checkpointing.differences import compare, digest
-from trainers.checkpointing.of_task import KeptTask
-from trainers.checkpointing.registry import OfOneRank, Registry, Stateful
-from trainers.checkpointing.run_folder import RunFolder
-from trainers.checkpointing.written_by import changes, lacks
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.flattened import Fields, fields
-from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import RankContext
-from trainers.optimization.engine import Engine
-from trainers.optimization.weights import Weights
-from trainers.task import Task
-from trainers.task.training_state import TrainingState
+from castoff.trainers.checkpointing.best_weights import Best, load_weights
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, finite, found_in, load_part, manifest_of
+from castoff.trainers.checkpointing.differences import compare, digest
+from castoff.trainers.checkpointing.of_task import KeptTask
+from castoff.trainers.checkpointing.registry import OfOneRank, Registry, Stateful
+from castoff.trainers.checkpointing.run_folder import RunFolder
+from castoff.trainers.checkpointing.written_by import changes, lacks
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.flattened import Fields, fields
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.weights import Weights
+from castoff.trainers.task import Task
+from castoff.trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
 

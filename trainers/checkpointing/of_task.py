@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.checkpointing.errors import CheckpointError
-from trainers.configuration.fields import ConfigError, few
-from trainers.distributed.process_group import RankContext
-from trainers.optimization.weights import bit_sums
-from trainers.task import Task
-from trainers.task.contract import state as validated
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.configuration.fields import ConfigError, few
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.optimization.weights import bit_sums
+from castoff.trainers.task import Task
+from castoff.trainers.task.contract import state as validated
 
 
 class KeptTask:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from trainers.checkpointing.of_task import KeptTask
-from trainers.distributed.process_group import RankContext
+from castoff.trainers.checkpointing.of_task import KeptTask
+from castoff.trainers.distributed.process_group import RankContext
 
 
 class Stateful(Protocol):

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from trainers.checkpointing.run_lock import RunLock
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.configuration.yaml_text import to_yaml
-from trainers.distributed.attempt import Attempt
-from trainers.distributed.process_group import RankContext
+from castoff.trainers.checkpointing.run_lock import RunLock
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.configuration.yaml_text import to_yaml
+from castoff.trainers.distributed.attempt import Attempt
+from castoff.trainers.distributed.process_group import RankContext
 
 _OURS = {".lock", ".lock.new", "run.json", ".run.json"}
 """What is there before anything has been trained."""

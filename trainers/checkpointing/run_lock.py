@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.locks import NoLocks, try_lock
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.attempt import Attempt, AttemptOver
+from castoff.launcher.locks import NoLocks, try_lock
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.attempt import Attempt, AttemptOver
 
 ENDED = 5.0
 """Seconds that a lock is waited for whose holder's attempt is over, by its script's word."""

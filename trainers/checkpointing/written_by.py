@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.checkpointing.errors import CheckpointError
 
 FORMAT = 1
 """Of the files of a checkpoint and of what is in them. It grows when a castoff could not read one that

@@ -16,16 +16,16 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from trainers.checks.common_numbers import CommonNumbers
-from trainers.checks.untouched import untouched
-from trainers.configuration.fields import ConfigError, few
-from trainers.data.batches import Pair
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import TASK, derived
-from trainers.evaluation.metrics import evaluating, totals
-from trainers.optimization.engine import Engine
-from trainers.task import Evaluated, Sum, Task, move
-from trainers.task.training_state import TrainingState
+from castoff.trainers.checks.common_numbers import CommonNumbers
+from castoff.trainers.checks.untouched import untouched
+from castoff.trainers.configuration.fields import ConfigError, few
+from castoff.trainers.data.batches import Pair
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import TASK, derived
+from castoff.trainers.evaluation.metrics import evaluating, totals
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.task import Evaluated, Sum, Task, move
+from castoff.trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
 

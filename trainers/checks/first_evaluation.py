@@ -13,20 +13,20 @@ from typing import Any
 
 import torch
 
-from trainers.checks.additivity import EVALUATE, Additivity
-from trainers.checks.untouched import untouched
-from trainers.configuration.fields import ConfigError
-from trainers.data.batches import FirstBatch
-from trainers.data.loaders import Batch, EvaluationLoader
-from trainers.distributed.errors import of_a_collective
-from trainers.distributed.explanations import brief, place_of
-from trainers.distributed.process_group import RankContext
-from trainers.evaluation.early_stopping import EarlyStopping
-from trainers.evaluation.metrics import evaluating, totals
-from trainers.optimization.engine import Engine
-from trainers.task import Evaluated, Task, move
-from trainers.task.contract import metrics, validate_first_sums
-from trainers.task.training_state import TrainingState
+from castoff.trainers.checks.additivity import EVALUATE, Additivity
+from castoff.trainers.checks.untouched import untouched
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.batches import FirstBatch
+from castoff.trainers.data.loaders import Batch, EvaluationLoader
+from castoff.trainers.distributed.errors import of_a_collective
+from castoff.trainers.distributed.explanations import brief, place_of
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.evaluation.early_stopping import EarlyStopping
+from castoff.trainers.evaluation.metrics import evaluating, totals
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.task import Evaluated, Task, move
+from castoff.trainers.task.contract import metrics, validate_first_sums
+from castoff.trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
 

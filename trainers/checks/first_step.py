@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from trainers.checks.additivity import LOSS, Additivity
-from trainers.checks.first_evaluation import FirstEvaluation
-from trainers.checks.lost_state import changes_are_kept
-from trainers.checks.modes import warn_of_eval_mode
-from trainers.data.batches import FirstBatch, TrainingLoader
-from trainers.data.loaders import EvaluationLoader
-from trainers.distributed.process_group import RankContext
-from trainers.evaluation.early_stopping import EarlyStopping
-from trainers.optimization.engine import Engine
-from trainers.optimization.weights import Weights
-from trainers.task import Loss, Task
-from trainers.task.contract import drawn_as_declared, validate_first_loss, validate_loss
-from trainers.task.training_state import TrainingState
+from castoff.trainers.checks.additivity import LOSS, Additivity
+from castoff.trainers.checks.first_evaluation import FirstEvaluation
+from castoff.trainers.checks.lost_state import changes_are_kept
+from castoff.trainers.checks.modes import warn_of_eval_mode
+from castoff.trainers.data.batches import FirstBatch, TrainingLoader
+from castoff.trainers.data.loaders import EvaluationLoader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.evaluation.early_stopping import EarlyStopping
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.weights import Weights
+from castoff.trainers.task import Loss, Task
+from castoff.trainers.task.contract import drawn_as_declared, validate_first_loss, validate_loss
+from castoff.trainers.task.training_state import TrainingState
 
 
 class FirstStep:

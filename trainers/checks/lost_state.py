@@ -16,12 +16,12 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration.fields import few
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import undisturbed
-from trainers.optimization.weights import bit_sums
-from trainers.task import Task
-from trainers.task.own_generators import known_generator, own_generators
+from castoff.trainers.configuration.fields import few
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import undisturbed
+from castoff.trainers.optimization.weights import bit_sums
+from castoff.trainers.task import Task
+from castoff.trainers.task.own_generators import known_generator, own_generators
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from types import FunctionType
 
 from torch import nn
 
-from trainers.configuration.fields import few
+from castoff.trainers.configuration.fields import few
 
 logger = logging.getLogger(__name__)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trainers.configuration.config import Config
-from trainers.configuration.flattened import fields, under
-from trainers.distributed.agreement import agree
-from trainers.distributed.process_group import RankContext
-from trainers.task import Task
-from trainers.task.contract import declared_arguments
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.flattened import fields, under
+from castoff.trainers.distributed.agreement import agree
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.task import Task
+from castoff.trainers.task.contract import declared_arguments
 
 _OWN = {
     "log_level",

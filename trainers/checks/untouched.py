@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.distributed.private_torch import version_of
-from trainers.distributed.randomness import undisturbed
-from trainers.task import Task
-from trainers.task.own_generators import drawing
+from castoff.trainers.distributed.private_torch import version_of
+from castoff.trainers.distributed.randomness import undisturbed
+from castoff.trainers.task import Task
+from castoff.trainers.task.own_generators import drawing
 
 
 @contextmanager

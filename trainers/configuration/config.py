@@ -12,17 +12,17 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from launcher.typed import Problem
-from launcher.typed.document import Document
-from launcher.typed.structure import convert, takes
-from trainers.configuration.consistency import contradictions
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.overrides import Rate, one_training
-from trainers.configuration.section import Fraction, Imported, NotNegative, Positive, Section
-from trainers.configuration.shared import Loop, Ranks
-from trainers.configuration.sweep import Choose, by_array
-from trainers.configuration.synonyms import hint_from
-from trainers.configuration.yaml_text import read_yaml_file
+from castoff.launcher.typed import Problem
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import convert, takes
+from castoff.trainers.configuration.consistency import contradictions
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.overrides import Rate, one_training
+from castoff.trainers.configuration.section import Fraction, Imported, NotNegative, Positive, Section
+from castoff.trainers.configuration.shared import Loop, Ranks
+from castoff.trainers.configuration.sweep import Choose, by_array
+from castoff.trainers.configuration.synonyms import hint_from
+from castoff.trainers.configuration.yaml_text import read_yaml_file
 
 
 class Parallel(Ranks, frozen=True, kw_only=True):

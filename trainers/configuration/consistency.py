@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from launcher.typed import Problem
-from launcher.typed.document import FieldPath
-from launcher.typed.structure import is_meant
+from castoff.launcher.typed import Problem
+from castoff.launcher.typed.document import FieldPath
+from castoff.launcher.typed.structure import is_meant
 
 if TYPE_CHECKING:
-    from trainers.configuration.config import Config, Evaluation, Training
+    from castoff.trainers.configuration.config import Config, Evaluation, Training
 
 
 _LENGTHS = ("num_epochs", "num_steps")

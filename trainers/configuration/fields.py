@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from launcher.typed import Problem
-from launcher.typed.document import Document
-from launcher.typed.structure import convert as convert_document
+from castoff.launcher.typed import Problem
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import convert as convert_document
 
 _NAMES = 5
 """Names in a message."""

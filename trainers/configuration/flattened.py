@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from trainers.configuration.config import Config
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.yaml_text import plain
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.yaml_text import plain
 
 Fields: TypeAlias = dict[str, Any]
 """Values by path, as `training.seed`; nothing but what JSON has."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from launcher.typed import InvalidInput, Problem
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.sweep import Choose
-from trainers.configuration.yaml_text import TrainingDocument
+from castoff.launcher.typed import InvalidInput, Problem
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.sweep import Choose
+from castoff.trainers.configuration.yaml_text import TrainingDocument
 
 
 class Rate(NamedTuple):

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError
 
 
 def expanded(path: str, field: str) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.fields import ConfigError
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.configuration.fields import ConfigError
 
 
 class PyObject(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class PyObject(msgspec.Struct, frozen=True):
 def _instead(path: str) -> str:
     """What to do about a module that is not here."""
     ours = path.removeprefix("QuantumGrav.")
-    return f"write !pyobject trainers.gnn.{ours}" if ours != path else "is its folder on PYTHONPATH?"
+    return f"write !pyobject castoff.trainers.gnn.{ours}" if ours != path else "is its folder on PYTHONPATH?"
 
 
 def _elsewhere(path: str) -> str:

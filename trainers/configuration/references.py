@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.tags import FieldPath, Reference, text_of
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.configuration.tags import FieldPath, Reference, text_of
 
 
 def without_references(data: Any, problems: list[str]) -> Any:

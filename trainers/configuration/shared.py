@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from trainers.configuration.section import NotNegative, Positive, Seconds, Section, Seed
+from castoff.trainers.configuration.section import NotNegative, Positive, Seconds, Section, Seed
 
 
 class Ranks(Section, frozen=True, kw_only=True):

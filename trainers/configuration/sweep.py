@@ -12,9 +12,18 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.references import step_into, without_references
-from trainers.configuration.tags import AXES, Axis, CoupledSweep, FieldPath, Sweep, below, name_of, text_of
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.references import step_into, without_references
+from castoff.trainers.configuration.tags import (
+    AXES,
+    Axis,
+    CoupledSweep,
+    FieldPath,
+    Sweep,
+    below,
+    name_of,
+    text_of,
+)
 
 Choose: TypeAlias = "Callable[[Mapping[str, Any], list[str]], dict[str, Any] | None]"
 """Plain data without sweeps and references, from such as may hold some; None: what is wrong with them has

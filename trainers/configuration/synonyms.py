@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_origin
 
-from launcher.typed.document import Document, FieldPath, dotted
-from launcher.typed.structure import Hint, bare, converts, fields_of, is_struct, members
+from castoff.launcher.typed.document import Document, FieldPath, dotted
+from castoff.launcher.typed.structure import Hint, bare, converts, fields_of, is_struct, members
 
 _FIELDS = {
     "name": "run_name experiment_name exp_name project_name",

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from launcher.typed.suggestion import suggestion
+from castoff.launcher.typed.suggestion import suggestion
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands in nested mappings and lists: their names, and numbers from 0."""

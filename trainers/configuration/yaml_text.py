@@ -20,14 +20,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from launcher.ranks.trust import CastoffError, check_named
-from launcher.typed import InvalidInput
-from launcher.typed.composing import not_yaml
-from launcher.typed.document import Document, FieldPath, Reader, invalid
-from launcher.typed.suggestion import suggestion
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject, is_import_path
-from trainers.configuration.tags import TAGS, made
+from castoff.launcher.ranks.trust import CastoffError, check_named
+from castoff.launcher.typed import InvalidInput
+from castoff.launcher.typed.composing import not_yaml
+from castoff.launcher.typed.document import Document, FieldPath, Reader, invalid
+from castoff.launcher.typed.suggestion import suggestion
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject, is_import_path
+from castoff.trainers.configuration.tags import TAGS, made
 
 
 def get_loader() -> type[yaml.SafeLoader]:

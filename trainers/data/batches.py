@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
 
-from trainers.configuration.config import Evaluation, Training
-from trainers.distributed.forking import Forking
-from trainers.distributed.private_torch import die_with_parent
-from trainers.distributed.process_group import RankContext
-from trainers.task import Task
-from trainers.task.contract import declared_generators
+from castoff.trainers.configuration.config import Evaluation, Training
+from castoff.trainers.distributed.forking import Forking
+from castoff.trainers.distributed.private_torch import die_with_parent
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.task import Task
+from castoff.trainers.task.contract import declared_generators
 
 _ends_with_its_rank = False
 """Whether a worker that is forked now is killed when its rank dies. It has the rank's connections to other

@@ -16,16 +16,25 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import IterableDataset, get_worker_info
 
-from trainers.configuration.config import Training
-from trainers.configuration.fields import ConfigError
-from trainers.data.batches import Collate, Group, Micro, TrainingLoader, drawn_from, draws, iterate, loader
-from trainers.data.same_data import agree_on_stream
-from trainers.data.sample_content import Content
-from trainers.data.stream_beginning import Beginning, Look
-from trainers.distributed.private_torch import hide_worker
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import SAMPLE, Stream, seed_all
-from trainers.task.own_generators import warn_of_own_generators
+from castoff.trainers.configuration.config import Training
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.batches import (
+    Collate,
+    Group,
+    Micro,
+    TrainingLoader,
+    drawn_from,
+    draws,
+    iterate,
+    loader,
+)
+from castoff.trainers.data.same_data import agree_on_stream
+from castoff.trainers.data.sample_content import Content
+from castoff.trainers.data.stream_beginning import Beginning, Look
+from castoff.trainers.distributed.private_torch import hide_worker
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import SAMPLE, Stream, seed_all
+from castoff.trainers.task.own_generators import warn_of_own_generators
 
 
 class _Loaded(NamedTuple):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset
 
-from trainers.configuration.fields import ConfigError
-from trainers.data.sampling import ShardPlan
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.randomness import ORDER, derived
-from trainers.task.contract import in_words
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.sampling import ShardPlan
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.randomness import ORDER, derived
+from castoff.trainers.task.contract import in_words
 
 _WINDOWS = 4
 """Into so many parts an epoch is cut at least, among which chance deals the samples: sorted as a whole, a

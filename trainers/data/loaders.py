@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Sampler, Subset, TensorDataset
 
-from trainers.configuration.config import Config, Evaluation, Training
-from trainers.configuration.fields import ConfigError
-from trainers.data.batches import (
+from castoff.trainers.configuration.config import Config, Evaluation, Training
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.batches import (
     Batch,
     Collate,
     Group,
@@ -23,15 +23,15 @@ from trainers.data.batches import (
     iterate,
     loader,
 )
-from trainers.data.epochs import teller
-from trainers.data.iterable import IterableLoader
-from trainers.data.length_batching import length_bucketed, lengths_of, longest_first
-from trainers.data.sampling import Order, ShardPlan, micro_batches, order_of, shard
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.private_torch import end_workers
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import EVALUATION, SAMPLE, Stream, seed_all
-from trainers.task import Splits
+from castoff.trainers.data.epochs import teller
+from castoff.trainers.data.iterable import IterableLoader
+from castoff.trainers.data.length_batching import length_bucketed, lengths_of, longest_first
+from castoff.trainers.data.sampling import Order, ShardPlan, micro_batches, order_of, shard
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.private_torch import end_workers
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import EVALUATION, SAMPLE, Stream, seed_all
+from castoff.trainers.task import Splits
 
 __all__ = [
     "Batch",

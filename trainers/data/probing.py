@@ -14,16 +14,16 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 
-from trainers.configuration.config import Config, Evaluation, Training
-from trainers.data.batches import Batch, Collate, FirstBatch, Pair, draws, iterate, loader
-from trainers.data.loaders import Seeded, evaluation_order
-from trainers.data.same_data import agree_on_samples
-from trainers.data.sample_content import Content, content
-from trainers.distributed.private_torch import ExceptionWrapper
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import EVALUATION, ORDER, Stream, derived, undisturbed
-from trainers.task import Splits
-from trainers.task.own_generators import drawing, warn_of_own_generators
+from castoff.trainers.configuration.config import Config, Evaluation, Training
+from castoff.trainers.data.batches import Batch, Collate, FirstBatch, Pair, draws, iterate, loader
+from castoff.trainers.data.loaders import Seeded, evaluation_order
+from castoff.trainers.data.same_data import agree_on_samples
+from castoff.trainers.data.sample_content import Content, content
+from castoff.trainers.distributed.private_torch import ExceptionWrapper
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import EVALUATION, ORDER, Stream, derived, undisturbed
+from castoff.trainers.task import Splits
+from castoff.trainers.task.own_generators import drawing, warn_of_own_generators
 
 _SAMPLES = 4
 """Of each set, and of the batch that is read twice over."""

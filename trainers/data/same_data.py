@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from trainers.data.length_batching import lengths_of
-from trainers.data.sample_content import Content
-from trainers.distributed.agreement import agree, refuse
-from trainers.distributed.process_group import RankContext
-from trainers.task import Splits
+from castoff.trainers.data.length_batching import lengths_of
+from castoff.trainers.data.sample_content import Content
+from castoff.trainers.distributed.agreement import agree, refuse
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.task import Splits
 
 
 def agree_on_sizes(splits: Splits, context: RankContext) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.permutation import AT_ONCE, Permutation
-from trainers.distributed.randomness import ORDER, derived
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.permutation import AT_ONCE, Permutation
+from castoff.trainers.distributed.randomness import ORDER, derived
 
 
 class ShardPlan(NamedTuple):

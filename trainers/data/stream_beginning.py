@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from trainers.data.batches import Collate, Pair
-from trainers.data.sample_content import Content, content
-from trainers.task.own_generators import own_generators
+from castoff.trainers.data.batches import Collate, Pair
+from castoff.trainers.data.sample_content import Content, content
+from castoff.trainers.task.own_generators import own_generators
 
 _ELEMENTS = 4
 

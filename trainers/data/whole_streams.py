@@ -9,10 +9,10 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from trainers.data.batches import drawn_from
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import SAMPLE, Stream, seed_all, undisturbed
-from trainers.task import Splits
+from castoff.trainers.data.batches import drawn_from
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import SAMPLE, Stream, seed_all, undisturbed
+from castoff.trainers.task import Splits
 
 logger = logging.getLogger(__name__)
 

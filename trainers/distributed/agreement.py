@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext
 
 _SHOWN = 8
 """Lines of a message."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from trainers.configuration.fields import UserError
+from castoff.trainers.configuration.fields import UserError
 
 
 class AttemptOver(UserError):

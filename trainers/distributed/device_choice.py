@@ -7,7 +7,7 @@ import re
 import torch
 import torch.distributed as dist
 
-from trainers.distributed.errors import DistributedError
+from castoff.trainers.distributed.errors import DistributedError
 
 _ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import torch.distributed as dist
 
-from trainers.configuration.fields import UserError
-from trainers.distributed.health_check import Verdict
+from castoff.trainers.configuration.fields import UserError
+from castoff.trainers.distributed.health_check import Verdict
 
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from trainers.configuration.fields import UserError
+from castoff.trainers.configuration.fields import UserError
 
 if TYPE_CHECKING:
-    from trainers.distributed.errors import RanksLost
-    from trainers.distributed.health_check import RankHealthCheck
+    from castoff.trainers.distributed.errors import RanksLost
+    from castoff.trainers.distributed.health_check import RankHealthCheck
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
@@ -28,7 +28,7 @@ def explained(error: Exception, folder: str | None) -> str | None:
         return f"training.path: {system.filename or folder}: {system.strerror or system}"
     if "torch" not in sys.modules:
         return None
-    from trainers.distributed.errors import lost_peers
+    from castoff.trainers.distributed.errors import lost_peers
 
     if lost_peers(error):
         text = " ".join(str(error).split())
@@ -81,7 +81,7 @@ def module_of(frame: FrameType) -> str:
 
 def missing_ranks(error: BaseException, call: RankHealthCheck, waits_for: str | None = None) -> RanksLost:
     """Which ranks are missing, where a collective has failed on this one; `waits_for`: what, if known."""
-    from trainers.distributed.errors import RanksLost
+    from castoff.trainers.distributed.errors import RanksLost
 
     verdict = call.hold("waits", waits_for or place_of(error))
     if verdict.is_explained:

@@ -18,14 +18,14 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from launcher.ranks import RankEnv
-from trainers.distributed.explanations import brief, explained, missing_ranks, place_of
-from trainers.distributed.stacks import write_stacks_on_request
-from trainers.distributed.termination import pause
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.distributed.explanations import brief, explained, missing_ranks, place_of
+from castoff.trainers.distributed.stacks import write_stacks_on_request
+from castoff.trainers.distributed.termination import pause
 
 if TYPE_CHECKING:
-    from trainers.distributed.health_check import RankHealthCheck
-    from trainers.distributed.process_group import RankContext
+    from castoff.trainers.distributed.health_check import RankHealthCheck
+    from castoff.trainers.distributed.process_group import RankContext
 
 Rank: TypeAlias = "RankEnv | RankContext"
 OwnWords: TypeAlias = Callable[[str], str]
@@ -174,7 +174,7 @@ def _in_a_line(text: str, count: int, reporter: int | None) -> str:
 
 def _with_names(error: Exception, call: RankHealthCheck) -> Exception:
     """Where a collective has failed: which ranks are missing."""
-    from trainers.distributed.errors import RanksLost, of_a_collective
+    from castoff.trainers.distributed.errors import RanksLost, of_a_collective
 
     if isinstance(error, RanksLost) or not of_a_collective(error):
         return error
@@ -185,7 +185,7 @@ def _health_check() -> RankHealthCheck | None:
     """Where errors are reported to other ranks; None where there are none, or they have not met."""
     if "torch" not in sys.modules:
         return None
-    from trainers.distributed.process_group import health_check
+    from castoff.trainers.distributed.process_group import health_check
 
     return health_check()
 

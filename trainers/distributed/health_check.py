@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 import torch.distributed as dist
 
-from trainers.distributed.termination import has_come, time_left
+from castoff.trainers.distributed.termination import has_come, time_left
 
 Given = TypeVar("Given")
 

@@ -11,8 +11,8 @@ import socket
 from collections.abc import MutableMapping
 from datetime import timedelta
 
-from launcher.ranks import RankEnv
-from trainers.distributed.private_torch import Store, TCPStore
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.distributed.private_torch import Store, TCPStore
 
 _LOOPBACK = "127.0.0.1"
 

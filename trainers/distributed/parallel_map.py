@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from itertools import cycle
 from typing import Any, Generic, TypeVar
 
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")

@@ -14,23 +14,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from launcher.ranks import RankEnv
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.device_choice import available_backend, choose_device
-from trainers.distributed.devices import limit_memory
-from trainers.distributed.errors import DistributedError, RanksLost, lost_peers, of_a_collective
-from trainers.distributed.explanations import brief
-from trainers.distributed.health_check import RankHealthCheck
-from trainers.distributed.one_host import meeting_store, on_one_host, stay_within
-from trainers.distributed.private_torch import (
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.device_choice import available_backend, choose_device
+from castoff.trainers.distributed.devices import limit_memory
+from castoff.trainers.distributed.errors import DistributedError, RanksLost, lost_peers, of_a_collective
+from castoff.trainers.distributed.explanations import brief
+from castoff.trainers.distributed.health_check import RankHealthCheck
+from castoff.trainers.distributed.one_host import meeting_store, on_one_host, stay_within
+from castoff.trainers.distributed.private_torch import (
     Store,
     begun_collectives,
     default_store,
     import_compiler,
     set_group_timeout,
 )
-from trainers.distributed.stacks import write_stacks_on_request
+from castoff.trainers.distributed.stacks import write_stacks_on_request
 
 _BACKSTOP = 60.0
 """Seconds by which NCCL waits longer than `Watchdog`, as NCCL's own ends the process without a message."""
@@ -330,8 +330,8 @@ def rendezvous(
         if me.launcher not in ("single", "environment") and me.world_size > 1:
             raise DistributedError(
                 f"this is rank {me.rank} of {me.world_size} by {me.launcher}, but the program says rank "
-                f"{rank} of {world_size}; take both from launcher.ranks.RankEnv.detect(), and spawn nothing "
-                "inside a job"
+                f"{rank} of {world_size}; take both from castoff.RankEnv.detect(), and spawn nothing inside "
+                "a job"
             )
         environ["MASTER_ADDR"], environ["MASTER_PORT"] = master_addr, master_port
         environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)

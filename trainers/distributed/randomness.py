@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from trainers.distributed.private_torch import in_bad_fork
+from castoff.trainers.distributed.private_torch import in_bad_fork
 
 STEP, SAMPLE, MODEL, SPLIT, ORDER, TASK, EVALUATION = range(7)
 """What a stream is for; the first number it is derived from, so that no two are the same."""

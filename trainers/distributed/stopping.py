@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.termination import noticed
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.termination import noticed
 
 DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeVar
 
-from trainers.configuration.config import Parallel
-from trainers.distributed.errors import RanksLost, of_a_collective
-from trainers.distributed.explanations import brief, missing_ranks, module_of, place_in
-from trainers.distributed.failures import end
-from trainers.distributed.health_check import WINDOW, RankHealthCheck
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.termination import LAST_WORDS, has_come
+from castoff.trainers.configuration.config import Parallel
+from castoff.trainers.distributed.errors import RanksLost, of_a_collective
+from castoff.trainers.distributed.explanations import brief, missing_ranks, module_of, place_in
+from castoff.trainers.distributed.failures import end
+from castoff.trainers.distributed.health_check import WINDOW, RankHealthCheck
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.termination import LAST_WORDS, has_come
 
 Item = TypeVar("Item")
 
@@ -44,10 +44,10 @@ _WAITING = (
     "torch.distributed",
     "torch.autograd",
     "torch.nn.parallel",
-    "trainers.distributed.process_group",
-    "trainers.optimization.engine",
-    "trainers.data.iterable",
-    "trainers.distributed.stopping",
+    "castoff.trainers.distributed.process_group",
+    "castoff.trainers.optimization.engine",
+    "castoff.trainers.data.iterable",
+    "castoff.trainers.distributed.stopping",
 )
 """Modules whose calls into torch wait for other ranks; a gradient is summed while it is computed."""
 

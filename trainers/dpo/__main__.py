@@ -1,18 +1,18 @@
-"""Tune an inverse folding of proteins: `castoff train dpo [CONFIG]`, or `python -m trainers.dpo [CONFIG]`."""
+"""Tune an inverse folding of proteins: `castoff train dpo [CONFIG]`."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from functools import partial
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.sweep import Choose
-from trainers.configuration.yaml_text import read_yaml_file
-from trainers.dpo.start.configuration import read
-from trainers.dpo.start.flags import COMMAND_LINE, with_flags
-from trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
-from trainers.program.importing import without_collections
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.sweep import Choose
+from castoff.trainers.configuration.yaml_text import read_yaml_file
+from castoff.trainers.dpo.start.configuration import read
+from castoff.trainers.dpo.start.flags import COMMAND_LINE, with_flags
+from castoff.trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
+from castoff.trainers.program.importing import without_collections
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def _config(arguments: Namespace, choose: Choose) -> Config:
 
 def _train(config: Config) -> None:
     with without_collections():
-        from trainers.dpo.training import train
+        from castoff.trainers.dpo.training import train
 
     train(config)
 

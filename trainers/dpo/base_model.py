@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.dpo.network.weights import Loaded, load
-from trainers.dpo.settings import BaseModel
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.dpo.network.weights import Loaded, load
+from castoff.trainers.dpo.settings import BaseModel
 
 _SHOWN = 8
 """Files that are named, of those that are there."""

@@ -1,4 +1,4 @@
-"""Design sequences for structures: `python -m trainers.dpo.design 1abc.pdb --model trained/best_model.pt`."""
+"""Design sequences: `python -m castoff.trainers.dpo.design 1abc.pdb --model trained/best_model.pt`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from trainers.checkpointing.durable import flush_folder
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import check_writable
-from trainers.configuration.section import DEVICES
-from trainers.distributed.device_choice import choose_device
-from trainers.distributed.errors import DistributedError
-from trainers.dpo.alphabet import LETTERS, UNKNOWN
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.sampling import sampled
-from trainers.dpo.network.weights import load
-from trainers.dpo.samples.batch import Backbones
-from trainers.dpo.structures.reading import SUFFIXES, chosen, joined, read_chains
-from trainers.dpo.structures.structure import Structure
+from castoff.trainers.checkpointing.durable import flush_folder
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import check_writable
+from castoff.trainers.configuration.section import DEVICES
+from castoff.trainers.distributed.device_choice import choose_device
+from castoff.trainers.distributed.errors import DistributedError
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.sampling import sampled
+from castoff.trainers.dpo.network.weights import load
+from castoff.trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.structures.reading import SUFFIXES, chosen, joined, read_chains
+from castoff.trainers.dpo.structures.structure import Structure
 
-_PROGRAM = "python -m trainers.dpo.design"
+_PROGRAM = "python -m castoff.trainers.dpo.design"
 
 Mask = numpy.typing.NDArray[numpy.bool_]
 

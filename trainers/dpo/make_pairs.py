@@ -1,4 +1,4 @@
-"""Synthetic preferences: `python -m trainers.dpo.make_pairs structures --out pairs.json --number 400`.
+"""Synthetic preferences: `python -m castoff.trainers.dpo.make_pairs structures --out pairs.json`.
 
 In each pair the preferred sequence is the one that the structure has, and the other is the same with some
 residues put in their places that are guessed to be worse (see `samples.worse`). So it is certain that
@@ -21,15 +21,15 @@ from pathlib import Path
 
 import numpy
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import check_writable
-from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
-from trainers.dpo.samples.data import ChainSet
-from trainers.dpo.samples.worse import burial, worse
-from trainers.dpo.settings import Chains
-from trainers.dpo.structures.reading import Chain
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import check_writable
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
+from castoff.trainers.dpo.samples.data import ChainSet
+from castoff.trainers.dpo.samples.worse import burial, worse
+from castoff.trainers.dpo.settings import Chains
+from castoff.trainers.dpo.structures.reading import Chain
 
-_PROGRAM = "python -m trainers.dpo.make_pairs"
+_PROGRAM = "python -m castoff.trainers.dpo.make_pairs"
 
 _TRIES = 20
 """For a sequence that there is not yet."""

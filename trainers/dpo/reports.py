@@ -8,14 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from trainers.configuration.config import Config
-from trainers.distributed.process_group import RankContext
-from trainers.dpo.loss import CHOSEN_TO_REFERENCE
-from trainers.dpo.start.configuration import OBJECTIVES
-from trainers.evaluation.metrics import Metrics
-from trainers.reporting.reports import Reports
-from trainers.task import Loss, Splits
-from trainers.task.training_state import TrainingState
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.dpo.loss import CHOSEN_TO_REFERENCE
+from castoff.trainers.dpo.start.configuration import OBJECTIVES
+from castoff.trainers.evaluation.metrics import Metrics
+from castoff.trainers.reporting.reports import Reports
+from castoff.trainers.task import Loss, Splits
+from castoff.trainers.task.training_state import TrainingState
 
 _UNLIKELY = 1.2
 """The preferred sequences' log-likelihood as a multiple of the reference's, from which on it is a warning."""

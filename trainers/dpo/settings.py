@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from trainers.configuration.section import Fraction, NotNegative, Positive, Section, Seed
+from castoff.trainers.configuration.section import Fraction, NotNegative, Positive, Section, Seed
 
 Above = Annotated[float, msgspec.Meta(gt=0)]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import RankContext
-from trainers.dpo import settings
-from trainers.dpo.base_model import base_model
-from trainers.dpo.export import export
-from trainers.dpo.loss import (
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.dpo import settings
+from castoff.trainers.dpo.base_model import base_model
+from castoff.trainers.dpo.export import export
+from castoff.trainers.dpo.loss import (
     CHOSEN,
     CHOSEN_TO_REFERENCE,
     entropy,
@@ -25,17 +25,17 @@ from trainers.dpo.loss import (
     metrics,
     preference_loss,
 )
-from trainers.dpo.network.weights import Loaded
-from trainers.dpo.reference import (
+from castoff.trainers.dpo.network.weights import Loaded
+from castoff.trainers.dpo.reference import (
     Conditions,
     Referenced,
     reference_of,
     weights_digest,
 )
-from trainers.dpo.samples.batch import Batch, Sample
-from trainers.dpo.samples.data import PairSet, collated
-from trainers.dpo.samples.parts import Parts, divided, see_that_they_are_the_same
-from trainers.task import Loss, Splits, Sum, Task
+from castoff.trainers.dpo.samples.batch import Batch, Sample
+from castoff.trainers.dpo.samples.data import PairSet, collated
+from castoff.trainers.dpo.samples.parts import Parts, divided, see_that_they_are_the_same
+from castoff.trainers.task import Loss, Splits, Sum, Task
 
 logger = logging.getLogger(__name__)
 

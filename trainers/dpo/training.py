@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 
-from trainers.checkpointing.run_folder import run_name
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.dpo.reports import EpochReports
-from trainers.program import training as program
-from trainers.reporting.table import aligned
+from castoff.trainers.checkpointing.run_folder import run_name
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.dpo.reports import EpochReports
+from castoff.trainers.program import training as program
+from castoff.trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:

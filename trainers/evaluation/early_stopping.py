@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.pyobject import called, resolved
-from trainers.configuration.section import NotNegative, Positive, Section
-from trainers.task.contract import wrong_arguments
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.configuration.pyobject import called, resolved
+from castoff.trainers.configuration.section import NotNegative, Positive, Section
+from castoff.trainers.task.contract import wrong_arguments
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trainers.data.loaders import Batch, EvaluationLoader
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import seed_all
-from trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
-from trainers.task.contract import metrics as checked
-from trainers.task.contract import validate_first_sums
+from castoff.trainers.data.loaders import Batch, EvaluationLoader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import seed_all
+from castoff.trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
+from castoff.trainers.task.contract import metrics as checked
+from castoff.trainers.task.contract import validate_first_sums
 
 _SQUARES = "loss, squared means of batches"
 

@@ -9,14 +9,14 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.sweep import axes, of_member
-from trainers.configuration.tags import Axis, FieldPath, Range, Sweep, text_of
-from trainers.configuration.yaml_text import in_a_line
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.sweep import axes, of_member
+from castoff.trainers.configuration.tags import Axis, FieldPath, Range, Sweep, text_of
+from castoff.trainers.configuration.yaml_text import in_a_line
 
 if TYPE_CHECKING:
-    from trainers.configuration.config import Config
-    from trainers.distributed.process_group import RankContext as Rank
+    from castoff.trainers.configuration.config import Config
+    from castoff.trainers.distributed.process_group import RankContext as Rank
 
 
 def suggested(fields: Mapping[str, Any], trial: Any, context: Rank | None = None) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from trainers.data.loaders import Batch, EvaluationLoader
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import EVALUATION, derived, seed_all
-from trainers.distributed.stopping import Stopping
-from trainers.distributed.watchdog import Watchdog
-from trainers.evaluation.metrics import Metrics, after_evaluation, evaluate, evaluate_whole
-from trainers.optimization.engine import Engine
-from trainers.task import Task
-from trainers.task.training_state import TrainingState
+from castoff.trainers.data.loaders import Batch, EvaluationLoader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import EVALUATION, derived, seed_all
+from castoff.trainers.distributed.stopping import Stopping
+from castoff.trainers.distributed.watchdog import Watchdog
+from castoff.trainers.evaluation.metrics import Metrics, after_evaluation, evaluate, evaluate_whole
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.task import Task
+from castoff.trainers.task.training_state import TrainingState
 
 
 class WholeSet:

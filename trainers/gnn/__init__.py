@@ -1,6 +1,6 @@
 """Graph networks: causal sets read or generated, networks of blocks and heads, and what trains them.
 
-Has the names that scripts for QuantumGrav use, so `import trainers.gnn as QG` stands where
+Has the names that scripts for QuantumGrav use, so `import castoff.trainers.gnn as QG` stands where
 `import QuantumGrav as QG` did. Each is loaded when it is first used.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainers.configuration.yaml_text import get_loader
-    from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-    from trainers.gnn import dataloaders, early_stopping, evaluate, models, train, train_ddp
-    from trainers.gnn.dataloaders import DataLoaderFactory, DistributedDataLoaderFactory
-    from trainers.gnn.early_stopping import DefaultEarlyStopping
-    from trainers.gnn.evaluate import (
+    from castoff.trainers.configuration.yaml_text import get_loader
+    from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+    from castoff.trainers.gnn import dataloaders, early_stopping, evaluate, models, train, train_ddp
+    from castoff.trainers.gnn.dataloaders import DataLoaderFactory, DistributedDataLoaderFactory
+    from castoff.trainers.gnn.early_stopping import DefaultEarlyStopping
+    from castoff.trainers.gnn.evaluate import (
         DefaultEvaluator,
         DefaultTester,
         DefaultValidator,
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
         Tester,
         Validator,
     )
-    from trainers.gnn.graphs.stores import zarr_file_to_dict, zarr_group_to_dict
-    from trainers.gnn.models import GNNModel
-    from trainers.gnn.train import Trainer
-    from trainers.gnn.train_ddp import TrainerDDP
+    from castoff.trainers.gnn.graphs.stores import zarr_file_to_dict, zarr_group_to_dict
+    from castoff.trainers.gnn.models import GNNModel
+    from castoff.trainers.gnn.train import Trainer
+    from castoff.trainers.gnn.train_ddp import TrainerDDP
 
 _HOMES = {
-    "DataLoaderFactory": "trainers.gnn.dataloaders",
-    "DefaultEarlyStopping": "trainers.gnn.early_stopping",
-    "DefaultEvaluator": "trainers.gnn.evaluate",
-    "DefaultTester": "trainers.gnn.evaluate",
-    "DefaultValidator": "trainers.gnn.evaluate",
-    "DistributedDataLoaderFactory": "trainers.gnn.dataloaders",
-    "Evaluator": "trainers.gnn.evaluate",
-    "GNNModel": "trainers.gnn.models",
-    "Tester": "trainers.gnn.evaluate",
-    "Trainer": "trainers.gnn.train",
-    "TrainerDDP": "trainers.gnn.train_ddp",
-    "Validator": "trainers.gnn.evaluate",
-    "cleanup_ddp": "trainers.distributed.process_group",
-    "get_loader": "trainers.configuration.yaml_text",
-    "initialize_ddp": "trainers.distributed.process_group",
-    "zarr_file_to_dict": "trainers.gnn.graphs.stores",
-    "zarr_group_to_dict": "trainers.gnn.graphs.stores",
+    "DataLoaderFactory": "castoff.trainers.gnn.dataloaders",
+    "DefaultEarlyStopping": "castoff.trainers.gnn.early_stopping",
+    "DefaultEvaluator": "castoff.trainers.gnn.evaluate",
+    "DefaultTester": "castoff.trainers.gnn.evaluate",
+    "DefaultValidator": "castoff.trainers.gnn.evaluate",
+    "DistributedDataLoaderFactory": "castoff.trainers.gnn.dataloaders",
+    "Evaluator": "castoff.trainers.gnn.evaluate",
+    "GNNModel": "castoff.trainers.gnn.models",
+    "Tester": "castoff.trainers.gnn.evaluate",
+    "Trainer": "castoff.trainers.gnn.train",
+    "TrainerDDP": "castoff.trainers.gnn.train_ddp",
+    "Validator": "castoff.trainers.gnn.evaluate",
+    "cleanup_ddp": "castoff.trainers.distributed.process_group",
+    "get_loader": "castoff.trainers.configuration.yaml_text",
+    "initialize_ddp": "castoff.trainers.distributed.process_group",
+    "zarr_file_to_dict": "castoff.trainers.gnn.graphs.stores",
+    "zarr_group_to_dict": "castoff.trainers.gnn.graphs.stores",
 }
 
 _MODULES = ("dataloaders", "early_stopping", "evaluate", "models", "train", "train_ddp")
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f"trainers.gnn.{name}")
+        return import_module(f"castoff.trainers.gnn.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,10 +1,10 @@
-"""Train a network on graphs: `castoff train gnn CONFIG`, or `python -m trainers.gnn CONFIG`."""
+"""Train a network on graphs: `castoff train gnn CONFIG`, or `python -m castoff.trainers.gnn CONFIG`."""
 
 from __future__ import annotations
 
-from trainers.configuration.config import Config
-from trainers.program.command_line import run
-from trainers.program.importing import without_collections
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.program.command_line import run
+from castoff.trainers.program.importing import without_collections
 
 DESCRIPTION = "Train a network on graphs: causal sets that are read or generated, or graphs of your own."
 
@@ -16,7 +16,7 @@ def main() -> None:
 
 def _train(config: Config) -> None:
     with without_collections():
-        from trainers.gnn.training import train
+        from castoff.trainers.gnn.training import train
 
     train(config)
 

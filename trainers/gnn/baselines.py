@@ -9,8 +9,8 @@ import numpy
 import numpy.typing
 import torch
 
-from trainers.gnn.causets.features import SCALARS
-from trainers.gnn.causets.samples import DIMENSION, MANIFOLD_LIKE
+from castoff.trainers.gnn.causets.features import SCALARS
+from castoff.trainers.gnn.causets.samples import DIMENSION, MANIFOLD_LIKE
 
 Numbers: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
 Truths: TypeAlias = "numpy.typing.NDArray[numpy.bool_]"

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError
 
 __all__ = ["manifold_and_dimension"]
 

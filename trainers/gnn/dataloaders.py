@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.configuration.pyobject import resolved
-from trainers.data.loaders import EvaluationLoader, TrainingLoader, loaders
-from trainers.data.same_data import agree_on_sizes
-from trainers.distributed.process_group import context_of
-from trainers.distributed.randomness import MODEL, derived, seed_all
-from trainers.gnn.graphs.splits import prepared
-from trainers.gnn.task import GraphTask
-from trainers.task import Splits
-from trainers.task.configured_task import judges_alone
-from trainers.task.contract import construct
-from trainers.task.splitting import split as split_in_parts
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.configuration.pyobject import resolved
+from castoff.trainers.data.loaders import EvaluationLoader, TrainingLoader, loaders
+from castoff.trainers.data.same_data import agree_on_sizes
+from castoff.trainers.distributed.process_group import context_of
+from castoff.trainers.distributed.randomness import MODEL, derived, seed_all
+from castoff.trainers.gnn.graphs.splits import prepared
+from castoff.trainers.gnn.task import GraphTask
+from castoff.trainers.task import Splits
+from castoff.trainers.task.configured_task import judges_alone
+from castoff.trainers.task.contract import construct
+from castoff.trainers.task.splitting import split as split_in_parts
 
 Kind = TypeVar("Kind", bound="DataLoaderFactory")
 

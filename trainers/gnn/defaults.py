@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from trainers.configuration.config import Config, Evaluator, Monitor
-from trainers.configuration.pyobject import resolved
-from trainers.gnn.causets.features import NODE, SCALARS
-from trainers.task.configured_task import is_custom
+from castoff.trainers.configuration.config import Config, Evaluator, Monitor
+from castoff.trainers.configuration.pyobject import resolved
+from castoff.trainers.gnn.causets.features import NODE, SCALARS
+from castoff.trainers.task.configured_task import is_custom
 
 HIDDEN = 64
 _FEATURES = 32

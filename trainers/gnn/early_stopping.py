@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from trainers.evaluation.early_stopping import DefaultEarlyStopping
+from castoff.trainers.evaluation.early_stopping import DefaultEarlyStopping
 
 __all__ = ["DefaultEarlyStopping"]

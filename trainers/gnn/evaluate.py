@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration import config as core
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.pyobject import resolved
-from trainers.gnn import names
-from trainers.gnn.models.section import applied
-from trainers.task.configured_task import samples_in
-from trainers.task.criterion import Criterion
-from trainers.task.prediction_metrics import Monitors, targets_in, to_keep
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.configuration.pyobject import resolved
+from castoff.trainers.gnn import names
+from castoff.trainers.gnn.models.section import applied
+from castoff.trainers.task.configured_task import samples_in
+from castoff.trainers.task.criterion import Criterion
+from castoff.trainers.task.prediction_metrics import Monitors, targets_in, to_keep
 
 Kind = TypeVar("Kind", bound="Evaluator")
 

@@ -18,9 +18,9 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.fields import ConfigError
-from trainers.task.contract import in_words
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.task.contract import in_words
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"
 

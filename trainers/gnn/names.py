@@ -12,11 +12,11 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from launcher.typed.suggestion import did_you_mean
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject, resolved
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject, resolved
 
-_MODELS = "trainers.gnn.models"
+_MODELS = "castoff.trainers.gnn.models"
 _PYG = "torch_geometric.nn"
 
 _LAYERS = {
@@ -66,8 +66,8 @@ _LIBRARIES: dict[str, tuple[tuple[str, str], ...]] = {
     "norm": ((f"{_PYG}.norm", "Norm"),),
     "activation": (("torch.nn.modules.activation", ""),),
     "pooling": ((f"{_PYG}.aggr", "Aggregation"),),
-    "monitor": (("trainers.gnn.monitors", ""),),
-    "criterion": (("trainers.gnn.criteria", ""),),
+    "monitor": (("castoff.trainers.gnn.monitors", ""),),
+    "criterion": (("castoff.trainers.gnn.criteria", ""),),
 }
 """By kind: modules all of whose public names count, and the ending that a short name leaves out."""
 

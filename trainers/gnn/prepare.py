@@ -1,4 +1,4 @@
-"""Write the graphs of a configuration before it is trained: `python -m trainers.gnn.prepare CONFIG`."""
+"""Write the graphs of a configuration in advance: `python -m castoff.trainers.gnn.prepare CONFIG`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import torch
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import RankContext
-from trainers.gnn.graphs.splits import prepared
-from trainers.program.command_line import make_importable
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.gnn.graphs.splits import prepared
+from castoff.trainers.program.command_line import make_importable
 
-_PROGRAM = "python -m trainers.gnn.prepare"
+_PROGRAM = "python -m castoff.trainers.gnn.prepare"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

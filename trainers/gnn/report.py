@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Batch
 
-from trainers.gnn.baselines import (
+from castoff.trainers.gnn.baselines import (
     FOREST,
     FULL_FOREST,
     ROUNDED,
@@ -23,8 +23,8 @@ from trainers.gnn.baselines import (
     macro_f1,
     sets_of,
 )
-from trainers.gnn.causets.settings import NAMES
-from trainers.gnn.criteria import DIMENSION, MANIFOLD_LIKE
+from castoff.trainers.gnn.causets.settings import NAMES
+from castoff.trainers.gnn.criteria import DIMENSION, MANIFOLD_LIKE
 
 NETWORK = "this network"
 

@@ -9,17 +9,17 @@ from typing import Any
 from torch import nn
 from torch_geometric.data import Batch
 
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext
-from trainers.gnn import names
-from trainers.gnn.graphs import settings
-from trainers.gnn.graphs.dataset import Graphs
-from trainers.gnn.graphs.splits import prepared
-from trainers.gnn.models.parts import of_libraries
-from trainers.gnn.models.section import applied, model_of
-from trainers.gnn.models.trial import trial
-from trainers.task import Splits, move
-from trainers.task.configured_task import ConfiguredTask
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.gnn import names
+from castoff.trainers.gnn.graphs import settings
+from castoff.trainers.gnn.graphs.dataset import Graphs
+from castoff.trainers.gnn.graphs.splits import prepared
+from castoff.trainers.gnn.models.parts import of_libraries
+from castoff.trainers.gnn.models.section import applied, model_of
+from castoff.trainers.gnn.models.trial import trial
+from castoff.trainers.task import Splits, move
+from castoff.trainers.task.configured_task import ConfiguredTask
 
 
 class GraphTask(ConfiguredTask):

@@ -8,14 +8,14 @@ from typing import Any
 import torch.distributed as dist
 from msgspec.structs import asdict, replace
 
-from trainers.configuration import config as core
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.defaults import with_defaults
-from trainers.gnn.evaluate import Evaluator, Tester, Validator
-from trainers.gnn.train_ddp import QuantumGravTrainer
-from trainers.task import Task
-from trainers.task.configured_task import is_custom
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.defaults import with_defaults
+from castoff.trainers.gnn.evaluate import Evaluator, Tester, Validator
+from castoff.trainers.gnn.train_ddp import QuantumGravTrainer
+from castoff.trainers.task import Task
+from castoff.trainers.task.configured_task import is_custom
 
 
 class Trainer(QuantumGravTrainer):

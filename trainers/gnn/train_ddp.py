@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from trainers.configuration.config import Config
-from trainers.data.loaders import TrainingLoader
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.gnn.dataloaders import joined_rank
-from trainers.gnn.task import GraphTask
-from trainers.gnn.trainer import GraphTrainer
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.data.loaders import TrainingLoader
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.gnn.dataloaders import joined_rank
+from castoff.trainers.gnn.task import GraphTask
+from castoff.trainers.gnn.trainer import GraphTrainer
 
 Kind = TypeVar("Kind", bound="QuantumGravTrainer")
 

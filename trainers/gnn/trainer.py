@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from trainers import ddp
-from trainers.configuration.config import Config
-from trainers.gnn.defaults import with_defaults
-from trainers.gnn.task import GraphTask
-from trainers.task import Task
-from trainers.task.custom_evaluator import CustomEvaluator
+from castoff.trainers import ddp
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.gnn.defaults import with_defaults
+from castoff.trainers.gnn.task import GraphTask
+from castoff.trainers.task import Task
+from castoff.trainers.task.custom_evaluator import CustomEvaluator
 
 
 class GraphTrainer(ddp.TrainerDDP):

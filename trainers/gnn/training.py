@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from trainers.configuration.config import Config
-from trainers.gnn.defaults import CRITERION
-from trainers.gnn.report import Report, report
-from trainers.gnn.task import GraphTask
-from trainers.gnn.trainer import GraphTrainer
-from trainers.program import training as program
-from trainers.reporting.curves import draw_curves
-from trainers.reporting.table import aligned
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.gnn.defaults import CRITERION
+from castoff.trainers.gnn.report import Report, report
+from castoff.trainers.gnn.task import GraphTask
+from castoff.trainers.gnn.trainer import GraphTrainer
+from castoff.trainers.program import training as program
+from castoff.trainers.reporting.curves import draw_curves
+from castoff.trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:

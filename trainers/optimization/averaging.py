@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.distributed.private_torch import lerp_all
+from castoff.trainers.distributed.private_torch import lerp_all
 
 
 class AveragedWeights:

@@ -14,17 +14,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError, UserError
-from trainers.distributed.devices import computing
-from trainers.distributed.private_torch import multiply_all
-from trainers.distributed.process_group import RankContext
-from trainers.optimization import unreached
-from trainers.optimization.averaging import AveragedWeights
-from trainers.optimization.gradients import GradientNorm, UnreadNorm
-from trainers.optimization.optimizer import load_optimizer
-from trainers.optimization.wrapping import compiled, distributed, unreduced
-from trainers.task import Loss
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError, UserError
+from castoff.trainers.distributed.devices import computing
+from castoff.trainers.distributed.private_torch import multiply_all
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.optimization import unreached
+from castoff.trainers.optimization.averaging import AveragedWeights
+from castoff.trainers.optimization.gradients import GradientNorm, UnreadNorm
+from castoff.trainers.optimization.optimizer import load_optimizer
+from castoff.trainers.optimization.wrapping import compiled, distributed, unreduced
+from castoff.trainers.task import Loss
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from trainers.distributed.private_torch import norms
+from castoff.trainers.distributed.private_torch import norms
 
 
 class GradientNorm:

@@ -9,12 +9,12 @@ import msgspec
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 
-from trainers.configuration.config import Config, Schedule
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.flattened import fields
-from trainers.distributed.private_torch import mark_as_stepped
-from trainers.optimization import scaling, schedule
-from trainers.optimization.optimizer import CONFIGURED, make_scheduler
+from castoff.trainers.configuration.config import Config, Schedule
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.flattened import fields
+from castoff.trainers.distributed.private_torch import mark_as_stepped
+from castoff.trainers.optimization import scaling, schedule
+from castoff.trainers.optimization.optimizer import CONFIGURED, make_scheduler
 
 _BESIDE_A_TYPE = ("lr_scheduler_args", "lr_scheduler_kwargs", "lr_scheduler_per")
 

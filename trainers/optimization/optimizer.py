@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError, few
-from trainers.configuration.pyobject import called, resolved
-from trainers.task import Task
-from trainers.task.contract import wrong_arguments
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError, few
+from castoff.trainers.configuration.pyobject import called, resolved
+from castoff.trainers.task import Task
+from castoff.trainers.task.contract import wrong_arguments
 
 CONFIGURED = "configured"
 """Key of a parameter group: its hyperparameters as they were configured, before anything changed them."""

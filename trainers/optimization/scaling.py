@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trainers.configuration.config import Config, Scaling
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.config import Config, Scaling
+from castoff.trainers.configuration.fields import ConfigError
 
 
 class Resolved(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trainers.configuration.config import Schedule
+from castoff.trainers.configuration.config import Schedule
 
 _ENDLESS = ("constant", "noam")
 

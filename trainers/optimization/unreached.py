@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainers.configuration.fields import few
+from castoff.trainers.configuration.fields import few
 
 _MEND = (
     "call requires_grad_(False) in build_model on what is never used, or, where it is used in some batches, "

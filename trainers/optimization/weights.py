@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError, few
-from trainers.distributed.process_group import RankContext
-from trainers.optimization.engine import Engine
-from trainers.optimization.unreached import depends_on_none, only_zeros, unused_alone
-from trainers.task import Task
-from trainers.task.training_state import TrainingState
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError, few
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.optimization.unreached import depends_on_none, only_zeros, unused_alone
+from castoff.trainers.task import Task
+from castoff.trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
 

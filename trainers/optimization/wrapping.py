@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.device_choice import device_ids
-from trainers.distributed.private_torch import rebuild_buckets
-from trainers.distributed.process_group import RankContext
-from trainers.task import Task
-from trainers.task.contract import validate_model
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.device_choice import device_ids
+from castoff.trainers.distributed.private_torch import rebuild_buckets
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.task import Task
+from castoff.trainers.task.contract import validate_model
 
 logger = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from launcher.ranks import PlacementError, RankEnv
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.configuration.sweep import Choose, Members, by_array, by_hand
-from trainers.configuration.tags import text_of
-from trainers.configuration.yaml_text import in_a_line
-from trainers.distributed.failures import reported, words
-from trainers.program.logs import in_own_words, setup_logging
+from castoff.launcher.ranks import PlacementError, RankEnv
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.configuration.sweep import Choose, Members, by_array, by_hand
+from castoff.trainers.configuration.tags import text_of
+from castoff.trainers.configuration.yaml_text import in_a_line
+from castoff.trainers.distributed.failures import reported, words
+from castoff.trainers.program.logs import in_own_words, setup_logging
 
 
 def run(name: str, description: str, needed: Sequence[str], train: Callable[[Config], None]) -> None:
@@ -167,9 +167,9 @@ def rank_here() -> RankEnv:
 
 
 _NAME_FIELDS = (
-    "trainers.checkpointing.manager",
-    "trainers.optimization.engine",
-    "trainers.checkpointing.run_folder",
+    "castoff.trainers.checkpointing.manager",
+    "castoff.trainers.optimization.engine",
+    "castoff.trainers.checkpointing.run_folder",
 )
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from launcher.typed.descriptions import Field, fields
-from launcher.typed.structure import allowed, bare, members, takes
-from trainers.program.command_line import add_members, add_overrides, new_parser
+from castoff.launcher.typed.descriptions import Field, fields
+from castoff.launcher.typed.structure import allowed, bare, members, takes
+from castoff.trainers.program.command_line import add_members, add_overrides, new_parser
 
 
 class Flag(NamedTuple):

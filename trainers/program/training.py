@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.ranks import RankEnv
-from trainers.configuration.config import Config
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed.failures import reported
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.stopping import StoppedEarly
-from trainers.evaluation.metrics import Metrics
-from trainers.program.logs import show_trainers
-from trainers.reporting.curves import draw_curves
-from trainers.reporting.reports import Reports
-from trainers.task import Splits, Task
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.failures import reported
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.stopping import StoppedEarly
+from castoff.trainers.evaluation.metrics import Metrics
+from castoff.trainers.program.logs import show_trainers
+from castoff.trainers.reporting.curves import draw_curves
+from castoff.trainers.reporting.reports import Reports
+from castoff.trainers.task import Splits, Task
 
 logger = logging.getLogger(__name__)
 

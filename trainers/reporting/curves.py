@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainers.reporting.metrics_file import MetricsFile
-from trainers.reporting.throughput import TIMED
+from castoff.trainers.reporting.metrics_file import MetricsFile
+from castoff.trainers.reporting.throughput import TIMED
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration.config import Monitoring
-from trainers.distributed.devices import Use
+from castoff.trainers.configuration.config import Monitoring
+from castoff.trainers.distributed.devices import Use
 
 _EACH_UP_TO = 16
 """Up to so many ranks are reported one by one."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from trainers.distributed.process_group import RankContext
-from trainers.reporting.throughput import TIMED
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.reporting.throughput import TIMED
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

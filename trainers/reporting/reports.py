@@ -11,21 +11,21 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.configuration.config import Config, Member
-from trainers.configuration.consistency import without_effect
-from trainers.configuration.yaml_text import in_a_line, plain
-from trainers.data.loaders import Group
-from trainers.distributed.devices import device_name, limiter
-from trainers.distributed.process_group import RankContext
-from trainers.evaluation.metrics import Metrics
-from trainers.optimization.engine import Engine
-from trainers.reporting.monitoring import Norms
-from trainers.reporting.progress import Progress
-from trainers.reporting.running import Running
-from trainers.reporting.sinks import Sinks
-from trainers.reporting.throughput import Throughput, report
-from trainers.task import Loss, Splits
-from trainers.task.training_state import TrainingState
+from castoff.trainers.configuration.config import Config, Member
+from castoff.trainers.configuration.consistency import without_effect
+from castoff.trainers.configuration.yaml_text import in_a_line, plain
+from castoff.trainers.data.loaders import Group
+from castoff.trainers.distributed.devices import device_name, limiter
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.evaluation.metrics import Metrics
+from castoff.trainers.optimization.engine import Engine
+from castoff.trainers.reporting.monitoring import Norms
+from castoff.trainers.reporting.progress import Progress
+from castoff.trainers.reporting.running import Running
+from castoff.trainers.reporting.sinks import Sinks
+from castoff.trainers.reporting.throughput import Throughput, report
+from castoff.trainers.task import Loss, Splits
+from castoff.trainers.task.training_state import TrainingState
 
 
 class Reports:

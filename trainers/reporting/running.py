@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext
 
 _AT_MOST = 10_000
 """Micro-batches whose numbers wait on the device: in a longer interval it is waited for once in so many."""

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainers.configuration.config import Logging, Wandb
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.reporting.metrics_file import MetricsFile
-from trainers.reporting.packages import packages
+from castoff.trainers.configuration.config import Logging, Wandb
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.reporting.metrics_file import MetricsFile
+from castoff.trainers.reporting.packages import packages
 
 logger = logging.getLogger(__name__)
 

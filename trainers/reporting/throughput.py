@@ -15,11 +15,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from trainers.distributed.devices import Use, use_of
-from trainers.distributed.private_torch import after_backward
-from trainers.distributed.process_group import RankContext
-from trainers.reporting.monitoring import columns, devices_of_ranks, gathered, losses_of_ranks
-from trainers.reporting.running import Running
+from castoff.trainers.distributed.devices import Use, use_of
+from castoff.trainers.distributed.private_torch import after_backward
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.reporting.monitoring import columns, devices_of_ranks, gathered, losses_of_ranks
+from castoff.trainers.reporting.running import Running
 
 Batch = TypeVar("Batch")
 

@@ -1,4 +1,4 @@
-"""Train a diffusion of proteins: `castoff train sedd [CONFIG]`, or `python -m trainers.sedd [CONFIG]`."""
+"""Train a diffusion of proteins: `castoff train sedd [CONFIG]`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import sys
 from argparse import Namespace
 from functools import partial
 
-from launcher.ranks import RankEnv
-from trainers.configuration.config import Config
-from trainers.configuration.sweep import Choose
-from trainers.configuration.yaml_text import read_yaml_file
-from trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
-from trainers.program.importing import without_collections
-from trainers.program.logs import setup_logging
-from trainers.sedd.start import ranks
-from trainers.sedd.start.configuration import Settings, read
-from trainers.sedd.start.flags import COMMAND_LINE
-from trainers.sedd.start.translation import core_config, without_effect
-from trainers.sedd.start.words import in_own_words
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.sweep import Choose
+from castoff.trainers.configuration.yaml_text import read_yaml_file
+from castoff.trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
+from castoff.trainers.program.importing import without_collections
+from castoff.trainers.program.logs import setup_logging
+from castoff.trainers.sedd.start import ranks
+from castoff.trainers.sedd.start.configuration import Settings, read
+from castoff.trainers.sedd.start.flags import COMMAND_LINE
+from castoff.trainers.sedd.start.translation import core_config, without_effect
+from castoff.trainers.sedd.start.words import in_own_words
 
-logger = logging.getLogger("trainers.sedd")
+logger = logging.getLogger("castoff.trainers.sedd")
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def _report(settings: Settings) -> None:
 
 def _train(config: Config) -> None:
     with without_collections():
-        from trainers.sedd.training import train
+        from castoff.trainers.sedd.training import train
 
     train(config)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from trainers.sedd.alphabet import PADDING, Tokens
+from castoff.trainers.sedd.alphabet import PADDING, Tokens
 
 
 class Source(Protocol):

@@ -1,4 +1,4 @@
-"""Generate proteins with a trained model: `python -m trainers.sedd.generate trained/sedd --number 100`."""
+"""Generate proteins: `python -m castoff.trainers.sedd.generate trained/sedd --number 100`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 import torch
 
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.checkpointing.errors import CheckpointError
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.section import DEVICES
-from trainers.distributed.device_choice import choose_device
-from trainers.distributed.errors import DistributedError
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import seed_all
-from trainers.sedd.alphabet import decode
-from trainers.sedd.task import SeddTask
-from trainers.task.configured_task import task_of
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.section import DEVICES
+from castoff.trainers.distributed.device_choice import choose_device
+from castoff.trainers.distributed.errors import DistributedError
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import seed_all
+from castoff.trainers.sedd.alphabet import decode
+from castoff.trainers.sedd.task import SeddTask
+from castoff.trainers.task.configured_task import task_of
 
-_PROGRAM = "python -m trainers.sedd.generate"
+_PROGRAM = "python -m castoff.trainers.sedd.generate"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from trainers.sedd.alphabet import MASK
-from trainers.sedd.noise import log_expm1
+from castoff.trainers.sedd.alphabet import MASK
+from castoff.trainers.sedd.noise import log_expm1
 
 _NEXT_TO_NOTHING = 1e-18
 

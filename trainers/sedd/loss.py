@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from trainers.sedd.graph import GraphOfStates
-from trainers.sedd.noise import Noise
+from castoff.trainers.sedd.graph import GraphOfStates
+from castoff.trainers.sedd.noise import Noise
 
 Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Noisy tokens (batch, length) and total noise (batch,) to the logarithm of the score of each residue."""

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 from torch.utils.checkpoint import checkpoint
 
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.alphabet import KINDS, MASK, PADDING
-from trainers.sedd.noise import log_expm1
-from trainers.sedd.settings import Model
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.alphabet import KINDS, MASK, PADDING
+from castoff.trainers.sedd.noise import log_expm1
+from castoff.trainers.sedd.settings import Model
 
 
 class Shape(NamedTuple):

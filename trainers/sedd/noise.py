@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.settings import Graph, NoiseSchedule
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.settings import Graph, NoiseSchedule
 
 LEAST_REACHED = 0.99
 """So many residues must have met noise at time 1, for sampling begins where all have."""

@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 from torch.utils.data import Subset
 
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import SPLIT, derived
-from trainers.sedd.data import Protein, Proteins, Source
-from trainers.sedd.settings import Data
-from trainers.sedd.store.datafile import store_of
-from trainers.sedd.store.token_store import Filters, TokenStore
-from trainers.sedd.stream import ProteinStream, split_into_blocks
-from trainers.sedd.synthetic import SyntheticProteins
-from trainers.task.splitting import split
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import SPLIT, derived
+from castoff.trainers.sedd.data import Protein, Proteins, Source
+from castoff.trainers.sedd.settings import Data
+from castoff.trainers.sedd.store.datafile import store_of
+from castoff.trainers.sedd.store.token_store import Filters, TokenStore
+from castoff.trainers.sedd.stream import ProteinStream, split_into_blocks
+from castoff.trainers.sedd.synthetic import SyntheticProteins
+from castoff.trainers.task.splitting import split
 
 
 class Sources(NamedTuple):

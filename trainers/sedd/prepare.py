@@ -1,4 +1,4 @@
-"""Make a token store: `python -m trainers.sedd.prepare uniref50.fasta.gz --out uniref50`."""
+"""Make a token store: `python -m castoff.trainers.sedd.prepare uniref50.fasta.gz --out uniref50`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.sedd.store.building import build
-from trainers.sedd.store.token_store import Filters, Manifest
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.sedd.store.building import build
+from castoff.trainers.sedd.store.token_store import Filters, Manifest
 
-_PROGRAM = "python -m trainers.sedd.prepare"
+_PROGRAM = "python -m castoff.trainers.sedd.prepare"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,11 +7,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from trainers.sedd.alphabet import MASK, PADDING
-from trainers.sedd.graph import GraphOfStates
-from trainers.sedd.loss import Score
-from trainers.sedd.noise import Noise
-from trainers.sedd.settings import Sampling
+from castoff.trainers.sedd.alphabet import MASK, PADDING
+from castoff.trainers.sedd.graph import GraphOfStates
+from castoff.trainers.sedd.loss import Score
+from castoff.trainers.sedd.noise import Noise
+from castoff.trainers.sedd.settings import Sampling
 
 LAST = 1e-5
 """Steps lead from time 1 to this one."""

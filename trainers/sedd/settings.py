@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from trainers.configuration.section import Fraction, NotNegative, Positive, Section, Seed
+from castoff.trainers.configuration.section import Fraction, NotNegative, Positive, Section, Seed
 
 Above = Annotated[float, msgspec.Meta(gt=0)]
 Level = Annotated[float, msgspec.Meta(ge=1e-6, le=1000.0)]
@@ -17,7 +17,7 @@ class Data(Section, frozen=True, kw_only=True):
     """Proteins, and who is trained on which."""
 
     datafile: str | None = None
-    """FASTA (also .gz), a .pt file of sequences, or a folder made by `python -m trainers.sedd.prepare`; left
+    """FASTA (also .gz), a .pt file of sequences, or a folder made by `castoff.trainers.sedd.prepare`; left
     out: synthetic proteins, with a warning. It may be moved or renamed before a run resumes: its proteins
     are compared by a digest, and others are refused."""
     validation_datafile: str | None = None

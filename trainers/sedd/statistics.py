@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.sedd.alphabet import RESIDUES, Tokens
+from castoff.trainers.sedd.alphabet import RESIDUES, Tokens
 
 Counts: TypeAlias = "numpy.typing.NDArray[numpy.int64]"
 

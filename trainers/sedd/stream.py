@@ -13,12 +13,12 @@ from typing import Any, overload
 import torch
 from torch.utils.data import Dataset, IterableDataset, Subset
 
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.randomness import ORDER, derived
-from trainers.sedd.alphabet import Tokens
-from trainers.sedd.data import Protein, Proteins, sample
-from trainers.sedd.store.token_store import TokenStore
-from trainers.task.splitting import split
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.randomness import ORDER, derived
+from castoff.trainers.sedd.alphabet import Tokens
+from castoff.trainers.sedd.data import Protein, Proteins, sample
+from castoff.trainers.sedd.store.token_store import TokenStore
+from castoff.trainers.task.splitting import split
 
 BLOCK = 512
 """Neighbours that are read at once: 150 kB of UniRef50."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy
 
-from trainers.sedd.alphabet import Tokens, encode
+from castoff.trainers.sedd.alphabet import Tokens, encode
 
 LENGTHS = range(40, 121)
 """Residues."""

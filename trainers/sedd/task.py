@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import RankContext
-from trainers.sedd import settings
-from trainers.sedd.alphabet import Tokens
-from trainers.sedd.data import Protein, ProteinBatch, collated
-from trainers.sedd.graph import GRAPHS
-from trainers.sedd.loss import (
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.sedd import settings
+from castoff.trainers.sedd.alphabet import Tokens
+from castoff.trainers.sedd.data import Protein, ProteinBatch, collated
+from castoff.trainers.sedd.graph import GRAPHS
+from castoff.trainers.sedd.loss import (
     UnderNoise,
     diffusion_loss,
     reconstruction_loss,
@@ -26,12 +26,12 @@ from trainers.sedd.loss import (
     times,
     under_noise,
 )
-from trainers.sedd.model import DiffusionTransformer, shape_of
-from trainers.sedd.noise import noise_of
-from trainers.sedd.parts import Sources, divided, doubts, opened
-from trainers.sedd.sampling import sampled
-from trainers.sedd.statistics import Counts, metrics, pair_counts, residue_counts
-from trainers.task import Loss, Splits, Sum, Task
+from castoff.trainers.sedd.model import DiffusionTransformer, shape_of
+from castoff.trainers.sedd.noise import noise_of
+from castoff.trainers.sedd.parts import Sources, divided, doubts, opened
+from castoff.trainers.sedd.sampling import sampled
+from castoff.trainers.sedd.statistics import Counts, metrics, pair_counts, residue_counts
+from castoff.trainers.task import Loss, Splits, Sum, Task
 
 logger = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainers.configuration.config import Config
-from trainers.program import training as program
-from trainers.reporting.table import aligned
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.program import training as program
+from castoff.trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from trainers.distributed.process_group import RankContext
-    from trainers.task.training_state import TrainingState
+    from castoff.trainers.distributed.process_group import RankContext
+    from castoff.trainers.task.training_state import TrainingState
 
 Sum: TypeAlias = "tuple[Tensor | float, Tensor | float | None]"
 """(sum over items, number of items); sums over ranks of both give the exact mean. None: the samples."""

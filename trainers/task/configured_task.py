@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from trainers.configuration import config as core
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError, gathered
-from trainers.configuration.pyobject import PyObject, called, resolved
-from trainers.distributed.process_group import RankContext
-from trainers.task import Evaluated, Loss, Splits, Sum, Task
-from trainers.task.contract import construct, in_words, validate_task
-from trainers.task.criterion import Criterion
-from trainers.task.custom_evaluator import CustomEvaluator
-from trainers.task.prediction_metrics import Monitors, targets_in, to_keep
-from trainers.task.splitting import split
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError, gathered
+from castoff.trainers.configuration.pyobject import PyObject, called, resolved
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.task import Evaluated, Loss, Splits, Sum, Task
+from castoff.trainers.task.contract import construct, in_words, validate_task
+from castoff.trainers.task.criterion import Criterion
+from castoff.trainers.task.custom_evaluator import CustomEvaluator
+from castoff.trainers.task.prediction_metrics import Monitors, targets_in, to_keep
+from castoff.trainers.task.splitting import split
 
 
 class Judging(NamedTuple):

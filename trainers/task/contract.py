@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from launcher.typed.suggestion import suggestion
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.randomness import GENERATORS, rng_state
-from trainers.task import Loss, Splits, Sum, Task
+from castoff.launcher.typed.suggestion import suggestion
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.randomness import GENERATORS, rng_state
+from castoff.trainers.task import Loss, Splits, Sum, Task
 
 _WRITE_LOSS = "give Loss(total), the sum over the batch's samples as a tensor with one number"
 _WRITE_SPLITS = (

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.configuration.fields import ConfigError
-from trainers.task.contract import in_words
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.task.contract import in_words
 
 _WRITE_MEAN = "name a function(outputs, batch) that gives the mean loss of a batch, a tensor with one number"
 _WRITE = "write criterion(outputs, batch), or criterion(outputs, batch, trainer)"

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.configuration import config as core
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import called, resolved
-from trainers.task.contract import construct, in_words
-from trainers.task.portable import NotPortable, is_table, portable, restored
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import called, resolved
+from castoff.trainers.task.contract import construct, in_words
+from castoff.trainers.task.portable import NotPortable, is_table, portable, restored
 
 _KEEP = (
     "keep them in self.data, a pandas DataFrame with a row for each evaluation, or return numbers by name, "

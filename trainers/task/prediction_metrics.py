@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from trainers.configuration import config as core
-from trainers.configuration.fields import ConfigError, gathered
-from trainers.configuration.pyobject import resolved
-from trainers.distributed.private_torch import tree_map_only
-from trainers.task.contract import construct, in_words
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.fields import ConfigError, gathered
+from castoff.trainers.configuration.pyobject import resolved
+from castoff.trainers.distributed.private_torch import tree_map_only
+from castoff.trainers.task.contract import construct, in_words
 
 Find: TypeAlias = Callable[[Any, str, str], Any]
 """(value, field, kind) to the class or function that a field names."""

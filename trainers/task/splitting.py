@@ -8,9 +8,9 @@ from typing import Any
 
 from torch.utils.data import Dataset, Subset
 
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.randomness import SPLIT, derived
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.randomness import SPLIT, derived
 
 
 def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[Subset[Any]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from trainers.distributed.devices import computing
-from trainers.distributed.randomness import GENERATORS, STEP, TASK, Stream, derived, seed_all
+from castoff.trainers.distributed.devices import computing
+from castoff.trainers.distributed.randomness import GENERATORS, STEP, TASK, Stream, derived, seed_all
 
 
 @dataclass

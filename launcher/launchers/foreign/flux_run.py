@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.line import LOGS, OF_THE_JOB, Launch, variable
-from launcher.launchers.foreign.options import Table
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.line import LOGS, OF_THE_JOB, Launch, variable
+from castoff.launcher.launchers.foreign.options import Table
 
 _FLUX = Table(
     values="""

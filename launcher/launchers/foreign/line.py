@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from launcher.config.job_fields import LauncherName
-from launcher.launchers.foreign.asked import Asked
+from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.launchers.foreign.asked import Asked
 
 LOGS = "castoff keeps each rank's log itself; castoff logs shows them"
 OF_THE_JOB = "the job's own says it"

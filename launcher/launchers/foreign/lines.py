@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from launcher.launchers.foreign.flux_run import read_flux
-from launcher.launchers.foreign.line import Launch
-from launcher.launchers.foreign.mpiexec import read_mpiexec
-from launcher.launchers.foreign.srun import read_srun
+from castoff.launcher.launchers.foreign.flux_run import read_flux
+from castoff.launcher.launchers.foreign.line import Launch
+from castoff.launcher.launchers.foreign.mpiexec import read_mpiexec
+from castoff.launcher.launchers.foreign.srun import read_srun
 
 _READERS: dict[str, Callable[[list[str]], Launch | None]] = {
     "srun": read_srun,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from launcher.config.job_fields import LauncherName
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.line import HOSTS, LABELS, Launch, variable
-from launcher.launchers.foreign.options import Option, Table
+from castoff.launcher.config.job_fields import LauncherName
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.line import HOSTS, LABELS, Launch, variable
+from castoff.launcher.launchers.foreign.options import Option, Table
 
 _MPIEXEC = Table(
     values="""

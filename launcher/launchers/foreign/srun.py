@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.line import ENDS, HOSTS, LABELS, LOGS, OF_THE_JOB, Launch
-from launcher.launchers.foreign.options import Option, Table
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.line import ENDS, HOSTS, LABELS, LOGS, OF_THE_JOB, Launch
+from castoff.launcher.launchers.foreign.options import Option, Table
 
 _SRUN = Table(
     values="""

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.launchers.preload.messages import peer_process, peer_user
-from launcher.launchers.preload.start import agent_command, client_command, imports_torch
-from launcher.launchers.preload.words import python_command
-from launcher.ranks import is_stale
+from castoff.launcher.launchers.preload.messages import peer_process, peer_user
+from castoff.launcher.launchers.preload.start import agent_command, client_command, imports_torch
+from castoff.launcher.launchers.preload.words import python_command
+from castoff.launcher.ranks import is_stale
 
 _PATIENCE = 5.0
 """Seconds in which an agent without ranks ends on TERM."""

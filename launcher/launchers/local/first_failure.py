@@ -9,7 +9,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from launcher.launchers.local.out_of_memory import OUT_OF_MEMORY
+from castoff.launcher.launchers.local.out_of_memory import OUT_OF_MEMORY
 
 Failure = dict[str, object]
 """rank, host, code, signal, time."""

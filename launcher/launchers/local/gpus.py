@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.ranks.visible import MASKS, shown_by
+from castoff.launcher.ranks.visible import MASKS, shown_by
 
 
 def gpus_here(environ: Mapping[str, str], root: Path = Path("/")) -> int:

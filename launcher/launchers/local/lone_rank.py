@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from launcher.launchers.local.processes import children
+from castoff.launcher.launchers.local.processes import children
 
 FIRST_LOOK = 2.0
 """Seconds after the start of the rank; each further look waits twice as long as the one before."""

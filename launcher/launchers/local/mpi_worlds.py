@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from launcher.launchers.local.processes import children, program_of
+from castoff.launcher.launchers.local.processes import children, program_of
 
 FIRST_LOOK = 0.5
 """Seconds after the start of the ranks; each further look waits twice as long as the one before."""

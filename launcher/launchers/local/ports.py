@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from launcher.errors import CastoffError
-from launcher.ranks.rendezvous import PORTS, derived_port
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.ranks.rendezvous import PORTS, derived_port
 
 
 def free_port(job_id: str) -> int:

@@ -1,7 +1,7 @@
 """castoff's own launcher: the ranks of a job on this one host, with no scheduler and no MPI.
 
 `start_ranks` decides where each rank runs and what it is given, starts all of them and hands them to
-`launcher.launchers.local.supervision`, which sees them to their end.
+`castoff.launcher.launchers.local.supervision`, which sees them to their end.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
-from launcher.config.quantities import cpulist
-from launcher.errors import CastoffError
-from launcher.launchers.local.agent import Agent, agent_of, modules_of
-from launcher.launchers.local.gpus import masked
-from launcher.launchers.local.ports import free_port, is_free
-from launcher.launchers.local.processes import allowed_cores, on_cores
-from launcher.launchers.local.streams import RankLog, open_logs
-from launcher.launchers.local.supervision import Rank, Report, Supervision, counted
-from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
-from launcher.ranks import is_stale
-from launcher.ranks.visible import own_of, share_of, within
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local.agent import Agent, agent_of, modules_of
+from castoff.launcher.launchers.local.gpus import masked
+from castoff.launcher.launchers.local.ports import free_port, is_free
+from castoff.launcher.launchers.local.processes import allowed_cores, on_cores
+from castoff.launcher.launchers.local.streams import RankLog, open_logs
+from castoff.launcher.launchers.local.supervision import Rank, Report, Supervision, counted
+from castoff.launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
+from castoff.launcher.ranks import is_stale
+from castoff.launcher.ranks.visible import own_of, share_of, within
 
 NOT_FOUND = 127
 """Exit code, as a shell's, of a program that does not exist."""

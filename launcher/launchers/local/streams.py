@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from launcher.errors import CastoffError
-from launcher.trust.folders import make_folders
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.trust.folders import make_folders
 
 LINE_LIMIT = 64 * 1024
 """Bytes of an unfinished line that are kept before they are shown as they are."""

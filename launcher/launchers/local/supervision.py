@@ -19,12 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
-from launcher.errors import printable
-from launcher.launchers.local.lone_rank import LoneRank
-from launcher.launchers.local.mpi_worlds import MpiWorlds
-from launcher.launchers.local.out_of_memory import OUT_OF_MEMORY, oom_kills
-from launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
-from launcher.launchers.local.streams import RankLines, RankLog, Sink
+from castoff.launcher.errors import printable
+from castoff.launcher.launchers.local.lone_rank import LoneRank
+from castoff.launcher.launchers.local.mpi_worlds import MpiWorlds
+from castoff.launcher.launchers.local.out_of_memory import OUT_OF_MEMORY, oom_kills
+from castoff.launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
+from castoff.launcher.launchers.local.streams import RankLines, RankLog, Sink
 
 _READ = 32 * 1024  # bytes of one pipe at a time, so that a flood leaves the others their turn
 _POLL = 0.05  # seconds between looks at processes that nothing tells us about
@@ -349,7 +349,7 @@ class Supervision:
                 (self._report.failure_file.with_name("ended") / str(rank.number)).touch()
 
     def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
-        from launcher.launchers.local import first_failure  # late: most jobs do well
+        from castoff.launcher.launchers.local import first_failure  # late: most jobs do well
 
         record = {"rank": rank.number, "host": self._report.host, "code": code, "signal": killer}
         if killer == "SIGKILL" and oom_kills() > self._oom_kills:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from launcher.launchers.local.streams import LINE_PATIENCE, RankLines
+from castoff.launcher.launchers.local.streams import LINE_PATIENCE, RankLines
 
 _HEADER = b"Traceback (most recent call last):"
 _HEADERS = (_HEADER, b"Original " + _HEADER)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.launchers.preload.words import python_command
+from castoff.launcher.launchers.preload.words import python_command
 
 FOLDER = Path(__file__).resolve().parent
 """Where the programs lie that the job's own Python runs."""

@@ -13,15 +13,15 @@ from typing import ClassVar
 
 import msgspec
 
-from launcher.config.quantities import cpus
-from launcher.config.site_fields import Node
-from launcher.errors import CastoffError
-from launcher.ranks.hostlist import expand
-from launcher.runs.records import write_file
-from launcher.schedulers.base_allocation import Allocation, no_hosts
-from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
-from launcher.schedulers.flux import JOB_VARIABLES, NAME, TITLE
-from launcher.schedulers.flux.jobs import decimal
+from castoff.launcher.config.quantities import cpus
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.ranks.hostlist import expand
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.schedulers.base_allocation import Allocation, no_hosts
+from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
+from castoff.launcher.schedulers.flux import JOB_VARIABLES, NAME, TITLE
+from castoff.launcher.schedulers.flux.jobs import decimal
 
 (_JOB,) = JOB_VARIABLES
 

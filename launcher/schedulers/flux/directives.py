@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import shown
-from launcher.launchers.base import Request
-from launcher.schedulers.directives import Dialect, Directives, Layer, layered
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import shown
+from castoff.launcher.launchers.base import Request
+from castoff.launcher.schedulers.directives import Dialect, Directives, Layer, layered
 
 _OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""

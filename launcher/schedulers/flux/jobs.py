@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.schedulers.job_info import JobInfo, whole
-from launcher.schedulers.page import Page, Wanted, check_length, everything
+from castoff.launcher.schedulers.job_info import JobInfo, whole
+from castoff.launcher.schedulers.page import Page, Wanted, check_length, everything
 
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
 """By result."""

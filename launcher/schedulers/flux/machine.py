@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, Question, QueueInfo, kinds
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, Question, QueueInfo, kinds
 
 QUESTIONS = [
     Question(

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base_queue import Configuration, QueueByIds
-from launcher.schedulers.flux import TITLE
-from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
-from launcher.schedulers.job_info import JobInfo, runs_script
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base_queue import Configuration, QueueByIds
+from castoff.launcher.schedulers.flux import TITLE
+from castoff.launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
+from castoff.launcher.schedulers.job_info import JobInfo, runs_script
 
 _JOBS = ("flux", "jobs", "--json")
 

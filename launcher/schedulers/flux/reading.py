@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from launcher.config.quantities import SIGNAL_PATTERN, clock
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.options import Option, Table
-from launcher.schedulers.flux import NAME
-from launcher.schedulers.flux.directives import DIALECT
-from launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
+from castoff.launcher.config.quantities import SIGNAL_PATTERN, clock
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.options import Option, Table
+from castoff.launcher.schedulers.flux import NAME
+from castoff.launcher.schedulers.flux.directives import DIALECT
+from castoff.launcher.schedulers.reading import SUBMITS, ScriptReader, as_written, raw
 
 _TABLE = Table(
     values="""

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE, ssh_command, version_of
-from launcher.schedulers.fields import OF_QUEUED_SITES
-from launcher.schedulers.flux import NAME, TITLE, directives
-from launcher.schedulers.flux.directives import directive as flux_directive
-from launcher.schedulers.flux.jobs import decimal
-from launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.command import PATIENCE, ssh_command, version_of
+from castoff.launcher.schedulers.fields import OF_QUEUED_SITES
+from castoff.launcher.schedulers.flux import NAME, TITLE, directives
+from castoff.launcher.schedulers.flux.directives import directive as flux_directive
+from castoff.launcher.schedulers.flux.jobs import decimal
+from castoff.launcher.schedulers.submit_request import SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
-    from launcher.schedulers.base_allocation import Allocation
-    from launcher.schedulers.base_queue import Queue
-    from launcher.schedulers.directives import Directives
+    from castoff.launcher.schedulers.base_allocation import Allocation
+    from castoff.launcher.schedulers.base_queue import Queue
+    from castoff.launcher.schedulers.directives import Directives
 
 _OF_BATCH = frozenset({"output", "error", "dependency", "env", "env-remove", "env-file", "cwd"})
 """Directives that mean nothing to a shell."""
@@ -113,13 +113,13 @@ class Flux(QueuedScheduler):
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """See `QueuedScheduler.allocation`."""
-        from launcher.schedulers.flux.allocation import find
+        from castoff.launcher.schedulers.flux.allocation import find
 
         return find(environ)
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
-        from launcher.schedulers.flux.queue import FluxQueue
+        from castoff.launcher.schedulers.flux.queue import FluxQueue
 
         return FluxQueue(environ, patience)
 

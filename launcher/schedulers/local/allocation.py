@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.local.control import INDEX
-from launcher.schedulers.local.scheduler import Local
+from castoff.launcher.schedulers.base_allocation import Allocation
+from castoff.launcher.schedulers.local.control import INDEX
+from castoff.launcher.schedulers.local.scheduler import Local
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted
-from launcher.runs.owner import mark_of, owns_latest_submission, pid_of
-from launcher.runs.records import Ending, ending_of, write, write_file
-from launcher.runs.run import SETTLED, RunDirectory
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.process.own_program import own_program
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.owner import mark_of, owns_latest_submission, pid_of
+from castoff.launcher.runs.records import Ending, ending_of, write, write_file
+from castoff.launcher.runs.run import SETTLED, RunDirectory
 
 if TYPE_CHECKING:
     import psutil
@@ -31,14 +31,13 @@ INDEX = "CASTOFF_LOCAL_INDEX"
 KILL_AFTER = 10.0
 """Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
 
-_PROGRAM = "launcher.cli.local_scheduler"
+_PROGRAM = "castoff.launcher.cli.local_scheduler"
 _CANCEL = "cancel"
 
 
 def submit_command(run_dir: str) -> list[str]:
     """The command that runs a job on this machine; it detaches itself and prints the job's id."""
-    # Not -m _PROGRAM: Python would first look for `launcher` in the working directory.
-    return [sys.executable, "-m", "castoff_plugin", _PROGRAM, run_dir]
+    return own_program(_PROGRAM, run_dir)
 
 
 def parse_submit(answer: str) -> str | None:
@@ -96,7 +95,7 @@ def _end_abandoned(run: RunDirectory, mark: str, member: int | None) -> None:
     """End what lives of a run, or of one of its members; then what has no ending was cancelled."""
     import psutil
 
-    from launcher.launchers.local.processes import end_all
+    from castoff.launcher.launchers.local.processes import end_all
 
     def left() -> list[psutil.Process]:
         found = []

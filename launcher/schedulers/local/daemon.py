@@ -1,6 +1,6 @@
 """The local scheduler: runs the members of one job on this machine, detached from its terminal.
 
-`python -m launcher.cli.local_scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
+`python -m castoff.launcher.cli.local_scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
 keeps running in the background. The lock shows whether it lives, whatever the clock or the process table
 say; `castoff submit`, which holds it before, hands it down as standard input, and the scripts and their
 ranks inherit it. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
@@ -24,8 +24,8 @@ from pathlib import Path
 
 import psutil
 
-from launcher.errors import CastoffError
-from launcher.launchers.local.processes import (
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local.processes import (
     become_subreaper,
     children,
     descendants,
@@ -33,14 +33,14 @@ from launcher.launchers.local.processes import (
     send,
     shares,
 )
-from launcher.locks import take
-from launcher.runs.directory import check_trusted
-from launcher.runs.env_from import SECRETS
-from launcher.runs.owner import record_owner, taken_submission
-from launcher.runs.records import Ending, Submission, begins, encode, ending_of, write
-from launcher.runs.run import LOCK, SETTLED, USAGE, RunDirectory, stop_requested
-from launcher.schedulers.local.control import cancel_requested, cancelled_members
-from launcher.schedulers.local.member import Member, Start, attempt_folder
+from castoff.launcher.locks import take
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.runs.env_from import SECRETS
+from castoff.launcher.runs.owner import record_owner, taken_submission
+from castoff.launcher.runs.records import Ending, Submission, begins, encode, ending_of, write
+from castoff.launcher.runs.run import LOCK, SETTLED, USAGE, RunDirectory, stop_requested
+from castoff.launcher.schedulers.local.control import cancel_requested, cancelled_members
+from castoff.launcher.schedulers.local.member import Member, Start, attempt_folder
 
 Waits = Callable[[str, RunDirectory], Callable[[], bool | None]]
 """Given a condition and another run: what tells whether it holds; False where it never will, None not yet."""

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import psutil
 
-from launcher.launchers.local.processes import allowed_cores, on_cores
-from launcher.runs.records import Facts, ending_of
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.command import SETTINGS
-from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
-from launcher.schedulers.local.usage import UsageMeter
+from castoff.launcher.launchers.local.processes import allowed_cores, on_cores
+from castoff.launcher.runs.records import Facts, ending_of
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.command import SETTINGS
+from castoff.launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
+from castoff.launcher.schedulers.local.usage import UsageMeter
 
 ALWAYS_INHERITED = frozenset(["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"])
 """What a job has of its submitter's environment, whatever it inherits; its script says the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.base import Scheduler
 
 
 class Local(Scheduler):

@@ -9,8 +9,8 @@ import time
 
 import psutil
 
-from launcher.launchers.local.processes import descendants, process_of
-from launcher.runs.records import Usage
+from castoff.launcher.launchers.local.processes import descendants, process_of
+from castoff.launcher.runs.records import Usage
 
 _FIRST = 1.0
 _PAUSE = 5.0

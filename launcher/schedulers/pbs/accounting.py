@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-from launcher.runs.records import Usage
-from launcher.schedulers.job_info import JobUsage, whole
-from launcher.schedulers.page import Page
-from launcher.schedulers.pbs.jobs import blocks, placed, time_of
+from castoff.launcher.runs.records import Usage
+from castoff.launcher.schedulers.job_info import JobUsage, whole
+from castoff.launcher.schedulers.page import Page
+from castoff.launcher.schedulers.pbs.jobs import blocks, placed, time_of
 
 _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb"))}
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from launcher.config.site_fields import Node
-from launcher.ranks.hostlist import read_nodefile
-from launcher.runs.records import write_file
-from launcher.schedulers.base_allocation import Allocation, no_hosts
-from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
-from launcher.schedulers.pbs import NAME, TITLE
-from launcher.schedulers.pbs.jobs import blocks
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.ranks.hostlist import read_nodefile
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.schedulers.base_allocation import Allocation, no_hosts
+from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
+from castoff.launcher.schedulers.pbs import NAME, TITLE
+from castoff.launcher.schedulers.pbs.jobs import blocks
 
 
 @dataclass(frozen=True)

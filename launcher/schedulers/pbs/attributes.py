@@ -11,7 +11,7 @@ import contextlib
 import re
 from collections.abc import Mapping
 
-from launcher.errors import shown
+from castoff.launcher.errors import shown
 
 # Compiled where they are used, as most jobs need none of them.
 _ATTRIBUTE = r"""(?sx)\s*([^\s=,][^\s=]*)\s*=\s*  # a name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.schedulers.command import ssh_command
+from castoff.launcher.schedulers.command import ssh_command
 
 _ATTACH = """\
 own=$(. /etc/pbs.conf 2>/dev/null && echo "$PBS_EXEC/bin/pbs_attach")

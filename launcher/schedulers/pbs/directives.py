@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from launcher.config.directives import of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.quantities import clock
-from launcher.config.site import Site
-from launcher.errors import shown
-from launcher.launchers.base import Request
-from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.directives import Dialect, Directives, Layer, layered
-from launcher.schedulers.pbs import NAME, attributes, requested
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import clock
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import shown
+from castoff.launcher.launchers.base import Request
+from castoff.launcher.quoting import PLAIN_DIRECTIVE, one_line
+from castoff.launcher.schedulers.directives import Dialect, Directives, Layer, layered
+from castoff.launcher.schedulers.pbs import NAME, attributes, requested
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 

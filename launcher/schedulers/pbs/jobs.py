@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from launcher.schedulers.job_info import JobInfo, whole
-from launcher.schedulers.page import Page, records
+from castoff.launcher.schedulers.job_info import JobInfo, whole
+from castoff.launcher.schedulers.page import Page, records
 
 _KILLED_BY = 256
 """An Exit_status that is this much and a signal's number: the script was killed by it."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from launcher.schedulers.machine_info import (
+from castoff.launcher.schedulers.machine_info import (
     AwayHost,
     MachineInfo,
     NodeKind,
@@ -19,7 +19,7 @@ from launcher.schedulers.machine_info import (
     kinds,
     outermost,
 )
-from launcher.schedulers.pbs.jobs import blocks
+from castoff.launcher.schedulers.pbs.jobs import blocks
 
 QUESTIONS = [
     Question("queues", ["qstat", "-Q", "-f"]),

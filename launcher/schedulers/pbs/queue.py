@@ -10,14 +10,14 @@ import subprocess
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base_queue import MAX_QUERIED, QueueByIds
-from launcher.schedulers.command import Read, SchedulerUnreachable, failure_of
-from launcher.schedulers.job_info import JobInfo, JobUsage
-from launcher.schedulers.page import Page
-from launcher.schedulers.pbs import TITLE
-from launcher.schedulers.pbs.accounting import parse_usage
-from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base_queue import MAX_QUERIED, QueueByIds
+from castoff.launcher.schedulers.command import Read, SchedulerUnreachable, failure_of
+from castoff.launcher.schedulers.job_info import JobInfo, JobUsage
+from castoff.launcher.schedulers.page import Page
+from castoff.launcher.schedulers.pbs import TITLE
+from castoff.launcher.schedulers.pbs.accounting import parse_usage
+from castoff.launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 
 _QSTAT = ("qstat", "-t", "-f", "-w")
 """Reports each member of arrays, in lines, one for each attribute: of several jobs, JSON has the first

@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.config.quantities import clock
-from launcher.launchers.foreign.asked import Asked
-from launcher.schedulers.pbs import NAME
-from launcher.schedulers.pbs.attributes import attributes_text, parse_attributes
-from launcher.schedulers.pbs.directives import DIALECT
-from launcher.schedulers.pbs.select import parse_select
-from launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
+from castoff.launcher.config.quantities import clock
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.schedulers.pbs import NAME
+from castoff.launcher.schedulers.pbs.attributes import attributes_text, parse_attributes
+from castoff.launcher.schedulers.pbs.directives import DIALECT
+from castoff.launcher.schedulers.pbs.select import parse_select
+from castoff.launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
 
 _LETTERS_WITH_VALUES = "aAcCdDeIJhklmMNoOpPqrSStuvWwR"
 _FLAGS = "fhIVXzxn"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from launcher.config import chunks
-from launcher.config.chunks import Kind, Resource
-from launcher.config.directives import of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.quantities import cpus, size
-from launcher.config.site import Site
-from launcher.launchers.base import Request
-from launcher.schedulers.directives import Layer
-from launcher.schedulers.pbs import NAME
-from launcher.schedulers.pbs.select import Chunk, quoted, select_text
+from castoff.launcher.config import chunks
+from castoff.launcher.config.chunks import Kind, Resource
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import cpus, size
+from castoff.launcher.config.site import Site
+from castoff.launcher.launchers.base import Request
+from castoff.launcher.schedulers.directives import Layer
+from castoff.launcher.schedulers.pbs import NAME
+from castoff.launcher.schedulers.pbs.select import Chunk, quoted, select_text
 
 _FIELDS = {
     "ncpus": "cores_per_rank",

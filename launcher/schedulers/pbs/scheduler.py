@@ -11,19 +11,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from launcher.config.array_indices import runs
-from launcher.config.site import Site
-from launcher.errors import CastoffError, shown
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE, version_of
-from launcher.schedulers.fields import OF_QUEUED_SITES
-from launcher.schedulers.pbs import NAME, TITLE, directives
-from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
+from castoff.launcher.config.array_indices import runs
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, shown
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.command import PATIENCE, version_of
+from castoff.launcher.schedulers.fields import OF_QUEUED_SITES
+from castoff.launcher.schedulers.pbs import NAME, TITLE, directives
+from castoff.launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
-    from launcher.schedulers.base_allocation import Allocation
-    from launcher.schedulers.base_queue import Queue
-    from launcher.schedulers.directives import Directives
+    from castoff.launcher.schedulers.base_allocation import Allocation
+    from castoff.launcher.schedulers.base_queue import Queue
+    from castoff.launcher.schedulers.directives import Directives
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -158,13 +158,13 @@ class Pbs(QueuedScheduler):
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
-        from launcher.schedulers.pbs.queue import PbsQueue
+        from castoff.launcher.schedulers.pbs.queue import PbsQueue
 
         return PbsQueue(environ, patience)
 
     def interactive_command(self, directives: Directives, program: list[str], terminal: bool) -> list[str]:
         """qsub -I. It starts the program as a login shell, for the environment is a new one."""
-        from launcher.schedulers.pbs.directives import option
+        from castoff.launcher.schedulers.pbs.directives import option
 
         options = [word for one in directives if one[0] not in _OF_BATCH for word in option(*one)]
         shell, *words = program
@@ -181,13 +181,13 @@ class Pbs(QueuedScheduler):
         environ: Mapping[str, str],
     ) -> list[str]:
         """By ssh; in the job itself by PBS's own pbs_tmrsh."""
-        from launcher.schedulers.pbs.beside import command
+        from castoff.launcher.schedulers.pbs.beside import command
 
         return command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By PBS's variables."""
-        from launcher.schedulers.pbs.allocation import find
+        from castoff.launcher.schedulers.pbs.allocation import find
 
         return find(environ, read_file)
 

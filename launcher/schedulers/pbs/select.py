@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from launcher.errors import shown
+from castoff.launcher.errors import shown
 
 # Compiled where they are used, as most jobs need none of them.
 _PART = r"""(?:"[^"]*"|'[^']*'|[^+"'])+"""

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from launcher.runs.records import Usage
-from launcher.schedulers.job_info import JobUsage, whole
-from launcher.schedulers.page import Page, Wanted, everything
-from launcher.schedulers.slurm.jobs import lines
+from castoff.launcher.runs.records import Usage
+from castoff.launcher.schedulers.job_info import JobUsage, whole
+from castoff.launcher.schedulers.page import Page, Wanted, everything
+from castoff.launcher.schedulers.slurm.jobs import lines
 
 _FIELDS = (
     *("JobID", "Start", "ElapsedRaw", "AllocCPUS", "NNodes", "ReqMem"),

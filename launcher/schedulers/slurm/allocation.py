@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from launcher.config.site_fields import Node
-from launcher.ranks.families import Around, slurm_in_step, tasks_on_node
-from launcher.ranks.hostlist import expand
-from launcher.ranks.rendezvous import job_id
-from launcher.schedulers.base_allocation import Allocation, no_hosts
-from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
-from launcher.schedulers.slurm import NAME, TITLE
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.ranks.families import Around, slurm_in_step, tasks_on_node
+from castoff.launcher.ranks.hostlist import expand
+from castoff.launcher.ranks.rendezvous import job_id
+from castoff.launcher.schedulers.base_allocation import Allocation, no_hosts
+from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of
+from castoff.launcher.schedulers.slurm import NAME, TITLE
 
 _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
 """Prefixes of variables of the step that this shell is, which an srun in it would obey."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from launcher.errors import CastoffError
-from launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, version_of
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable, answer_of, version_of
 
 _STEP = "srun --nodes=1 --ntasks=1 --cpu-bind=none --mpi=none"
 _SHARES_BY_ITSELF = (20, 11)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from launcher.config.directives import of_scheduler
-from launcher.config.job import JobSpec
-from launcher.config.quantities import clock
-from launcher.config.site import Site
-from launcher.errors import shown
-from launcher.launchers.base import Request
-from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
-from launcher.schedulers.slurm import NAME
+from castoff.launcher.config.directives import of_scheduler
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import clock
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import shown
+from castoff.launcher.launchers.base import Request
+from castoff.launcher.quoting import PLAIN_DIRECTIVE, one_line
+from castoff.launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
+from castoff.launcher.schedulers.slurm import NAME
 
 
 def directive(name: str, value: str | bool) -> str:

@@ -11,8 +11,8 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from launcher.schedulers.job_info import JobInfo, whole
-from launcher.schedulers.page import Page, Wanted, everything, records
+from castoff.launcher.schedulers.job_info import JobInfo, whole
+from castoff.launcher.schedulers.page import Page, Wanted, everything, records
 
 MAX_QUERIED = 10_000
 """Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from launcher.config.quantities import cpus, seconds
-from launcher.schedulers.machine_info import (
+from castoff.launcher.config.quantities import cpus, seconds
+from castoff.launcher.schedulers.machine_info import (
     USER,
     AwayHost,
     MachineInfo,
@@ -20,7 +20,7 @@ from launcher.schedulers.machine_info import (
     User,
     kinds,
 )
-from launcher.schedulers.slurm.queue import SlurmQueue
+from castoff.launcher.schedulers.slurm.queue import SlurmQueue
 
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),

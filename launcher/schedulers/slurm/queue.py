@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ClassVar
 
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base_queue import Configuration, Queue, user_name
-from launcher.schedulers.command import Read, SchedulerUnreachable, parsed_answer
-from launcher.schedulers.job_info import JobInfo, JobUsage, runs_script, whole
-from launcher.schedulers.page import Page, Wanted
-from launcher.schedulers.slurm import TITLE
-from launcher.schedulers.slurm.accounting import parse_usage, usage_command
-from launcher.schedulers.slurm.jobs import (
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base_queue import Configuration, Queue, user_name
+from castoff.launcher.schedulers.command import Read, SchedulerUnreachable, parsed_answer
+from castoff.launcher.schedulers.job_info import JobInfo, JobUsage, runs_script, whole
+from castoff.launcher.schedulers.page import Page, Wanted
+from castoff.launcher.schedulers.slurm import TITLE
+from castoff.launcher.schedulers.slurm.accounting import parse_usage, usage_command
+from castoff.launcher.schedulers.slurm.jobs import (
     MAX_QUERIED,
     history_command,
     parse_history,

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from launcher.config.quantities import SIGNAL_PATTERN, clock
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.options import Option, Table
-from launcher.launchers.foreign.srun import ALONE, devices
-from launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
-from launcher.schedulers.slurm import NAME
-from launcher.schedulers.slurm.directives import DIALECT
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.config.quantities import SIGNAL_PATTERN, clock
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.options import Option, Table
+from castoff.launcher.launchers.foreign.srun import ALONE, devices
+from castoff.launcher.schedulers.reading import REQUEUE, SUBMITS, ScriptReader, as_written, raw
+from castoff.launcher.schedulers.slurm import NAME
+from castoff.launcher.schedulers.slurm.directives import DIALECT
+from castoff.launcher.typed.suggestion import did_you_mean
 
 _TABLE = Table(
     values="""

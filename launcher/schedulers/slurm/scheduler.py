@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE
-from launcher.schedulers.fields import OF_QUEUED_SITES
-from launcher.schedulers.slurm import NAME, TITLE, directives
-from launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.command import PATIENCE
+from castoff.launcher.schedulers.fields import OF_QUEUED_SITES
+from castoff.launcher.schedulers.slurm import NAME, TITLE, directives
+from castoff.launcher.schedulers.submit_request import Part, SubmitCommand, SubmitRequest
 
 if TYPE_CHECKING:
-    from launcher.schedulers.base_allocation import Allocation
-    from launcher.schedulers.base_queue import Queue
-    from launcher.schedulers.directives import Directives
+    from castoff.launcher.schedulers.base_allocation import Allocation
+    from castoff.launcher.schedulers.base_queue import Queue
+    from castoff.launcher.schedulers.directives import Directives
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
 _OF_BATCH = frozenset(
@@ -131,7 +131,7 @@ class Slurm(QueuedScheduler):
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
-        from launcher.schedulers.slurm.queue import SlurmQueue
+        from castoff.launcher.schedulers.slurm.queue import SlurmQueue
 
         return SlurmQueue(environ, patience)
 
@@ -155,13 +155,13 @@ class Slurm(QueuedScheduler):
         environ: Mapping[str, str],
     ) -> list[str]:
         """A step of srun that shares what the job has with its other steps."""
-        from launcher.schedulers.slurm.beside import command
+        from castoff.launcher.schedulers.slurm.beside import command
 
         return command(job, hosts[number], program, terminal, environ)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By Slurm's variables."""
-        from launcher.schedulers.slurm.allocation import find
+        from castoff.launcher.schedulers.slurm.allocation import find
 
         return find(environ, read_file)
 

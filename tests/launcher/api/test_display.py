@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher import CastoffError, JobSpec, Run, Site, submit
-from launcher.api.columns import as_table, joined
-from launcher.api.display import curve_svg, of_member, run_html, status_line
-from launcher.api.waiting import ProgressLine
-from launcher.history.metrics import Metrics, Point, Report
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff import CastoffError, JobSpec, Run, Site, submit
+from castoff.launcher.api.columns import as_table, joined
+from castoff.launcher.api.display import curve_svg, of_member, run_html, status_line
+from castoff.launcher.api.waiting import ProgressLine
+from castoff.launcher.history.metrics import Metrics, Point, Report
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from tests import patience
 
 from ..conftest import LocalJobs

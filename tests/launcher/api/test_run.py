@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import CastoffError, JobSpec, Run, Site, StillRunning, submit
-from launcher.status import watch
+from castoff import CastoffError, JobSpec, Run, Site, StillRunning, submit
+from castoff.launcher.status import watch
 from tests import patience
 
 from ..conftest import Castoff, LocalJobs

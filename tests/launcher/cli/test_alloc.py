@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.pbs.machine import REMOTE_SETUP
+from castoff.launcher.schedulers.pbs.machine import REMOTE_SETUP
 from tests import patience
 from tests.command_line import COMMAND, Castoff
 

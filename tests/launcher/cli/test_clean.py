@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bench.many_runs import make_runs
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 
@@ -244,6 +244,6 @@ def test_a_directory_that_was_replaced_meanwhile(
 
 
 def test_the_python_that_runs_it_does_not_matter(castoff: Castoff, runs: list[RunDirectory]) -> None:
-    code = "from launcher.cli.main import main; main(['clean', '--ending', 'failed', '--yes'])"
+    code = "from castoff.launcher.cli.main import main; main(['clean', '--ending', 'failed', '--yes'])"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
     assert len(listed(castoff)) == 18

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.remote.entries import Entry, add
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
+from castoff.launcher.remote.entries import Entry, add
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
 from tests import patience
 
 from ..conftest import Castoff
@@ -285,7 +285,7 @@ class TestOtherShells:
 LOADED = """
 import atexit, sys
 atexit.register(lambda: print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr))
-from launcher.cli.main import main
+from castoff.launcher.cli.main import main
 main([])
 """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import elsewhere, main
-from launcher.cli.help import VERBS
+from castoff.launcher.cli import elsewhere, main
+from castoff.launcher.cli.help import VERBS
 
 from ..conftest import Castoff
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cli import launch, submit
-from launcher.cli.flags import answered, flag_words, flags_of
-from launcher.config.job import JobSpec
-from launcher.errors import InvalidInput, Problem
-from launcher.quoting import yaml_word
-from launcher.typed.suggestion import setting
+from castoff.launcher.cli import launch, submit
+from castoff.launcher.cli.flags import answered, flag_words, flags_of
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.quoting import yaml_word
+from castoff.launcher.typed.suggestion import setting
 
 from ..conftest import Castoff
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.cli import group, here, launch
-from launcher.launchers.local.start import StartRequest
+from castoff.launcher.cli import group, here, launch
+from castoff.launcher.launchers.local.start import StartRequest
 
 WRITTEN = [*here.WORDS, "--ranks-per-node", "3", "--job-id", "local-1.0.0"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher import JobSpec
+from castoff import JobSpec
 
 from ..conftest import Castoff
 

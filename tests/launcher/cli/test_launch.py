@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.launch import command
+from castoff.launcher.cli.launch import command
 
 from ..conftest import Castoff
 from ..terminal import on_terminal
@@ -95,8 +95,8 @@ def test_devices_that_one_rank_leaves_idle(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Said where nobody asked for one rank."""
-    monkeypatch.setattr("launcher.cli.launch.run", lambda request: 0)
-    monkeypatch.setattr("launcher.launchers.local.gpus._nvidia", lambda root: 4)
+    monkeypatch.setattr("castoff.launcher.cli.launch.run", lambda request: 0)
+    monkeypatch.setattr("castoff.launcher.launchers.local.gpus._nvidia", lambda root: 4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     for words, said in ((["--", "true"], True), (["-n", "1", "--", "true"], False)):
         context = command.make_context("launch", words, help_option_names=["-h", "--help"])
@@ -184,7 +184,7 @@ def test_the_share_of_one_host(castoff: Castoff, tmp_path: Path) -> None:
 
 def test_each_finds_itself_to_be_who_it_was_reported(castoff: Castoff) -> None:
     program = (
-        "from launcher.ranks import RankEnv; me = RankEnv.detect(); "
+        "from castoff.launcher.ranks import RankEnv; me = RankEnv.detect(); "
         "print(me.launcher, me.rank, me.world_size, me.node_rank, me.master_addr, me.master_port)"
     )
     port = free_port()

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from bench.many_runs import make_runs
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
-from launcher.cli import main as cli
-from launcher.runs.run import RunDirectory
+from castoff.launcher.cli import main as cli
+from castoff.launcher.runs.run import RunDirectory
 from tests import patience
 from tests.launcher.logs.conftest import MadeRun
 from tests.launcher.scripts.harness import CASTOFF, Bench
@@ -384,7 +384,7 @@ class TestOnACluster:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Above 256 ranks: one log a node, and that of the rank that failed."""
-        monkeypatch.setattr("launcher.planning.planner.PER_RANK_LOGS", 2)
+        monkeypatch.setattr("castoff.launcher.planning.planner.PER_RANK_LOGS", 2)
         ended = bench("hydra").run(ranks_per_node=3, env={"PROBE": "fail 1 3"})
         answer = logs(RunDirectory(ended.run_dir))
         assert answer.lines[1:] == [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import group
-from launcher.cli.help import _OPTIONS, ABOUT, GROUPS, help_text
+from castoff.launcher.cli import group
+from castoff.launcher.cli.help import _OPTIONS, ABOUT, GROUPS, help_text
 
 from ..conftest import Castoff, objects
 
@@ -93,7 +93,7 @@ class TestHelp:
         assert answer.stdout.startswith("castoff, version 0.")
 
     def test_as_a_module(self, tmp_path: Path) -> None:
-        words = [sys.executable, "-m", "launcher.cli.main", "schema"]
+        words = [sys.executable, "-m", "castoff.launcher.cli.main", "schema"]
         answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert answer.stdout.startswith("{")
 
@@ -343,8 +343,8 @@ class TestPipes:
 
 
 LOADED = (
-    "import sys, launcher.cli.main\n"
-    "try: launcher.cli.main.main(sys.argv[1:])\n"
+    "import sys, castoff.launcher.cli.main\n"
+    "try: castoff.launcher.cli.main.main(sys.argv[1:])\n"
     "except SystemExit: print(*sorted(name.partition('.')[0] for name in sys.modules), file=sys.stderr)"
 )
 
@@ -368,5 +368,5 @@ def test_only_what_is_needed_is_loaded(words: list[str], never: str, tmp_path: P
         [sys.executable, "-c", LOADED, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     loaded = set(answer.stderr.splitlines()[-1].split())
-    assert "launcher" in loaded
+    assert "castoff" in loaded
     assert not loaded & {"torch", "submitit", "numpy", *never.split()}

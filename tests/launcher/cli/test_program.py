@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cli import launch
-from launcher.cli.program import is_job_file
+from castoff.launcher.cli import launch
+from castoff.launcher.cli.program import is_job_file
 
 from ..conftest import Castoff
 from .test_main import COMMAND

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import InvalidInput, JobSpec
-from launcher.cli.job_options import load_site
+from castoff import InvalidInput, JobSpec
+from castoff.launcher.cli.job_options import load_site
 from tests.command_line import COMMAND, NO_BYTECODE
 
 from ..conftest import Castoff

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
 from tests.records import submission_of
 
 from ..conftest import Castoff, LocalJobs

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.flux.scheduler import SCHEDULER as FLUX
-from launcher.schedulers.pbs.scheduler import SCHEDULER as PBS
-from launcher.schedulers.slurm.scheduler import SCHEDULER as SLURM
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.flux.scheduler import SCHEDULER as FLUX
+from castoff.launcher.schedulers.pbs.scheduler import SCHEDULER as PBS
+from castoff.launcher.schedulers.slurm.scheduler import SCHEDULER as SLURM
 from tests.command_line import COMMAND, Castoff
 
 from ..conftest import LocalJobs

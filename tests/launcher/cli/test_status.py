@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.run import RunDirectory
 from tests import patience
 from tests.cases import others_long
 

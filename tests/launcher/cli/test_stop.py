@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.run import RunDirectory, request_stop
 
 from ..conftest import Castoff, LocalJobs
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.planning.render import template_folder
-from launcher.runs.run import RunDirectory
+from castoff.launcher.planning.render import template_folder
+from castoff.launcher.runs.run import RunDirectory
 from tests.cases import others_long
 from tests.command_line import NO_BYTECODE
 
@@ -352,7 +352,7 @@ class TestRefusals:
     def test_a_second_scheduler_for_a_run(self, jobs: LocalJobs) -> None:
         run = jobs.submit(sh="true")
         jobs.wait(run)
-        words = [sys.executable, "-m", "launcher.cli.local_scheduler", str(run.path)]
+        words = [sys.executable, "-m", "castoff.launcher.cli.local_scheduler", str(run.path)]
         answer = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
         assert answer.returncode == 1 and "no submission is left to take" in answer.stderr
         assert jobs.status(run)["ending"] == "done"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import top
+from castoff.launcher.cli import top
 from tests.conftest import SystemProgram
 from tests.patience import until
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import train
-from launcher.cli.train import TRAININGS
-from launcher.errors import CastoffError
+from castoff.launcher.cli.train import TRAININGS
 
 from ..conftest import Castoff
 
@@ -32,7 +30,7 @@ def started(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     folder = tmp_path_factory.mktemp("sitecustomize")
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if 'trainers.gnn' in sys.orig_argv:\n"
+        "if 'castoff.trainers.gnn' in sys.orig_argv:\n"
         "    print(os.getpid(), [os.fsencode(word) for word in sys.orig_argv], flush=True)\n"
         "    os._exit(7)\n"
     )
@@ -64,53 +62,8 @@ def test_every_byte_is_handed_over(words: list[bytes], tmp_path: Path) -> None:
     pid, _, line = shown.partition(" ")
     assert (process.returncode, int(pid)) == (7, process.pid)
     python, *rest = ast.literal_eval(line)
-    assert rest == [*SAFELY, b"-m", b"castoff_plugin", b"trainers.gnn", *words]
+    assert rest == [*SAFELY, b"-m", b"castoff.trainers.gnn", *words]
     assert Path(os.fsdecode(python)).parent == Path(sys.executable).parent
-
-
-def hostile(folder: Path) -> None:
-    """Somebody's own `trainers`, that of all names."""
-    (folder / "trainers" / "gnn").mkdir(parents=True)
-    for path in (folder / "trainers" / "__init__.py", folder / "trainers" / "gnn" / "__main__.py"):
-        path.write_text("raise SystemExit('the wrong trainers')")
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="only Python 3.11 has -P")
-def test_a_folder_of_that_name_does_not_win(castoff: Castoff, tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
-    hostile(tmp_path)
-    answer = castoff("train", "gnn", "none.yaml")
-    assert answer.returncode == 1
-    assert answer.stderr.startswith("castoff train: none.yaml: no such file")
-
-
-def test_one_on_pythonpath_is_said(castoff: Castoff, tmp_path: Path) -> None:
-    hostile(tmp_path / "lib")
-    answer = castoff("train", "gnn", "none.yaml", env={"PYTHONPATH": str(tmp_path / "lib")})
-    complains(answer, f"{tmp_path / 'lib' / 'trainers' / '__init__.py'} takes precedence over castoff's", 1)
-    assert "take its folder off PYTHONPATH" in answer.stderr
-    (tmp_path / "file").mkdir()
-    (tmp_path / "file" / "trainers.py").touch()
-    answer = castoff("train", "gnn", "none.yaml", env={"PYTHONPATH": str(tmp_path / "file")})
-    complains(answer, f"{tmp_path / 'file' / 'trainers.py'} takes precedence over", 1)
-
-
-def test_without_p_one_in_the_working_directory_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On Python 3.10 it would win."""
-    monkeypatch.setattr(train, "_SAFELY", [])
-    monkeypatch.chdir(ROOT)
-    train._check_whose_trainers()  # ours is not a stranger
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "trainers").mkdir()
-    train._check_whose_trainers()  # nor is a folder that is not a package
-    hostile(tmp_path / "x")
-    monkeypatch.chdir(tmp_path / "x")
-    with pytest.raises(
-        CastoffError, match=r"x/trainers/__init__\.py takes precedence over .*go to another folder"
-    ):
-        train._check_whose_trainers()
 
 
 @pytest.mark.parametrize("lacking", [["torch"], ["torch_geometric"], ["torch", "torch_geometric"]])
@@ -168,7 +121,7 @@ def test_castoff_itself_loads_nothing_heavy(tmp_path: Path) -> None:
         "import os, sys\n"
         "os.execv = lambda path, words: (print(*sys.modules), os._exit(0))\n"
         "sys.stdout.reconfigure(line_buffering=True)\n"
-        "from launcher.cli.main import main\n"
+        "from castoff.launcher.cli.main import main\n"
         "main(['train', 'gnn', 'c.yaml'])\n"
     )
     done = subprocess.run(
@@ -176,4 +129,4 @@ def test_castoff_itself_loads_nothing_heavy(tmp_path: Path) -> None:
     )
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "click" in loaded
-    assert not loaded & {"torch", "torch_geometric", "trainers", "numpy", "yaml", "msgspec", "rich"}
+    assert not loaded & {"torch", "torch_geometric", "numpy", "yaml", "msgspec", "rich"}

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from launcher.locks import locked
-from launcher.runs.run import LOCK
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.run import LOCK
 from tests import patience
 from tests.launcher.status.test_watch import Made
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher import JobSpec
-from launcher.config.array_indices import (
+from castoff import JobSpec
+from castoff.launcher.config.array_indices import (
     INDICES_PATTERN,
     index_list,
     indices,
@@ -18,7 +18,7 @@ from launcher.config.array_indices import (
     problem,
     runs,
 )
-from launcher.errors import InvalidInput
+from castoff.launcher.errors import InvalidInput
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher import JobSpec, Plan, Site, plan
+from castoff import JobSpec, Plan, Site, plan
 
 AURORA = {"account": "a", "walltime": "30m", "queue": "debug", "command": ["true"]}
 

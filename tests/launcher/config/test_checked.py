@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher import InvalidInput, JobSpec, Site, plan
-from launcher.config import checked
-from launcher.config.job_fields import Array, Stage
+from castoff import InvalidInput, JobSpec, Site, plan
+from castoff.launcher.config import checked
+from castoff.launcher.config.job_fields import Array, Stage
 
 FIELDS: dict[str, Any] = {
     "name": "mine",
@@ -122,6 +122,6 @@ def test_help_fits_on_a_screen() -> None:
 def test_the_schema_describes_each_field_once() -> None:
     schema = msgspec.json.schema(JobSpec)["$defs"]["JobSpec"]
     assert schema["properties"]["nodes"]["description"].rstrip(".") in str(JobSpec.__doc__)
-    from launcher.config.schema import job_schema
+    from castoff.launcher.config.schema import job_schema
 
     assert "\n" not in job_schema(["slurm"])["$defs"]["JobSpec"]["description"]

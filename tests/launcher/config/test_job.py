@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.job import JobSpec, program_name
-from launcher.config.job_fields import Snapshot
-from launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.config.job import JobSpec, program_name
+from castoff.launcher.config.job_fields import Snapshot
+from castoff.launcher.errors import CastoffError, InvalidInput
 
 
 def job(**fields: Any) -> JobSpec:
@@ -381,7 +381,7 @@ class TestText:
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        (["python", "-m", "trainers.gnn", "--config", "a.py"], "gnn"),
+        (["python", "-m", "castoff.trainers.gnn", "--config", "a.py"], "gnn"),
         (["python", "/data/my train.py", "-m", "x"], "my_train"),
         (["./bench.sh"], "bench.sh"),
         (["train.py"], "train"),

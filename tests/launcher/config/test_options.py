@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher import JobSpec, Plan, Site, plan
-from launcher.config.options import with_options
-from launcher.config.site_fields import Node, Option
-from launcher.errors import InvalidInput
+from castoff import JobSpec, Plan, Site, plan
+from castoff.launcher.config.options import with_options
+from castoff.launcher.config.site_fields import Node, Option
+from castoff.launcher.errors import InvalidInput
 
 FACT: dict[str, Any] = {"source": "the guide", "date": "2026-11-21", "description": "d"}
 GOOD: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.quantities import (
+from castoff.launcher.config.quantities import (
     CPULIST_PATTERN,
     DURATION_PATTERN,
     MEMORY_PATTERN,

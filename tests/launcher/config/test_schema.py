@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.job import JobSpec, variable_problem
-from launcher.config.schema import job_schema
-from launcher.errors import InvalidInput
-from launcher.typed.document import Document
+from castoff.launcher.config.job import JobSpec, variable_problem
+from castoff.launcher.config.schema import job_schema
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.typed.document import Document
 from tests.hostile import any_text
 
 JOB = """\

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from launcher.config.quantities import cpus
-from launcher.config.site import Search, Site
-from launcher.config.site_fields import Fact
-from launcher.errors import CastoffError, InvalidInput
-from launcher.schedulers.choice import choose_site
-from launcher.schedulers.registry import scheduler_of
+from castoff.launcher.config.quantities import cpus
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.config.site_fields import Fact
+from castoff.launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.schedulers.choice import choose_site
+from castoff.launcher.schedulers.registry import scheduler_of
 
 if TYPE_CHECKING:
     from tests.conftest import Castoff
@@ -451,7 +451,7 @@ class TestChoice:
         assert self.choose(folders)[0] == "local"
 
     def test_a_qsub_that_never_answers(self, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("launcher.schedulers.command.VERSION_PATIENCE", 0.3)
+        monkeypatch.setattr("castoff.launcher.schedulers.command.VERSION_PATIENCE", 0.3)
         folders.program("qsub", "exec /bin/sleep 86400")
         assert self.choose(folders)[0] == "local"
 

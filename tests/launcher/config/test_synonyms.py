@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from launcher.cli import launch, render
-from launcher.cli.group import WrongWords, call
-from launcher.cli.help import VERBS
-from launcher.config.checked import word_of_others
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.config.synonyms import _table, hint
-from launcher.errors import InvalidInput, Problem
-from launcher.typed.document import Document
-from launcher.typed.structure import convert, fields_of
+from castoff.launcher.cli import launch, render
+from castoff.launcher.cli.group import WrongWords, call
+from castoff.launcher.cli.help import VERBS
+from castoff.launcher.config.checked import word_of_others
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.synonyms import _table, hint
+from castoff.launcher.errors import InvalidInput, Problem
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import convert, fields_of
 
 
 def refused(text: str) -> dict[str, str]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.diagnosis import interpreter
-from launcher.diagnosis.finding import Finding
-from launcher.diagnosis.subject import Subject
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.diagnosis import interpreter
+from castoff.launcher.diagnosis.finding import Finding
+from castoff.launcher.diagnosis.subject import Subject
 
 Look = Callable[..., dict[str, Finding]]
 
@@ -80,7 +80,7 @@ def test_without_torch_and_without_castoff(look: Look, tmp_path: Path) -> None:
     found = look(python=python)
     assert found["torch"].status == "warning" and "castoff" not in found
     assert found["torch"].remedy.startswith(f"{python} -m pip install torch")
-    found = look(python=python, command=["python", "-m", "trainers.gnn"])
+    found = look(python=python, command=["python", "-m", "castoff.trainers.gnn"])
     assert found["castoff"].status == "problem" and f"{python} -m pip install" in found["castoff"].remedy
 
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from launcher.cli import doctor
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.diagnosis import node_job
-from launcher.planning.planner import plan
-from launcher.runs.run import RunDirectory
+from castoff.launcher.cli import doctor
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.diagnosis import node_job
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.runs.run import RunDirectory
 
 AURORA = Site.load("aurora", search=Search({}, None))
 PLAIN = Site.load("slurm", search=Search({}, None))

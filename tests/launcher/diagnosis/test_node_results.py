@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.diagnosis.finding import Finding
-from launcher.diagnosis.node_results import findings
-from launcher.diagnosis.subject import Subject
-from launcher.runs.run import RunDirectory
-from launcher.status.watch import status
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.diagnosis.finding import Finding
+from castoff.launcher.diagnosis.node_results import findings
+from castoff.launcher.diagnosis.subject import Subject
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.status.watch import status
 
 ADDRESSES = {"n1": "10.0.0.1", "n2": "10.0.0.2", "n3": "10.0.0.3", "n4": "10.0.0.4"}
 STAGES = ("start", "door", "reach", "torch", "rendezvous", "group", "sum", "pairs", "done")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.diagnosis import quotas
-from launcher.diagnosis.quotas import Usage
-from launcher.mounts import Mount
+from castoff.launcher.diagnosis import quotas
+from castoff.launcher.diagnosis.quotas import Usage
+from castoff.launcher.mounts import Mount
 
 HOME = Mount("/home", "nfs4", "server:/home")
 KIB, GIB = 1 << 10, 1 << 30

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.diagnosis import storage
-from launcher.diagnosis.finding import Finding
-from launcher.diagnosis.subject import Subject
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.diagnosis import storage
+from castoff.launcher.diagnosis.finding import Finding
+from castoff.launcher.diagnosis.subject import Subject
 from tests.mounts import mount_small, with_mounts
 
 Look = Callable[..., dict[str, Finding]]

@@ -1,4 +1,4 @@
-"""launcher.executor on the local scheduler. Which trap of submitit a test is about says `trap`.
+"""castoff.executor on the local scheduler. Which trap of submitit a test is about says `trap`.
 
 The numbers are those of the list in docs/how-to/submitit.md, "What differs from submitit".
 """
@@ -29,19 +29,19 @@ from submitit.core import plugins, utils
 from submitit.core.job_environment import JobEnvironment
 from submitit.helpers import Checkpointable, DelayedSubmission, as_completed
 
-import launcher
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Requeue
-from launcher.config.site import Site
-from launcher.errors import CastoffError, InvalidInput
-from launcher.executors.executor import CastoffExecutor, PbsExecutor, SubmissionError
-from launcher.executors.function_job import FunctionJob, JobEndedError
-from launcher.executors.watcher import RunWatcher
-from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory, request_stop
-from launcher.status import watch
-from launcher.status.survey import RunRecords
-from launcher.submission.resubmit import resubmit
+import castoff
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Requeue
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.executors.executor import CastoffExecutor, PbsExecutor, SubmissionError
+from castoff.launcher.executors.function_job import FunctionJob, JobEndedError
+from castoff.launcher.executors.watcher import RunWatcher
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.status import watch
+from castoff.launcher.status.survey import RunRecords
+from castoff.launcher.submission.resubmit import resubmit
 from tests import patience
 
 from ..conftest import give_away, local_runs, processes_of
@@ -62,7 +62,7 @@ def by_value() -> Iterator[None]:
 def executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_real: None) -> Iterator[Executors]:
     """Makes executors; what still runs at the end is killed."""
     monkeypatch.chdir(tmp_path)
-    yield lambda site="local", **fields: launcher.executor(fields, site, tmp_path / "runs")
+    yield lambda site="local", **fields: castoff.executor(fields, site, tmp_path / "runs")
     for run in local_runs(tmp_path):
         for process in processes_of(run) if is_alive(run) else ():
             try:
@@ -360,24 +360,22 @@ def test_what_render_shows_is_what_is_submitted(executors: Executors) -> None:
     ],
 )
 def test_a_job_is_named_after_its_function(function: Callable[[], Any], name: str) -> None:
-    script = launcher.executor({}, "slurm", "runs").render(function)
+    script = castoff.executor({}, "slurm", "runs").render(function)
     assert f"#SBATCH --job-name={name}\n" in script
-    mine = launcher.executor({"name": "mine"}, "slurm", "runs").render(function)
+    mine = castoff.executor({"name": "mine"}, "slurm", "runs").render(function)
     assert "#SBATCH --job-name=mine\n" in mine
 
 
 def test_an_interpreter_of_the_users_choice() -> None:
-    executor = launcher.executor({"python": "/opt/python"}, "slurm", "runs")
+    executor = castoff.executor({"python": "/opt/python"}, "slurm", "runs")
     assert "/opt/python -u -m submitit" in executor.render(abs)
     container = {"image": "/images/a.sif", "runtime": "apptainer"}
-    assert "\n  python -u -m submitit" in launcher.executor({"container": container}, "slurm", "r").render(
-        abs
-    )
+    assert "\n  python -u -m submitit" in castoff.executor({"container": container}, "slurm", "r").render(abs)
 
 
 def test_what_is_asked_of_a_job_file(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: [ignored]\nnodes: 2\nrequeue: {max: 0}\n")
-    executor = launcher.executor(JobSpec.load(tmp_path / "job.yaml"), Site.load("slurm"), tmp_path)
+    executor = castoff.executor(JobSpec.load(tmp_path / "job.yaml"), Site.load("slurm"), tmp_path)
     assert "#SBATCH --nodes=2\n" in executor.render(Count()) and "ignored" not in executor.render(abs)
     assert "castoff_requeue" not in executor.render(Count())
     executor.update_parameters(walltime="1h")
@@ -404,7 +402,7 @@ def test_how_often_a_resumable_function_is_resumed(
     fields = {"requeue": said} if said else {}
     (tmp_path / "job.yaml").write_text(json.dumps({"command": ["ignored"], **fields}))
     for job in (fields, JobSpec.load(tmp_path / "job.yaml")):
-        script = launcher.executor(job, site, tmp_path).render(Count())
+        script = castoff.executor(job, site, tmp_path).render(Count())
         assert re.findall(r"^castoff_requeue_max=(\d+) # ", script, re.MULTILINE) == [str(most)] * bool(most)
 
 
@@ -458,7 +456,7 @@ def test_entry_points() -> None:
 def test_arguments_in_another_order(arguments: tuple[Any, ...], words: str) -> None:
     """As submitit's own executors have them: the folder first."""
     with pytest.raises(CastoffError) as error:
-        launcher.executor(*arguments)
+        castoff.executor(*arguments)
     assert words in str(error.value)
 
 
@@ -505,7 +503,7 @@ def test_auto_executors_tasks_are_submitits(tmp_path: Path) -> None:
     assert "castoff_ranks_per_node=1 " in executor.render(abs)
     executor.update_parameters(ranks=3)
     assert "castoff_ranks_per_node=3 " in executor.render(abs)
-    assert "castoff_ranks_per_node=4 " in launcher.executor(fields, "polaris", tmp_path).render(abs)
+    assert "castoff_ranks_per_node=4 " in castoff.executor(fields, "polaris", tmp_path).render(abs)
 
 
 @trap(1, "unknown parameters: NameError, ValueError, AssertionError, or silence")
@@ -570,19 +568,19 @@ def test_auto_executors_machine_is_one_of_pbs(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_names_that_are_not_ours(name: str, instead: str) -> None:
-    executor = launcher.executor({"nodes": 2}, "slurm", "runs")
+    executor = castoff.executor({"nodes": 2}, "slurm", "runs")
     with pytest.raises(InvalidInput) as error:
         executor.update_parameters(**{name: 1, "nodes": 3})
     assert f"{name}: " in str(error.value) and instead in str(error.value)
     assert executor.spec.nodes == 2 and executor.parameters == {"nodes": 2}
     with pytest.raises(InvalidInput):
-        launcher.executor({name: 1}, "slurm", "runs")
+        castoff.executor({name: 1}, "slurm", "runs")
 
 
 @trap(1, "every name of submitit's executors has an answer")
 def test_every_parameter_of_submitit_is_a_field_or_has_one_instead() -> None:
     names = {*submitit.AutoExecutor._valid_parameters(), *submitit.SlurmExecutor._valid_parameters()}
-    executor = launcher.executor({}, "slurm", "runs")
+    executor = castoff.executor({}, "slurm", "runs")
     for name in sorted({*names, *(f"slurm_{name}" for name in names)}):
         try:
             executor.update_parameters(**{name: None})
@@ -593,17 +591,17 @@ def test_every_parameter_of_submitit_is_a_field_or_has_one_instead() -> None:
 @trap(1, "types by assert")
 def test_every_mistake_at_once() -> None:
     with pytest.raises(InvalidInput) as error:
-        launcher.executor({"nodes": "many", "walltime": "soon", "mem_gb": 3}, "slurm", "runs")
+        castoff.executor({"nodes": "many", "walltime": "soon", "mem_gb": 3}, "slurm", "runs")
     assert {problem.path for problem in error.value.problems} == {"nodes", "walltime", "mem_gb"}
 
 
 @trap(2, "a time limit, a wckey, a limit on arrays and an open mode that nobody asked for")
 @trap(3, "--x=False, and no way to take a directive away")
 def test_directives_are_the_job_files() -> None:
-    script = launcher.executor({}, "slurm", "runs").render(abs, count=3)
+    script = castoff.executor({}, "slurm", "runs").render(abs, count=3)
     assert not [word for word in ("--time", "wckey", "%256", "%3") if word in script]
     assert "#SBATCH --array=0-2\n" in script
-    executor = launcher.executor({"directives": {"exclusive": False, "licenses": "a:1"}}, "slurm", "runs")
+    executor = castoff.executor({"directives": {"exclusive": False, "licenses": "a:1"}}, "slurm", "runs")
     assert "#SBATCH --licenses=a:1\n" in executor.render(abs) and "exclusive" not in executor.render(abs)
     executor.update_parameters(directives={"licenses": None})
     assert "licenses" not in executor.render(abs)
@@ -657,14 +655,14 @@ def test_the_first_failure_ends_the_job_and_is_reported(executors: Executors) ->
     assert job.state == "FAILED" and job.get_info()["Failure"].startswith("rank 1 on ")
     reported = str(job.task(0).exception())
     assert "rank 1 on" in reported and "ValueError: no such luck" in reported
-    assert "--kill-on-bad-exit=1 --wait=0" in launcher.executor({}, "slurm", "runs").render(fail)
+    assert "--kill-on-bad-exit=1 --wait=0" in castoff.executor({}, "slurm", "runs").render(fail)
 
 
 @trap(6, "use_srun=False: num_tasks is not what runs")
 def test_a_function_that_exits(executors: Executors) -> None:
     job = executors().submit(leave, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("launcher.executors.function_job._LATE_FILES", 0.1)
+        patch.setattr("castoff.launcher.executors.function_job._LATE_FILES", 0.1)
         with pytest.raises(JobEndedError, match="the function did not return"):
             job.result()
     assert job.state == "COMPLETED"
@@ -825,7 +823,7 @@ def test_an_unclear_answer(executors: Executors, tmp_path: Path, monkeypatch: py
     words = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
     stub(tmp_path / "bin", "sbatch", f"echo '{words}' >&2; exit 1")
     stub(tmp_path / "bin", "squeue", "exit 1")
-    monkeypatch.setattr("launcher.submission.send._UNCLEAR_PATIENCE", 0.1)
+    monkeypatch.setattr("castoff.launcher.submission.send._UNCLEAR_PATIENCE", 0.1)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
     with pytest.raises(SubmissionError, match=r"`castoff status .*` asks it") as error:
         executors("slurm").submit(abs, 1)
@@ -859,13 +857,13 @@ def test_large_arguments(executors: Executors) -> None:
 @trap(13, "the folder must be absolute, and %j in its name is replaced")
 def test_an_odd_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    executor = launcher.executor({}, "local", "a %j %A_%a %t folder")
+    executor = castoff.executor({}, "local", "a %j %A_%a %t folder")
     job = executor.submit(abs, -2)
     assert job.result() == 2
     assert job.run.path.parent == job.paths.folder.parent == tmp_path / "a %j %A_%a %t folder"
-    home = launcher.executor({}, "local", "~/here")
+    home = castoff.executor({}, "local", "~/here")
     assert home.folder == Path.home() / "here"
-    assert launcher.executor({}, "local").folder == tmp_path / "castoff-runs"
+    assert castoff.executor({}, "local").folder == tmp_path / "castoff-runs"
 
 
 @trap("insides", "0.2 s between two submissions")
@@ -881,7 +879,7 @@ def test_results_have_types(executors: Executors) -> None:
 @trap(11, "a job that is submitted inside another takes itself for that")
 def test_a_function_that_submits(executors: Executors, tmp_path: Path) -> None:
     def outer() -> tuple[str, str]:
-        job = launcher.executor({}, "local", tmp_path / "inner").submit(environment)
+        job = castoff.executor({}, "local", tmp_path / "inner").submit(environment)
         return job.job_id, job.result()["job_id"]
 
     job = executors().map_array(lambda _: outer(), range(2))[1]

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import pytest
 
-from launcher import JobSpec, Site, plan, render
-from launcher.cli import main as cli
-from launcher.locks import is_locked
-from launcher.runs.directory import is_draft
-from launcher.runs.index import Index
-from launcher.runs.run import LOCK, RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.schedulers.local import control as local
-from launcher.status.watch import status, wait
-from launcher.submission import submit as submission
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.cli import main as cli
+from castoff.launcher.locks import is_locked
+from castoff.launcher.runs.directory import is_draft
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.schedulers.local import control as local
+from castoff.launcher.status.watch import status, wait
+from castoff.launcher.submission import submit as submission
 from tests import patience
 from tests.records import submission_of
 

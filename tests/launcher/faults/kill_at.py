@@ -78,7 +78,7 @@ def main() -> None:
     me = os.getpid()
     Killer(int(number), journal, lambda: (os.getpid() == me) == (who == "first")).install()
     sys.argv = ["scheduler", run_dir]
-    runpy.run_module("launcher.cli.local_scheduler", run_name="__main__")
+    runpy.run_module("castoff.launcher.cli.local_scheduler", run_name="__main__")
 
 
 if __name__ == "__main__":

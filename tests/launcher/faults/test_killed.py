@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from launcher.cli import main as cli
-from launcher.locks import locked
-from launcher.runs.index import Index
-from launcher.runs.run import LOCK, RunDirectory, request_stop, stop_requested
-from launcher.schedulers.local.control import cancel
-from launcher.submission import resubmit as resubmission
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.cli import main as cli
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import LOCK, RunDirectory, request_stop, stop_requested
+from castoff.launcher.schedulers.local.control import cancel
+from castoff.launcher.submission import resubmit as resubmission
+from castoff.launcher.submission.resubmit import resubmit
 from tests.records import submission_of
 
 from .conftest import Workplace
@@ -130,7 +130,7 @@ def test_no_second_scheduler_while_the_first_comes_up(
     for words in (["resubmit", run.id], ["resubmit", run.id, "--include-done"]):
         answer = here.castoff(*words)
         assert answer.code == 1 and "still running" in answer.errors
-    by_hand = [sys.executable, "-m", "launcher.cli.local_scheduler", str(run.path)]
+    by_hand = [sys.executable, "-m", "castoff.launcher.cli.local_scheduler", str(run.path)]
     answer_by_hand = subprocess.run(by_hand, cwd="/", capture_output=True, text=True, check=False)
     assert answer_by_hand.returncode == 1
     go.touch()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.locks import is_locked
-from launcher.runs.index import Index
-from launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.locks import is_locked
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import LOCK, RunDirectory
 from tests.records import submission_of
 
 from ..conftest import LocalJobs

@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError
-from launcher.executors import environment as job_environment
-from launcher.runs.directory import is_draft
-from launcher.runs.drafts import new_run
-from launcher.runs.owner import is_alive
-from launcher.runs.records import Submission
-from launcher.runs.run import RunDirectory
-from launcher.submission.resubmit import resubmit
-from launcher.submission.submit import submit
-from launcher.trust.granted import grant
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.executors import environment as job_environment
+from castoff.launcher.runs.directory import is_draft
+from castoff.launcher.runs.drafts import new_run
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.records import Submission
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.submission.resubmit import resubmit
+from castoff.launcher.submission.submit import submit
+from castoff.launcher.trust.granted import grant
 from tests import patience
 
 from ..conftest import STRANGER, LocalJobs, give_away

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.runs.owner import is_alive
-from launcher.runs.run import RunDirectory, request_stop
-from launcher.schedulers.local.control import cancel
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.schedulers.local.control import cancel
+from castoff.launcher.submission.resubmit import resubmit
 
 from ..conftest import LocalJobs, everything
 
@@ -40,7 +40,7 @@ def test_a_link(taken: RunDirectory, tmp_path: Path, verb: Callable[[RunDirector
 
 
 def test_the_scheduler(taken: RunDirectory) -> None:
-    words = [sys.executable, "-m", "launcher.cli.local_scheduler", str(taken.path)]
+    words = [sys.executable, "-m", "castoff.launcher.cli.local_scheduler", str(taken.path)]
     answer = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
     assert answer.returncode == 1 and answer.stdout == ""
     assert answer.stderr.startswith("castoff: ") and "is a link to" in answer.stderr

@@ -48,6 +48,6 @@ castoff_start mpiexec -n 24 --ppn 24 \
   --cpu-bind list:1-4:5-8:9-12:13-16:17-20:21-24:25-28:29-32:33-36:37-40:41-44:45-48:53-56:57-60:61-64:65-68:69-72:73-76:77-80:81-84:85-88:89-92:93-96:97-100 \
   --line-buffer --pmi=pmix \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

@@ -73,6 +73,6 @@ castoff_start mpiexec -n 12 --ppn 12 \
   --cpu-bind list:1-7:8-14:15-21:22-28:29-35:36-41,48:53-59:60-66:67-73:74-80:81-87:88-93,100 \
   --line-buffer --pmi=pmix \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

@@ -48,6 +48,6 @@ castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 castoff_start mpiexec -n 6 --ppn 6 --cpu-bind list:1-17:18-34:35-51:53-69:70-86:87-103 --line-buffer \
   --pmi=pmix \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

@@ -66,6 +66,6 @@ castoff_start mpiexec -n 24 --ppn 12 \
   --cpu-bind list:4-7:8-11:12-15:16-19:20-23:24-27:56-59:60-63:64-67:68-71:72-75:76-79 \
   --line-buffer --pmi=pmix --no-vni \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

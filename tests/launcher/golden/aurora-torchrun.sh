@@ -44,6 +44,6 @@ castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 # --- Start
 castoff_start mpiexec -n 2 --ppn 1 --cpu-bind list:1-51,53-103 --line-buffer --pmi=pmix \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

@@ -33,6 +33,6 @@ castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 castoff_start mpiexec -n 8 --ppn 8 --cpu-bind list:0-15:16-31:32-47:48-63:64-79:80-95:96-111:112-127 \
   --line-buffer \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

@@ -38,6 +38,6 @@ castoff_start flux run --nodes=2 --ntasks=8 --cores-per-task=8 --setopt=cpu-affi
   --gpus-per-task=1 --setopt=gpu-affinity=per-task --setopt=exit-on-error \
   --setopt=exit-timeout=none \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for flux and flux: nothing below is about this job ===

@@ -30,9 +30,9 @@ castoff_item '/data/it'"'"'s words.txt' 'it'"'"'s words.txt' copy leave abababab
 # --- Start
 castoff_stage mpiexec -n 1
 castoff_preload mpiexec -n 1 \
-  -- torch python -m trainers.gnn --config causets.yaml
+  -- torch python -m castoff.trainers.gnn --config causets.yaml
 castoff_start mpiexec -n 2 -l \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for local and hydra: nothing below is about this job ===

@@ -20,7 +20,7 @@ castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 # --- Start
 while :; do # again in this job after a failure, at most restart.max times
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 -- \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_restart || break
 done
 castoff_end # its ending, on record; starts it again where that is due

@@ -19,6 +19,6 @@ castoff_need TOKEN
 
 # --- Start
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 -- \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for local and local: nothing below is about this job ===

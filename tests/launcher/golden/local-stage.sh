@@ -23,6 +23,6 @@ castoff_item '/data/it'"'"'s words.txt' 'it'"'"'s words.txt' copy leave abababab
 # --- Start
 castoff_stage
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 -- \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for local and local: nothing below is about this job ===

@@ -18,6 +18,6 @@ castoff_clear_stale_env # what a parent's launcher set must not reach our ranks
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 1 -- \
   python -m torch.distributed.run --standalone --nproc-per-node=2 --no-python \
     /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh" \
-    python -m trainers.gnn --config causets.yaml
+    python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for local and local: nothing below is about this job ===

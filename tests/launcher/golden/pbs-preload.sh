@@ -29,9 +29,9 @@ castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 
 # --- Start
 castoff_preload mpiexec -n 2 --bind-to none \
-  -- torch python -m trainers.gnn --config causets.yaml
+  -- torch python -m castoff.trainers.gnn --config causets.yaml
 castoff_start mpiexec -n 8 --bind-to none \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and openmpi: nothing below is about this job ===

@@ -38,7 +38,7 @@ castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 while :; do # again in this job after a failure, at most restart.max times
 castoff_start mpiexec -n 8 \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_restart || break
 done
 castoff_end # its ending, on record; starts it again where that is due

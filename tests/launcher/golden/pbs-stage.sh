@@ -37,6 +37,6 @@ castoff_item '/data/it'"'"'s words.txt' 'it'"'"'s words.txt' copy leave abababab
 castoff_stage mpiexec -n 2
 castoff_start mpiexec -n 8 \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and hydra: nothing below is about this job ===

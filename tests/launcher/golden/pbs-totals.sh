@@ -32,6 +32,6 @@ castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 # --- Start
 castoff_start mpiexec -n 4 --bind-to none \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and openmpi: nothing below is about this job ===

@@ -30,6 +30,6 @@ castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 # --- Start
 castoff_start mpiexec -n 8 \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and hydra: nothing below is about this job ===

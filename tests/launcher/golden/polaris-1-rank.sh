@@ -42,6 +42,6 @@ castoff_rendezvous .hsn.cm.polaris.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 # --- Start
 castoff_start mpiexec -n 1 --ppn 1 --cpu-bind list:0-31 --line-buffer \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

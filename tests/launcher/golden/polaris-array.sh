@@ -44,6 +44,6 @@ castoff_rendezvous .hsn.cm.polaris.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 # --- Start
 castoff_start mpiexec -n 4 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 --line-buffer \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals: nothing below is about this job ===

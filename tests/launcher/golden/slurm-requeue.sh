@@ -46,6 +46,6 @@ castoff_rendezvous # MASTER_ADDR and MASTER_PORT
 castoff_start srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 \
   --export=ALL \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for slurm and srun: nothing below is about this job ===

@@ -52,7 +52,7 @@ while :; do # again in this job after a failure, at most restart.max times
 castoff_start srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 \
   --export=ALL \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_restart || break
 done
 castoff_end # its ending, on record; starts it again where that is due

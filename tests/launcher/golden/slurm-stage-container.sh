@@ -53,6 +53,6 @@ castoff_stage srun --nodes=3 --ntasks=3 --ntasks-per-node=1 --kill-on-bad-exit=1
 castoff_start srun --ntasks=8 --distribution=arbitrary --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 \
   --export=ALL \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for slurm and srun: nothing below is about this job ===

@@ -43,6 +43,6 @@ castoff_start srun --nodes=1 --ntasks=4 --ntasks-per-node=4 \
   --cpu-bind=mask_cpu:0xff,0xff00,0xff000000,0xff00000000 --kill-on-bad-exit=1 --wait=0 \
   --export=ALL \
   "$castoff_rank" \
-  python -m trainers.gnn --config causets.yaml
+  python -m castoff.trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for slurm and srun: nothing below is about this job ===

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from launcher import JobSpec, Run, Site, submit
+from castoff import JobSpec, Run, Site, submit
 from tests import patience
 
 from ..conftest import LocalJobs

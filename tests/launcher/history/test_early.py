@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history.early import early_ranks, early_words
-from launcher.runs.records import Failure
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus
+from castoff.launcher.history.early import early_ranks, early_words
+from castoff.launcher.runs.records import Failure
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus
 
 NOW = time.time()
 

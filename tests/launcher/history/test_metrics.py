@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.history.metrics import (
+from castoff.launcher.history.metrics import (
     Metrics,
     MetricsReader,
     Point,
@@ -22,7 +22,7 @@ from launcher.history.metrics import (
     metrics_of,
     step_words,
 )
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory
 
 
 def written(path: Path, *lines: dict[str, Any] | str) -> Path:

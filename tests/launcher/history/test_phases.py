@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from launcher import JobSpec, Run, Site, submit
-from launcher.history.hosts import HostRanks, hosts, placed
-from launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase, phases, waiting
-from launcher.runs.records import Facts
+from castoff import JobSpec, Run, Site, submit
+from castoff.launcher.history.hosts import HostRanks, hosts, placed
+from castoff.launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase, phases, waiting
+from castoff.launcher.runs.records import Facts
 
 from ..conftest import LocalJobs
 

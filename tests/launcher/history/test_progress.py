@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from launcher.history.metrics import Metrics, MetricsReader, Report
-from launcher.history.progress import Metric, device_use, pace, progress_of, speed_unit, time_left
-from trainers.reporting.sinks import METRICS
+from castoff.launcher.history.metrics import Metrics, MetricsReader, Report
+from castoff.launcher.history.progress import Metric, device_use, pace, progress_of, speed_unit, time_left
+from castoff.trainers.reporting.sinks import METRICS
 
 
 def reported(tmp_path: Path, *lines: dict[str, Any]) -> Metrics:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher import JobSpec, Run, Site, submit
-from launcher.history.accounting import Share, shares, total
-from launcher.history.resources import usages
-from launcher.history.starts import starts
-from launcher.runs.records import Facts, Usage
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
-from launcher.status import watch
+from castoff import JobSpec, Run, Site, submit
+from castoff.launcher.history.accounting import Share, shares, total
+from castoff.launcher.history.resources import usages
+from castoff.launcher.history.starts import starts
+from castoff.launcher.runs.records import Facts, Usage
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.status import watch
 from tests import patience
 
 from ..conftest import LocalJobs

@@ -7,10 +7,10 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from launcher.importing.imported import Imported, nested
-from launcher.importing.script import NotAScript, job_of, read_script
-from launcher.importing.writing import block, job_file
-from launcher.typed.document import Document
+from castoff.launcher.importing.imported import Imported, nested
+from castoff.launcher.importing.script import NotAScript, job_of, read_script
+from castoff.launcher.importing.writing import block, job_file
+from castoff.launcher.typed.document import Document
 
 from .scripts_of_tests import NAMES, text_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from launcher.importing.imported import nested
-from launcher.importing.script import NotAScript, read_script
+from castoff.launcher.importing.imported import nested
+from castoff.launcher.importing.script import NotAScript, read_script
 
 MISMATCH = "the launch line starts 2 ranks on a node, and the directives ask for 4 CPUs"
 CHANGES = "sets from what may change below it"

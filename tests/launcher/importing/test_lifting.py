@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from launcher.importing import script
-from launcher.importing.imported import nested
-from launcher.importing.lifting import WITHOUT_PARSER
-from launcher.importing.script import read_script
+from castoff.launcher.importing import script
+from castoff.launcher.importing.imported import nested
+from castoff.launcher.importing.lifting import WITHOUT_PARSER
+from castoff.launcher.importing.script import read_script
 
 UNSET = "unset -v OMP_NUM_THREADS\n"
 HEAD = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n#SBATCH -t 10\n"

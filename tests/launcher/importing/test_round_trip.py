@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, Site
-from launcher.importing.head import read_head
-from launcher.importing.imported import nested
-from launcher.importing.script import Wish, job_of, read_script
-from launcher.importing.sizes import of_each_node
-from launcher.importing.writing import job_file
-from launcher.planning.planner import decide
-from launcher.planning.render import rendered
-from launcher.schedulers.registry import readers
-from launcher.typed.document import Document
+from castoff import JobSpec, Site
+from castoff.launcher.importing.head import read_head
+from castoff.launcher.importing.imported import nested
+from castoff.launcher.importing.script import Wish, job_of, read_script
+from castoff.launcher.importing.sizes import of_each_node
+from castoff.launcher.importing.writing import job_file
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import rendered
+from castoff.launcher.schedulers.registry import readers
+from castoff.launcher.typed.document import Document
 
 from .scripts_of_tests import NAMES, text_of
 

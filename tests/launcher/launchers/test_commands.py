@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from launcher.config.quantities import cpulist
-from launcher.config.site import Site
-from launcher.launchers.base import Layout, Request
-from launcher.launchers.commands import LAUNCHERS
-from launcher.schedulers.registry import NAMES, scheduler_of
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.config.site import Site
+from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.schedulers.registry import NAMES, scheduler_of
 
 SLURM = Site(name="s", description="d", scheduler="slurm", launcher="srun", gpu_request="gpus-per-node")
 PBS = Site(name="p", description="d", scheduler="pbs", launcher="pals", mpiexec="/opt/pals/bin/mpiexec")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from launcher.launchers.foreign.asked import Asked
-from launcher.launchers.foreign.lines import read
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.launchers.foreign.lines import read
 
 NAMES = ("nodes", "ranks", "ranks_per_node", "cpus_per_rank", "devices", "node_devices", "rank_devices")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from launcher.logs.following import Follower
-from launcher.logs.show import End, Show, Text
-from launcher.logs.sources import Selection
-from launcher.runs.run import RunDirectory
+from castoff.launcher.logs.following import Follower
+from castoff.launcher.logs.show import End, Show, Text
+from castoff.launcher.logs.sources import Selection
+from castoff.launcher.runs.run import RunDirectory
 
 
 class MadeRun(RunDirectory):

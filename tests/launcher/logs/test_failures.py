@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from launcher.launchers.local import mpi_worlds
-from launcher.launchers.local.lone_rank import HINT
-from launcher.launchers.local.mpi_worlds import MpiWorlds
-from launcher.logs.failures import excerpt, script_headline, script_output
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus
+from castoff.launcher.launchers.local import mpi_worlds
+from castoff.launcher.launchers.local.lone_rank import HINT
+from castoff.launcher.launchers.local.mpi_worlds import MpiWorlds
+from castoff.launcher.logs.failures import excerpt, script_headline, script_output
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus
 
 NOISE = "W1121 02:45:27 NCCL watchdog: something C++ has to say\n"
 

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.logs import following
-from launcher.logs.show import Json, Text
-from launcher.runs.states import MemberStatus, RunStatus
-from launcher.status import watch
-from launcher.status.poller import Poller
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.logs import following
+from castoff.launcher.logs.show import Json, Text
+from castoff.launcher.runs.states import MemberStatus, RunStatus
+from castoff.launcher.status import watch
+from castoff.launcher.status.poller import Poller
 
 from .conftest import Followed, MadeRun, Time
 
@@ -384,7 +384,7 @@ def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch
     made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
     made.record("submission.json", {"job": "local-1", "after": {"afterok": ["/runs/first-1"]}})
     alive = [True]
-    monkeypatch.setattr("launcher.status.survey.is_alive", lambda run: alive[0])
+    monkeypatch.setattr("castoff.launcher.status.survey.is_alive", lambda run: alive[0])
 
     def begin() -> None:
         made.begin()
@@ -407,9 +407,9 @@ def test_a_script_that_runs_and_has_written_nothing(
     over: list[bool] = []
     made.record("plan.json", {"name": "made", "scheduler": "local", "launcher": "local"})
     made.record("submission.json", {"job": "local-1"})
-    monkeypatch.setattr("launcher.status.survey.is_alive", lambda run: not over)
+    monkeypatch.setattr("castoff.launcher.status.survey.is_alive", lambda run: not over)
     monkeypatch.setattr(
-        "launcher.logs.following.status", lambda run, poller: as_running(watch.status(run, poller))
+        "castoff.launcher.logs.following.status", lambda run, poller: as_running(watch.status(run, poller))
     )
     time.at(5, made.begin)
     time.at(9, made.end)
@@ -434,7 +434,7 @@ def test_why_the_next_attempt_waits(
     over = watch.status(made, Poller())
     held = msgspec.structs.replace(over, state="pending", ending=None, reason=reason)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("launcher.logs.following.status", lambda *_: over if time.now > 1005 else held)
+        patch.setattr("castoff.launcher.logs.following.status", lambda *_: over if time.now > 1005 else held)
         said = follow(made).said
     assert said[0] == f"run: {words}; waiting for it"
 
@@ -450,7 +450,7 @@ def test_when_it_is_expected_to_start(made: MadeRun, time: Time, follow: Follow)
         over, state="pending", ending=None, reason="others come first", members=[member]
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("launcher.logs.following.status", lambda *_: over if time.now > 1005 else waits)
+        patch.setattr("castoff.launcher.logs.following.status", lambda *_: over if time.now > 1005 else waits)
         said = follow(made).said
     words = "others come first; expected to start at about 2026-11-28 10:20:30; waiting for it"
     assert said[0] == f"run has not begun: {words}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.logs.lines import by_attempt, by_rank
+from castoff.launcher.logs.lines import by_attempt, by_rank
 
 TEXT = st.binary(max_size=20).map(lambda text: text.translate(None, b"\r\n"))
 BLOCK = st.lists(TEXT, max_size=12).map(lambda lines: b"".join(line + b"\n" for line in lines))

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from launcher.launchers.local.streams import for_terminal
-from launcher.logs.failures import FailedRank
-from launcher.logs.lines import Source
-from launcher.logs.show import End, Json, Show, Text
-from launcher.runs.records import Failure
+from castoff.launcher.launchers.local.streams import for_terminal
+from castoff.launcher.logs.failures import FailedRank
+from castoff.launcher.logs.lines import Source
+from castoff.launcher.logs.show import End, Json, Show, Text
+from castoff.launcher.runs.records import Failure
 
 FAILED = FailedRank(Failure(code=9, rank=2, host="n1", time=5.0), Path("/logs/rank-00002.log"))
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.launchers.local.streams import LINE_LIMIT
-from launcher.logs.lines import Source
-from launcher.logs.show import LINE_PATIENCE
-from launcher.logs.sources import Log, ScriptLog, Selection, rank_log, rank_logs
+from castoff.launcher.launchers.local.streams import LINE_LIMIT
+from castoff.launcher.logs.lines import Source
+from castoff.launcher.logs.show import LINE_PATIENCE
+from castoff.launcher.logs.sources import Log, ScriptLog, Selection, rank_log, rank_logs
 
 from .conftest import MadeRun, plain
 

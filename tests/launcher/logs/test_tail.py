@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.logs.tail import Tail, tail_start
+from castoff.launcher.logs.tail import Tail, tail_start
 
 
 def drain(tail: Tail, limit: int = 100) -> bytes:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from launcher.config.quantities import cpulist, cpus
-from launcher.config.site import Site
-from launcher.config.site_fields import Node
-from launcher.planning import binding
+from castoff.launcher.config.quantities import cpulist, cpus
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.planning import binding
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ import jinja2
 import msgspec
 import pytest
 
-from launcher import JobSpec, Site, plan, render
-from launcher.config.job_fields import Snapshot, Stage
-from launcher.planning import compilation, heads, templates
-from launcher.planning import render as rendering
-from launcher.planning.machinery import machinery
-from launcher.runs.plan import ContainerPlan, Plan
-from launcher.schedulers.registry import NAMES, scheduler_of
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.config.job_fields import Snapshot, Stage
+from castoff.launcher.planning import compilation, heads, templates
+from castoff.launcher.planning import render as rendering
+from castoff.launcher.planning.machinery import machinery
+from castoff.launcher.runs.plan import ContainerPlan, Plan
+from castoff.launcher.schedulers.registry import NAMES, scheduler_of
 
 from ..scripts.examples import EXAMPLES
 from ..scripts.machine import known_parts
@@ -58,7 +58,7 @@ def check(decided: Plan, **given: Any) -> None:
 
 def test_they_are_of_the_templates_as_they_are() -> None:
     text = Path(heads.__file__).read_text(encoding="utf-8")
-    assert text == compilation.compiled(), "run python -m launcher.planning.compilation"
+    assert text == compilation.compiled(), "run python -m castoff.launcher.planning.compilation"
 
 
 def test_they_make_what_jinja_makes_of_the_examples() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import InvalidInput
-from launcher.planning.containers import bind_of
-from launcher.planning.planner import plan
-from launcher.planning.render import render
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.containers import bind_of
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.planning.render import render
 from tests.launcher.planning.test_plan_inputs import derived, planned, refused
 
 APPTAINER = {"runtime": "apptainer", "image": "/torch.sif"}

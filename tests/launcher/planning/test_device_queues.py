@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site, contradictions
-from launcher.errors import InvalidInput
-from launcher.planning.planner import plan
-from launcher.planning.render import render
-from launcher.runs.plan import Plan
-from launcher.schedulers.machine_info import MachineInfo, QueueInfo
-from launcher.schedulers.pbs.allocation import PbsAllocation
-from launcher.schedulers.site_check import Comparison
-from launcher.submission.in_allocation import plan_in
-from launcher.typed.document import dotted
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site, contradictions
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.planning.render import render
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.schedulers.machine_info import MachineInfo, QueueInfo
+from castoff.launcher.schedulers.pbs.allocation import PbsAllocation
+from castoff.launcher.schedulers.site_check import Comparison
+from castoff.launcher.submission.in_allocation import plan_in
+from castoff.launcher.typed.document import dotted
 
 JOB: dict[str, Any] = {
     "command": ["python", "train.py"],

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from launcher.config.job import JobSpec
-from launcher.config.quantities import cpulist, cpus
-from launcher.config.site import Site
-from launcher.config.site_fields import Node
-from launcher.planning import binding, devices
-from launcher.planning.planner import plan
-from launcher.runs.plan import Devices
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import cpulist, cpus
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.planning import binding, devices
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.runs.plan import Devices
 
 from .test_binding import core_lists, node_of, nodes
 

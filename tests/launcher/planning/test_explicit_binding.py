@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.config.site_fields import Node
-from launcher.errors import InvalidInput
-from launcher.launchers.base import Layout, Request
-from launcher.launchers.commands import LAUNCHERS
-from launcher.planning.planner import plan
-from launcher.runs.plan import Plan
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.launchers.commands import LAUNCHERS
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.runs.plan import Plan
 
 CHARGED: dict[str, Any] = {"account": "m1234", "walltime": "30m"}
 AURORA: dict[str, Any] = {"account": "a", "walltime": "30m", "directives": {"filesystems": "home"}}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import JobSpec, Site, plan
-from launcher.errors import InvalidInput
+from castoff import JobSpec, Site, plan
+from castoff.launcher.errors import InvalidInput
 from tests.conftest import Castoff
 
 JOB = """\

@@ -7,16 +7,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.quantities import clock, seconds
-from launcher.config.site import Site
-from launcher.config.site_fields import Queue, Range
-from launcher.errors import InvalidInput
-from launcher.launchers.base import Layout, Request
-from launcher.planning.limits import notes, site_problems
-from launcher.planning.planner import DEFAULT_GRACE, plan
-from launcher.planning.raw_directives import directive_problems
-from launcher.schedulers.registry import scheduler_of
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.quantities import clock, seconds
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Queue, Range
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.planning.limits import notes, site_problems
+from castoff.launcher.planning.planner import DEFAULT_GRACE, plan
+from castoff.launcher.planning.raw_directives import directive_problems
+from castoff.launcher.schedulers.registry import scheduler_of
 
 FACT: dict[str, Any] = {"source": "the guide", "date": "2026-08-19"}
 

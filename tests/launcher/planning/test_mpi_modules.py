@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from launcher import Plan, plan
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
+from castoff import Plan, plan
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
 from tests.conftest import SystemProgram
 
 NEEDED: dict[str, dict[str, Any]] = {

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.executors.function_job import FunctionJob
-from launcher.runs.index import Index
-from launcher.runs.records import Send, Submission
-from launcher.schedulers.registry import queued
-from launcher.schedulers.slurm.queue import SlurmQueue
-from launcher.status.poller import Poller
-from launcher.status.settle import settle
-from launcher.status.watch import status, statuses
-from launcher.submission import resubmit as resubmission
-from launcher.submission.cancel import end
-from launcher.submission.dependencies import condition_holds, resolve
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.executors.function_job import FunctionJob
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import Send, Submission
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.schedulers.slurm.queue import SlurmQueue
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.settle import settle
+from castoff.launcher.status.watch import status, statuses
+from castoff.launcher.submission import resubmit as resubmission
+from castoff.launcher.submission.cancel import end
+from castoff.launcher.submission.dependencies import condition_holds, resolve
+from castoff.launcher.submission.resubmit import resubmit
 from tests.records import submission_of
 
 from ..conftest import Castoff

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from launcher import JobSpec, Plan, Site, plan
-from launcher.config.quantities import cpus
-from launcher.planning.picture import picture
+from castoff import JobSpec, Plan, Site, plan
+from castoff.launcher.config.quantities import cpus
+from castoff.launcher.planning.picture import picture
 
 from ..conftest import Castoff
 

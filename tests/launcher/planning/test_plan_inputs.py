@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.errors import InvalidInput
-from launcher.planning.planner import plan
-from launcher.runs.plan import Plan
-from launcher.runs.records import encode
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.records import encode
 from tests.hostile import any_text
 
 SITES = ["aurora", "slurm", "pbs", "local"]

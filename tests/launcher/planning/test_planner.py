@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.config.site_fields import Node
-from launcher.errors import InvalidInput
-from launcher.planning.planner import plan
-from launcher.ranks.visible import MASKS
-from launcher.runs.plan import Devices, Plan
-from launcher.runs.records import encode
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.ranks.visible import MASKS
+from castoff.launcher.runs.plan import Devices, Plan
+from castoff.launcher.runs.records import encode
 
 FACT: dict[str, Any] = {"source": "s", "date": "2026-08-19"}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.errors import InvalidInput
-from launcher.planning.render import render
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.render import render
 from tests.launcher.planning.test_plan_inputs import derived, planned, refused
 
 PRELOAD = {"preload": ["torch", "my.models"]}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import InvalidInput
-from launcher.planning import planner
-from launcher.runs.plan import Plan
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning import planner
+from castoff.launcher.runs.plan import Plan
 
 NODE = {
     "sockets": ["0-23", "24-47"],

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Stage
-from launcher.errors import InvalidInput
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Stage
+from castoff.launcher.errors import InvalidInput
 from tests.launcher.planning.test_plan_inputs import derived, planned, refused
 
 

@@ -1,1 +1,1 @@
-"""Who am I: `launcher.ranks` against environments recorded from real launchers."""
+"""Who am I: `castoff.launcher.ranks` against environments recorded from real launchers."""

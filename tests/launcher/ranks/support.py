@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import PlacementError
-from launcher.ranks import RankEnv
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks import RankEnv
 
 RECORDINGS: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text())

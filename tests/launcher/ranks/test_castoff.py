@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.ranks.decision import MARKERS
+from castoff.launcher.ranks.decision import MARKERS
 
 from .support import (
     PLACED,

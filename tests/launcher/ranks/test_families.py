@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from launcher.errors import PlacementError
-from launcher.ranks import RankEnv
-from launcher.ranks.families import tasks_on_node
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks import RankEnv
+from castoff.launcher.ranks.families import tasks_on_node
 
 from .support import (
     PLACED,

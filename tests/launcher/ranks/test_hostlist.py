@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.errors import CastoffError
-from launcher.ranks.hostlist import MAX_HOSTS, HostlistError, expand, read_nodefile, short_name
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.ranks.hostlist import MAX_HOSTS, HostlistError, expand, read_nodefile, short_name
 from tests.launcher.scripts.machine import part
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("for_real")
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, os
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
 me = RankEnv.detect()
 told = {name: getattr(me, name) for name in RankEnv._fields if name != "sources"}
 me.export()

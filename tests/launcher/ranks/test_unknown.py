@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.errors import PlacementError
-from launcher.ranks import RankEnv
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks import RankEnv
 
 from .support import (
     EACH_RANK,

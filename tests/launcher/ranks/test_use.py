@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.config.quantities import cpulist
-from launcher.errors import PlacementError
-from launcher.ranks import RankEnv, explain, explain_json, is_stale
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.ranks import RankEnv, explain, explain_json, is_stale
 
 from .support import (
     RECORDINGS,
@@ -212,31 +212,32 @@ def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_module_runs_without_site_packages() -> None:
-    done = run("-m", "launcher.ranks", **rank("openmpi-one-host", 1))
+    done = run("-m", "castoff.launcher.ranks", **rank("openmpi-one-host", 1))
     assert (done.returncode, done.stderr) == (0, "")
     assert "rank 1 of 2" in done.stdout
-    done = run("-m", "launcher.ranks", "--json", **rank("openmpi-one-host", 1))
+    done = run("-m", "castoff.launcher.ranks", "--json", **rank("openmpi-one-host", 1))
     assert json.loads(done.stdout)["placement"]["rank"] == 1
 
 
 def test_module_exits_1_when_the_rank_is_unknown() -> None:
-    done = run("-m", "launcher.ranks", RANK="0")
+    done = run("-m", "castoff.launcher.ranks", RANK="0")
     assert (done.returncode, done.stderr) == (1, "")
     assert "unset RANK" in done.stdout
-    done = run("-m", "launcher.ranks", "--json", RANK="0")
+    done = run("-m", "castoff.launcher.ranks", "--json", RANK="0")
     assert done.returncode == 1 and "unset RANK" in json.loads(done.stdout)["error"]
-    assert "usage" in run("-m", "launcher.ranks", "--what").stderr
+    assert "usage" in run("-m", "castoff.launcher.ranks", "--what").stderr
 
 
 def test_import_and_detect_load_nothing_slow() -> None:
-    """Every rank pays for these; `typing` alone costs more than all of `launcher.ranks`."""
+    """Every rank pays for these; `typing` alone costs more than all of `castoff.launcher.ranks`."""
     code = (
         "import __future__, collections, os, sys, zlib; before = set(sys.modules);"
-        " from launcher.ranks import RankEnv; RankEnv.detect(); print(*sorted(set(sys.modules) - before))"
+        " from castoff.launcher.ranks import RankEnv; RankEnv.detect();"
+        " print(*sorted(set(sys.modules) - before))"
     )
     done = run("-c", code)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
-    assert loaded == {"launcher"}
+    assert loaded == {"castoff"}
 
 
 def test_commands_of_the_documentation_run() -> None:

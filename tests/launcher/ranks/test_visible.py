@@ -7,13 +7,13 @@ import subprocess
 
 import pytest
 
-from launcher.config.quantities import cpulist
-from launcher.errors import PlacementError
-from launcher.planning.conditions import Conditions, chosen
-from launcher.planning.machinery import FEATURES
-from launcher.planning.render import template_folder
-from launcher.ranks import RankEnv
-from launcher.ranks.visible import MASKS, own_of, share_of, within
+from castoff.launcher.config.quantities import cpulist
+from castoff.launcher.errors import PlacementError
+from castoff.launcher.planning.conditions import Conditions, chosen
+from castoff.launcher.planning.machinery import FEATURES
+from castoff.launcher.planning.render import template_folder
+from castoff.launcher.ranks import RankEnv
+from castoff.launcher.ranks.visible import MASKS, own_of, share_of, within
 from tests import patience
 
 CASES: list[tuple[dict[str, str], int, str | None]] = [

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.config.job_fields import Snapshot
-from launcher.remote import agreed
-from launcher.remote.code import Travelling, travelling
-from launcher.remote.entries import Entry
+from castoff.launcher.config.job_fields import Snapshot
+from castoff.launcher.remote import agreed
+from castoff.launcher.remote.code import Travelling, travelling
+from castoff.launcher.remote.entries import Entry
 
 from ..repository import Repository
 

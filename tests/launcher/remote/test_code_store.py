@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.errors import CastoffError
-from launcher.remote.code_store import Store
-from launcher.remote.frames import Code, File, Part
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.remote.code_store import Store
+from castoff.launcher.remote.frames import Code, File, Part
 
 
 def a_file(name: bytes, content: bytes, mode: int = 0o644) -> File:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.remote.connection import Ssh
-from launcher.remote.entries import Entry
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.remote.connection import Ssh
+from castoff.launcher.remote.entries import Entry
 
 ENTRY = Entry(name="far", host="me@far", dir="d")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError, InvalidInput
-from launcher.remote.entries import Entry, add, entries, entries_file, entry_named, remove
+from castoff.launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.remote.entries import Entry, add, entries, entries_file, entry_named, remove
 
 
 @pytest.fixture

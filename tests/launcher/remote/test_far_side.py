@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.remote import frames
-from launcher.remote.far_side import serve
-from launcher.remote.frames import Failed, Hello, Message
+from castoff.launcher.remote import frames
+from castoff.launcher.remote.far_side import serve
+from castoff.launcher.remote.frames import Failed, Hello, Message
 
 
 def answers(sent: bytes) -> tuple[int, list[Message]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.remote.frames import LONGEST_ANSWER, Broken, Hello, Message, read, write
+from castoff.launcher.remote.frames import LONGEST_ANSWER, Broken, Hello, Message, read, write
 
 
 def framed(text: bytes) -> io.BytesIO:

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from launcher.cli import elsewhere
-from launcher.cli.output import print_facts
-from launcher.errors import CastoffError
-from launcher.remote import passing, silence
-from launcher.remote.entries import Entry
-from launcher.remote.machine import Machine, Refused
-from launcher.remote.submission import reported_site
+from castoff.launcher.cli import elsewhere
+from castoff.launcher.cli.output import print_facts
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.remote import passing, silence
+from castoff.launcher.remote.entries import Entry
+from castoff.launcher.remote.machine import Machine, Refused
+from castoff.launcher.remote.submission import reported_site
 
 SSH = """#!/bin/sh
 for word; do [ "$word" != -G ] || exit 0; done
@@ -25,7 +25,7 @@ exec /bin/sh -c "$word"
 
 REFUSES = f"""#!{sys.executable}
 import os, sys, time
-from launcher.remote import frames
+from castoff.launcher.remote import frames
 while not os.path.exists("heard"):
     time.sleep(0.01)
 frames.write(sys.stdout.buffer, frames.Failed("no", 10**18))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.remote import installer
+from castoff.launcher.remote import installer
 
 
 def called(task: str, folder: Path, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.errors import CastoffError
-from launcher.remote.login_shell import Marks, castoff_script, folder_word, login_command
-from launcher.remote.output import Output
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.remote.login_shell import Marks, castoff_script, folder_word, login_command
+from castoff.launcher.remote.output import Output
 
 from ..conftest import STRANGER
 from ..trust.make_cases import set_list

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.remote import unneeded
-from launcher.remote.code_store import Store
-from launcher.remote.frames import Code, File, Part
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.remote import unneeded
+from castoff.launcher.remote.code_store import Store
+from castoff.launcher.remote.frames import Code, File, Part
 
 SECONDS = count(1_000_000_000)
 """Times of the past, each later than the one before."""
@@ -112,7 +112,7 @@ import sys
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from launcher.remote.code_lock import in_use
+from castoff.launcher.remote.code_lock import in_use
 with in_use(Path(sys.argv[1])):
     print("sends", flush=True)
     sys.stdin.read()

@@ -9,8 +9,8 @@ import zipfile
 
 import pytest
 
-from launcher.remote import wheel
-from launcher.remote.install import platforms
+from castoff.launcher.remote import wheel
+from castoff.launcher.remote.install import platforms
 
 
 def test_it_is_whole_and_always_the_same() -> None:
@@ -21,12 +21,12 @@ def test_it_is_whole_and_always_the_same() -> None:
     assert needed >= {"click", "msgspec", "psutil", "rich", "textual"} and "torch" not in needed
     archive = zipfile.ZipFile(io.BytesIO(built.content))
     names = archive.namelist()
-    assert {"castoff_plugin.py", "launcher/templates/head.sh.j2", "launcher/sites/aurora.yaml"} <= {*names}
-    assert {"launcher/remote/installer.py", "trainers/ddp.py", "launcher/py.typed"} <= {*names}
+    inner = ("launcher/remote/installer.py", "templates/head.sh.j2", "trainers/ddp.py")
+    assert {"castoff/__init__.py", "castoff/py.typed", *(f"castoff/{name}" for name in inner)} <= {*names}
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", "templates"))]
     info = f"castoff-{built.version}.dist-info"
     assert f"\nVersion: {built.version}\n" in archive.read(f"{info}/METADATA").decode()
-    assert "castoff = castoff_plugin:console" in archive.read(f"{info}/entry_points.txt").decode()
+    assert "castoff = castoff.__main__:console" in archive.read(f"{info}/entry_points.txt").decode()
     for line in archive.read(f"{info}/RECORD").decode().splitlines():
         name, digest, size = line.rsplit(",", 2)
         if digest:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launcher.history.accounting import Total
-from launcher.history.metrics import Metrics, Point, Report
-from launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase
-from launcher.report.curves import plots
-from launcher.report.facts import AttemptFacts, MemberFacts, RunFacts
-from launcher.report.ranking import metric_names, rule
-from launcher.report.results import Result, Values, columns, summarised
-from launcher.runs.records import Facts
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from castoff.launcher.history.accounting import Total
+from castoff.launcher.history.metrics import Metrics, Point, Report
+from castoff.launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase
+from castoff.launcher.report.curves import plots
+from castoff.launcher.report.facts import AttemptFacts, MemberFacts, RunFacts
+from castoff.launcher.report.ranking import metric_names, rule
+from castoff.launcher.report.results import Result, Values, columns, summarised
+from castoff.launcher.runs.records import Facts
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
 BEGAN = 1_795_000_000.0
 

@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.report.curves import Plot, curve, grouped, plots, points_of_each, thin
-from launcher.report.results import Column, columns, summarised
+from castoff.launcher.report.curves import Plot, curve, grouped, plots, points_of_each, thin
+from castoff.launcher.report.results import Column, columns, summarised
 
 from .made import metrics, point
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.report.gathering import Wish, gather
-from launcher.report.page import page
-from launcher.runs.run import RunDirectory
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.report.gathering import Wish, gather
+from castoff.launcher.report.page import page
+from castoff.launcher.runs.run import RunDirectory
 from tests import patience
 
 from ..conftest import Castoff, LocalJobs, objects
@@ -45,14 +45,14 @@ time.sleep(600)
 
 FUNCTIONS = """
 import json, os
-import launcher
+import castoff
 
 def train(width):
     with open(os.environ["CASTOFF_METRICS_FILE"], "a") as file:
         file.write(json.dumps({"val/loss": width}) + "\\n")
 
 if __name__ == "__main__":
-    for job in launcher.executor({}, "local", "runs").map_array(train, [3, 1, 2]):
+    for job in castoff.executor({}, "local", "runs").map_array(train, [3, 1, 2]):
         job.result()
 """
 

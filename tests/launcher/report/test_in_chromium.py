@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.report.curves import Plot, curve, plots
-from launcher.report.facts import Excerpt, FailureFacts, RunFacts
-from launcher.report.page import page
-from launcher.report.results import columns
+from castoff.launcher.report.curves import Plot, curve, plots
+from castoff.launcher.report.facts import Excerpt, FailureFacts, RunFacts
+from castoff.launcher.report.page import page
+from castoff.launcher.report.results import columns
 from tests import patience
 from tests.chromium import PACKAGE, PROGRAM, Chromium
 from tests.conftest import SystemProgram

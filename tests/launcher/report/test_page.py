@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher import JobSpec, Site, plan
-from launcher.config.job_fields import Array, Restart
-from launcher.history.hosts import HostRanks
-from launcher.history.metrics import Metrics
-from launcher.planning.render import template_folder
-from launcher.report.consumption import Use, resources, together
-from launcher.report.curves import plots
-from launcher.report.facts import Excerpt, FailureFacts
-from launcher.report.page import page
-from launcher.runs.records import Usage
+from castoff import JobSpec, Site, plan
+from castoff.launcher.config.job_fields import Array, Restart
+from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.metrics import Metrics
+from castoff.launcher.planning.render import template_folder
+from castoff.launcher.report.consumption import Use, resources, together
+from castoff.launcher.report.curves import plots
+from castoff.launcher.report.facts import Excerpt, FailureFacts
+from castoff.launcher.report.page import page
+from castoff.launcher.runs.records import Usage
 from tests.hostile import any_text
 
 from .made import BEGAN, attempt, facts, metrics, result, with_curves

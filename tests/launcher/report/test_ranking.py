@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.report.ranking import (
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.report.ranking import (
     best,
     differing,
     for_a_table,

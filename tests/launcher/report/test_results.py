@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history.metrics import Metrics
-from launcher.report.results import result_of
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import AttemptStatus, MemberStatus
+from castoff.launcher.history.metrics import Metrics
+from castoff.launcher.report.results import result_of
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus
 
 from .made import BEGAN, attempt, facts
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory, opened
-from launcher.runs.drafts import new_run
-from launcher.runs.run import RunDirectory
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted, find_run_directories, is_run_directory, opened
+from castoff.launcher.runs.drafts import new_run
+from castoff.launcher.runs.run import RunDirectory
 
 
 def make_run(folder: Path, name: str = "job") -> RunDirectory:
@@ -80,7 +80,7 @@ class TestOpened:
                 path.rename(tmp_path / "gone")
                 other.rename(path)
 
-            monkeypatch.setattr("launcher.runs.directory.check_trusted", check)
+            monkeypatch.setattr("castoff.launcher.runs.directory.check_trusted", check)
 
         return exchange
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from launcher import locks
-from launcher.errors import CastoffError
-from launcher.runs import drafts
-from launcher.runs.directory import is_draft
-from launcher.runs.drafts import new_run
-from launcher.runs.removal import sweep
+from castoff.launcher import locks
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs import drafts
+from castoff.launcher.runs.directory import is_draft
+from castoff.launcher.runs.drafts import new_run
+from castoff.launcher.runs.removal import sweep
 
 from ..conftest import everything, give_away
 

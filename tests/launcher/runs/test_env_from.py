@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.locks import locked
-from launcher.runs.env_from import remove_secrets
-from launcher.runs.run import LOCK
-from launcher.status.watch import status
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.env_from import remove_secrets
+from castoff.launcher.runs.run import LOCK
+from castoff.launcher.status.watch import status
 
 from ..fake_slurm import FakeSlurm, OnSlurm
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.errors import CastoffError
-from launcher.runs import journal
-from launcher.runs.drafts import new_run
-from launcher.runs.index import Entry, Index
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunSummary, summary
-from launcher.status.watch import status
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs import journal
+from castoff.launcher.runs.drafts import new_run
+from castoff.launcher.runs.index import Entry, Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunSummary, summary
+from castoff.launcher.status.watch import status
 from tests import patience
 from tests.launcher.status.test_watch import Made
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.runs import journal
+from castoff.launcher.runs import journal
 from tests import patience
 
 WHOLE = {"path": "/a", "name": "whole"}

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.runs import provenance
-from launcher.runs.provenance import Code, read, record, words
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs import provenance
+from castoff.launcher.runs.provenance import Code, read, record, words
+from castoff.launcher.runs.run import RunDirectory
 from tests import patience
 from tests.hostile import FILES_OF_A_PROJECT
 
@@ -391,7 +391,7 @@ class TestWhereGitDoesNotTell:
 
 
 def test_reading_a_record_loads_little() -> None:
-    code = "import sys, launcher.runs.provenance; print(*sys.modules)"
+    code = "import sys, castoff.launcher.runs.provenance; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"yaml", "jinja2", "tempfile", "shutil", "psutil"}
     heavy |= {"subprocess"} if sys.version_info >= (3, 11) else set()  # which uuid imports there

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.cli import main as cli
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError
-from launcher.planning.planner import plan
-from launcher.planning.render import render
-from launcher.runs.index import Index
-from launcher.runs.records import Ending, Facts, Failure, Start, read
-from launcher.runs.run import RunDirectory
-from launcher.status.watch import status
+from castoff.launcher.cli import main as cli
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.planning.render import render
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import Ending, Facts, Failure, Start, read
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.status.watch import status
 from tests.hostile import SCALARS, json_values
 from tests.launcher.status.test_watch import Made
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.locks import locked
-from launcher.runs import removal
-from launcher.runs.removal import remove, size, sweep
-from launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import locked
+from castoff.launcher.runs import removal
+from castoff.launcher.runs.removal import remove, size, sweep
+from castoff.launcher.runs.run import LOCK, RunDirectory
 from tests.launcher.status.test_watch import Made
 
 
@@ -65,7 +65,7 @@ def test_folders_that_were_protected(made: Made) -> None:
     (protected / "file").touch()
     protected.chmod(0o500)
     protected.parent.chmod(0o000)
-    code = "import sys; from pathlib import Path; from launcher.runs.removal import *; "
+    code = "import sys; from pathlib import Path; from castoff.launcher.runs.removal import *; "
     code += "remove(RunDirectory(Path(sys.argv[1])))"
     drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--"]
     words = [*(drop if os.geteuid() == 0 else []), sys.executable, "-c", code, str(made.run.path)]

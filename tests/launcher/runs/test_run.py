@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.runs.records import Start, read, write_file
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.records import Start, read, write_file
 
 
 class TestWriteFile:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.job_fields import Snapshot
-from launcher.errors import CastoffError, InvalidInput
-from launcher.runs import snapshot
-from launcher.runs.provenance import read, record
-from launcher.runs.run import RunDirectory
-from launcher.runs.snapshot import Names, Taken, take
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.job_fields import Snapshot
+from castoff.launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.runs import snapshot
+from castoff.launcher.runs.provenance import read, record
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.snapshot import Names, Taken, take
 from tests.command_line import NO_BYTECODE
 from tests.hostile import FILES_OF_A_PROJECT
 from tests.launcher.runs.test_provenance import files

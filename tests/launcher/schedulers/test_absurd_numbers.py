@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from launcher.schedulers.flux import jobs as flux
-from launcher.schedulers.job_info import whole
-from launcher.schedulers.pbs import jobs as pbs
-from launcher.schedulers.slurm import jobs as slurm
-from launcher.schedulers.slurm.queue import SlurmQueue
+from castoff.launcher.schedulers.flux import jobs as flux
+from castoff.launcher.schedulers.job_info import whole
+from castoff.launcher.schedulers.pbs import jobs as pbs
+from castoff.launcher.schedulers.slurm import jobs as slurm
+from castoff.launcher.schedulers.slurm.queue import SlurmQueue
 
 from .pages import page
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers import command
-from launcher.schedulers import page as pages
-from launcher.schedulers.command import SchedulerUnreachable, answer_of, read_to_end, run_to_end
-from launcher.schedulers.flux import jobs as flux
-from launcher.schedulers.job_info import JobInfo, JobUsage
-from launcher.schedulers.page import Page, Wanted
-from launcher.schedulers.pbs import jobs as pbs
-from launcher.schedulers.pbs.accounting import parse_usage as pbs_usage
-from launcher.schedulers.slurm import jobs as slurm
-from launcher.schedulers.slurm.accounting import parse_usage as slurm_usage
+from castoff.launcher.schedulers import command
+from castoff.launcher.schedulers import page as pages
+from castoff.launcher.schedulers.command import SchedulerUnreachable, answer_of, read_to_end, run_to_end
+from castoff.launcher.schedulers.flux import jobs as flux
+from castoff.launcher.schedulers.job_info import JobInfo, JobUsage
+from castoff.launcher.schedulers.page import Page, Wanted
+from castoff.launcher.schedulers.pbs import jobs as pbs
+from castoff.launcher.schedulers.pbs.accounting import parse_usage as pbs_usage
+from castoff.launcher.schedulers.slurm import jobs as slurm
+from castoff.launcher.schedulers.slurm.accounting import parse_usage as slurm_usage
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.launchers.base import Layout, Request
-from launcher.schedulers import registry
-from launcher.schedulers.directives import own_dependency
-from launcher.schedulers.registry import scheduler_of
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.schedulers import registry
+from castoff.launcher.schedulers.directives import own_dependency
+from castoff.launcher.schedulers.registry import scheduler_of
 
 REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, Site.load("slurm"), name="job", walltime=5400, grace=120)
 

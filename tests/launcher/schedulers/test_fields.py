@@ -12,15 +12,15 @@ from typing import Any, get_args, get_origin
 import msgspec
 import pytest
 
-from launcher import JobSpec, Site
-from launcher.config.job_fields import Array, Word
-from launcher.errors import InvalidInput
-from launcher.planning import limits, planner
-from launcher.runs.plan import OF_EVERY_SCRIPT
-from launcher.schedulers import choice, fields
-from launcher.schedulers.registry import NAMES, scheduler_of
-from launcher.submission.submit import DryRun, dry_run
-from launcher.typed.structure import bare, fields_of, is_struct, members
+from castoff import JobSpec, Site
+from castoff.launcher.config.job_fields import Array, Word
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning import limits, planner
+from castoff.launcher.runs.plan import OF_EVERY_SCRIPT
+from castoff.launcher.schedulers import choice, fields
+from castoff.launcher.schedulers.registry import NAMES, scheduler_of
+from castoff.launcher.submission.submit import DryRun, dry_run
+from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

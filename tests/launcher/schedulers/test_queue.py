@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from launcher.schedulers.base_queue import Answer
-from launcher.schedulers.command import failure_of
+from castoff.launcher.schedulers.base_queue import Answer
+from castoff.launcher.schedulers.command import failure_of
 
 
 def test_what_one_answer_left_out_stays_open_when_another_follows() -> None:

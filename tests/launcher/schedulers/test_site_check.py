@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.config.site import Search, Site
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
-from launcher.schedulers.pbs import machine as pbs_limits
-from launcher.schedulers.site_check import Comparison
-from launcher.schedulers.slurm import machine as slurm_limits
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
+from castoff.launcher.schedulers.pbs import machine as pbs_limits
+from castoff.launcher.schedulers.site_check import Comparison
+from castoff.launcher.schedulers.slurm import machine as slurm_limits
 
 ANSWERS = Path(__file__).parents[1] / "answers"
 FACT = {"source": "a wiki", "date": "2026-10-01"}

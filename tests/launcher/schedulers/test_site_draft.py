@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Search, Site
-from launcher.planning.planner import decide
-from launcher.planning.render import rendered
-from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.choice import check_profile
-from launcher.schedulers.flux import machine as flux
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, User
-from launcher.schedulers.pbs import machine as pbs
-from launcher.schedulers.site_check import Comparison
-from launcher.schedulers.site_draft import Draft, device_variable, profile_text
-from launcher.schedulers.site_lines import questions_of
-from launcher.schedulers.slurm import machine as slurm
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import rendered
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.choice import check_profile
+from castoff.launcher.schedulers.flux import machine as flux
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo, User
+from castoff.launcher.schedulers.pbs import machine as pbs
+from castoff.launcher.schedulers.site_check import Comparison
+from castoff.launcher.schedulers.site_draft import Draft, device_variable, profile_text
+from castoff.launcher.schedulers.site_lines import questions_of
+from castoff.launcher.schedulers.slurm import machine as slurm
 
 ANSWERS = Path(__file__).parents[1] / "answers"
 TITLES = {"slurm": "Slurm", "pbs": "PBS", "flux": "Flux"}

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.config.site import Search, Site
-from launcher.schedulers.machine_info import MachineInfo, NodeKind
-from launcher.schedulers.pbs.machine import REMOTE_SETUP
-from launcher.schedulers.site_draft import Draft, profile_text
-from launcher.schedulers.site_lines import questions_of
-from launcher.schedulers.site_probe import answered, merged, parse
-from launcher.schedulers.site_update import Updated
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind
+from castoff.launcher.schedulers.pbs.machine import REMOTE_SETUP
+from castoff.launcher.schedulers.site_draft import Draft, profile_text
+from castoff.launcher.schedulers.site_lines import questions_of
+from castoff.launcher.schedulers.site_probe import answered, merged, parse
+from castoff.launcher.schedulers.site_update import Updated
 
 PATH = Path("/nowhere/castoff/sites/here.yaml")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from launcher.config.site import Search, Site
-from launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
-from launcher.schedulers.pbs import machine as pbs
-from launcher.schedulers.site_check import Comparison
-from launcher.schedulers.site_draft import Draft, profile_text
-from launcher.schedulers.site_update import Updated, updated
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind, QueueInfo
+from castoff.launcher.schedulers.pbs import machine as pbs
+from castoff.launcher.schedulers.site_check import Comparison
+from castoff.launcher.schedulers.site_draft import Draft, profile_text
+from castoff.launcher.schedulers.site_update import Updated, updated
 
 ANSWERS = Path(__file__).parents[1] / "answers"
 PATH = Path("/nowhere/castoff/sites/here.yaml")

@@ -9,15 +9,15 @@ from typing import Any, NoReturn
 
 import pytest
 
-from launcher.cli import list as list_verb
-from launcher.cli import main as cli
-from launcher.cli import status as status_verb
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.schedulers import command
-from launcher.schedulers.command import PATIENCE, SchedulerUnreachable
-from launcher.status.poller import AT_A_GLANCE
-from launcher.status.watch import wait
+from castoff.launcher.cli import list as list_verb
+from castoff.launcher.cli import main as cli
+from castoff.launcher.cli import status as status_verb
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers import command
+from castoff.launcher.schedulers.command import PATIENCE, SchedulerUnreachable
+from castoff.launcher.status.poller import AT_A_GLANCE
+from castoff.launcher.status.watch import wait
 
 from ..fake_slurm import FakeSlurm, OnSlurm
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.history.progress import Progress
-from launcher.runs.index import Entry
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, RunSummary
-from launcher.screen.layout import Line
-from launcher.screen.listing import Item
-from launcher.status.overview import Row
+from castoff.launcher.history.progress import Progress
+from castoff.launcher.runs.index import Entry
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, RunSummary
+from castoff.launcher.screen.layout import Line
+from castoff.launcher.screen.listing import Item
+from castoff.launcher.status.overview import Row
 
 NOW = 1_795_000_000.0
 

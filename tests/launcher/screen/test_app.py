@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from bench.many_runs import make_runs
-from launcher.errors import CastoffError
-from launcher.runs.index import Entry, Index
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.screen import app as application
-from launcher.screen.app import TopApp
-from launcher.screen.looking import Looker
-from launcher.status.watch import status
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.index import Entry, Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.screen import app as application
+from castoff.launcher.screen.app import TopApp
+from castoff.launcher.screen.looking import Looker
+from castoff.launcher.status.watch import status
 from tests import patience
 from tests.launcher.status.test_watch import Made
 

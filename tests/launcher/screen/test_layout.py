@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.screen.footer import footer
-from launcher.screen.layout import Cell, Line, bar, cut, fitted, number, sparkline, table
+from castoff.launcher.screen.footer import footer
+from castoff.launcher.screen.layout import Cell, Line, bar, cut, fitted, number, sparkline, table
 
 
 def text(line: Line) -> str:

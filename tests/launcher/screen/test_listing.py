@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from launcher.history.progress import Metric, Progress
-from launcher.screen.listing import heading, lines, shown, waiting_words
+from castoff.launcher.history.progress import Metric, Progress
+from castoff.launcher.screen.listing import heading, lines, shown, waiting_words
 
 from .made import NOW, item, texts
 

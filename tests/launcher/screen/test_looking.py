@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from bench.many_runs import make_runs
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.screen import looking
-from launcher.screen.looking import NEWEST, Looker, Opened, Seen
-from launcher.status.poller import Poller
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.screen import looking
+from castoff.launcher.screen.looking import NEWEST, Looker, Opened, Seen
+from castoff.launcher.status.poller import Poller
 from tests.launcher.status.test_watch import Made
 from tests.patience import until
 
@@ -187,8 +187,8 @@ def test_many_looks_are_one_question(tmp_path: Path, index: Index, looker: Looke
 def test_a_scheduler_that_hangs_holds_up_nothing_else(
     tmp_path: Path, index: Index, looker: Looker, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launcher.status.poller._SHORTEST_PAUSE", 0.0)
-    monkeypatch.setattr("launcher.status.poller._LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("castoff.launcher.status.poller._SHORTEST_PAUSE", 0.0)
+    monkeypatch.setattr("castoff.launcher.status.poller._LONGEST_PAUSE", 0.0)
     far, near = on_slurm(tmp_path, index), local(tmp_path, index)
     slurm.tells(("7", "PENDING"), run=far.run, reason="Priority")
     with near.alive():
@@ -288,7 +288,7 @@ def test_a_look_that_takes_long_is_not_repeated_at_once(
 
     monkeypatch.setattr(looker, "_look", slow)
     monkeypatch.setattr(looker._wake, "wait", wait)
-    monkeypatch.setattr("launcher.screen.looking.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("castoff.launcher.screen.looking.time.monotonic", lambda: clock[0])
     looker.start()
     assert done.wait(600)
     assert waits[0] == 60.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.history.hosts import HostRanks
-from launcher.history.phases import Phase
-from launcher.history.progress import Metric, Progress
-from launcher.runs.records import Failure
-from launcher.runs.states import MemberStatus
-from launcher.screen.detail import Detail, Excerpt, chosen_member
-from launcher.screen.page import lines
+from castoff.launcher.history.hosts import HostRanks
+from castoff.launcher.history.phases import Phase
+from castoff.launcher.history.progress import Metric, Progress
+from castoff.launcher.runs.records import Failure
+from castoff.launcher.runs.states import MemberStatus
+from castoff.launcher.screen.detail import Detail, Excerpt, chosen_member
+from castoff.launcher.screen.page import lines
 
 from .made import NOW, attempt, run_status, texts
 

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from launcher import JobSpec, Plan, Site
-from launcher.config.site_fields import Node
-from launcher.planning.planner import decide
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.registry import scheduler_of
+from castoff import JobSpec, Plan, Site
+from castoff.launcher.config.site_fields import Node
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.schedulers.base import Scheduler
+from castoff.launcher.schedulers.registry import scheduler_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 TRAINING: dict[str, Any] = {
     "name": "causets",
-    "command": ["python", "-m", "trainers.gnn", "--config", "causets.yaml"],
+    "command": ["python", "-m", "castoff.trainers.gnn", "--config", "causets.yaml"],
 }
 NEEDED: dict[str, dict[str, Any]] = {
     "aurora": {

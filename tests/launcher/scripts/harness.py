@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import psutil
 
-from launcher import JobSpec, Plan, Site, plan, render
+from castoff import JobSpec, Plan, Site, plan, render
 from tests import patience
 
 HERE = Path(__file__).parent

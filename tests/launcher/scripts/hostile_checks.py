@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher import JobSpec, plan, render
-from launcher.errors import InvalidInput
-from launcher.runs.script import head_of
-from launcher.schedulers.registry import NAMES, queued_of
-from launcher.schedulers.submit_request import SubmitRequest
+from castoff import JobSpec, plan, render
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.runs.script import head_of
+from castoff.launcher.schedulers.registry import NAMES, queued_of
+from castoff.launcher.schedulers.submit_request import SubmitRequest
 
 from . import pals
 from .hostile_cluster import MARK

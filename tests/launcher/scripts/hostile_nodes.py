@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from launcher.runs.plan import ContainerPlan
+from castoff.launcher.runs.plan import ContainerPlan
 
 from .hostile_runs import Trial
 from .hostile_surroundings import copies

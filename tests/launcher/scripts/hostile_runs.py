@@ -11,15 +11,15 @@ from unittest import mock
 
 import yaml
 
-from launcher import JobSpec, Plan, Site
-from launcher.config.site import Search
-from launcher.errors import CastoffError
-from launcher.runs.drafts import new_run
-from launcher.runs.env_from import secrets
-from launcher.runs.records import write_file
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.local import control as local
-from launcher.submission import submit as submission
+from castoff import JobSpec, Plan, Site
+from castoff.launcher.config.site import Search
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.drafts import new_run
+from castoff.launcher.runs.env_from import secrets
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.local import control as local
+from castoff.launcher.submission import submit as submission
 from tests import patience
 from tests.hostile import HERE
 
@@ -309,7 +309,7 @@ class Trial:
             with (
                 mock.patch.object(local, "submit_command", return_value=["/bin/echo", "local-7"]),
                 mock.patch(
-                    "launcher.submission.submit.check_present"
+                    "castoff.launcher.submission.submit.check_present"
                 ),  # programs that it names are not there
             ):
                 return submission.submit(self.spec, self.site, runs_dir=runs, environ=reported)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from launcher.planning.containers import RUNTIMES
+from castoff.launcher.planning.containers import RUNTIMES
 from tests.hostile import FILE_NAMES, HERE, LINE_FILE_NAMES, LINES
 
 Fields = dict[str, Any]

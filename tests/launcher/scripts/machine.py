@@ -6,11 +6,11 @@ import re
 import subprocess
 from pathlib import Path
 
-from launcher import Plan, render
-from launcher.planning.conditions import Conditions, chosen
-from launcher.planning.machinery import FEATURES
-from launcher.planning.render import template_folder
-from launcher.runs.script import head_of
+from castoff import Plan, render
+from castoff.launcher.planning.conditions import Conditions, chosen
+from castoff.launcher.planning.machinery import FEATURES
+from castoff.launcher.planning.render import template_folder
+from castoff.launcher.runs.script import head_of
 
 FOLDER = template_folder() / "machinery"
 

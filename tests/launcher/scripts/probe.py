@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from launcher.ranks import FIELDS, RankEnv
+from castoff.launcher.ranks import FIELDS, RankEnv
 
 SEEN = Path(os.environ["PROBE_FOLDER"])
 TERMINATED = False

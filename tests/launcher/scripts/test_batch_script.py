@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, Site
-from launcher.config.workdir import as_path
-from launcher.errors import InvalidInput
-from launcher.planning.planner import decide
-from launcher.planning.render import render, rendered
+from castoff import JobSpec, Site
+from castoff.launcher.config.workdir import as_path
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import render, rendered
 from tests.patience import until
 
 from .conftest import Benches

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from launcher.planning.render import template_folder
+from castoff.launcher.planning.render import template_folder
 from tests.cases import others_long
 from tests.hostile import ARGUMENTS
 

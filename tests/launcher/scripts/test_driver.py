@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher import JobSpec, Site, plan
-from launcher.errors import InvalidInput
+from castoff import JobSpec, Site, plan
+from castoff.launcher.errors import InvalidInput
 from tests.cases import others_long
 
 from .conftest import Benches

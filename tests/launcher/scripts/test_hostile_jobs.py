@@ -26,19 +26,19 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-import launcher
-from launcher import JobSpec, Site, plan, quoting, render
-from launcher.cli import init, submit  # noqa: F401 - which must be loaded: it quotes
-from launcher.config.site_fields import Queue, Required
-from launcher.errors import CastoffError, InvalidInput
-from launcher.planning.render import example_job, filters_for
-from launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
-from launcher.submission.submit import _job_file
-from launcher.trust.decision import fixes
-from launcher.trust.granted import granted
-from launcher.trust.paths import weaknesses
-from launcher.typed.document import Document
-from launcher.typed.structure import fields_of
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher import quoting
+from castoff.launcher.cli import init, submit  # noqa: F401 - which must be loaded: it quotes
+from castoff.launcher.config.site_fields import Queue, Required
+from castoff.launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.planning.render import example_job, filters_for
+from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
+from castoff.launcher.submission.submit import _job_file
+from castoff.launcher.trust.decision import fixes
+from castoff.launcher.trust.granted import granted
+from castoff.launcher.trust.paths import weaknesses
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.structure import fields_of
 from tests.hostile import LINES, TEXTS
 
 from .hostile_checks import check
@@ -282,7 +282,7 @@ NOT_QUOTING = {
 ELSEWHERE = {
     **dict.fromkeys(
         (
-            f"launcher.cli.{verb}"
+            f"castoff.launcher.cli.{verb}"
             for verb in (
                 *("elsewhere", "flags", "group", "import_", "on", "program", "sites", "sites_new"),
                 "submit_elsewhere",
@@ -292,21 +292,21 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         (
-            f"launcher.remote.{name}"
+            f"castoff.launcher.remote.{name}"
             for name in ("connection", "entries", "install", "login_shell", "machine")
         ),
         "tests/launcher/remote and tests/remote: what a login shell reads, and words that a message shows",
     ),
     **dict.fromkeys(
         (
-            f"launcher.diagnosis.{name}"
+            f"castoff.launcher.diagnosis.{name}"
             for name in (
                 *("interpreter", "profile", "quotas", "run_folder", "scheduling", "storage", "subject"),
             )
         ),
         "tests/launcher/diagnosis: words that a remedy shows",
     ),
-    "launcher.submission.interactive": "tests/launcher/cli/test_alloc.py",
+    "castoff.launcher.submission.interactive": "tests/launcher/cli/test_alloc.py",
 }
 """Modules that quote nothing of a job's script, and where their quoting is tested."""
 
@@ -402,10 +402,10 @@ def everything(trials: Trials, few: list[Case]) -> None:
 
 def test_every_module_that_quotes_is_loaded() -> None:
     """Those that are not could call a function here that nobody takes away."""
-    package = Path(launcher.__file__).parent
+    package = Path(quoting.__file__).parent
     for path in package.rglob("*.py"):
-        if "launcher.quoting" in path.read_text():
-            module = ".".join(["launcher", *path.relative_to(package).with_suffix("").parts])
+        if "castoff.launcher.quoting" in path.read_text():
+            module = ".".join(["castoff", "launcher", *path.relative_to(package).with_suffix("").parts])
             assert module in sys.modules or module in ELSEWHERE, module
 
 

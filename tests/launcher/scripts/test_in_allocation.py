@@ -19,9 +19,9 @@ from typing import Any
 import psutil
 import pytest
 
-from launcher.runs.run import RunDirectory
-from launcher.runs.states import RunStatus
-from launcher.status.watch import status
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.status.watch import status
 from tests import patience
 from tests.cases import others_long
 from tests.launcher.terminal import on_terminal

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, Site, plan, render
-from launcher.planning.loading import for_program_alone
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.planning.loading import for_program_alone
 from tests.cases import others_long
 
 from .conftest import Benches

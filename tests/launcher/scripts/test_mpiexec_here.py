@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.records import ending_of
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.records import ending_of
+from castoff.launcher.runs.run import RunDirectory
 from tests import patience
 from tests.conftest import SystemProgram
 from tests.launcher.conftest import Castoff, LocalJobs

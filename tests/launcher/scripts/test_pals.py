@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, Site, plan, render
-from launcher.runs.script import head_of
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.runs.script import head_of
 
 from . import pals
 from .conftest import Benches

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.config.site_fields import Node
+from castoff.launcher.config.site_fields import Node
 from tests.cases import others_long
 from tests.hostile import ARGUMENTS
 

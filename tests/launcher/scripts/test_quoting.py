@@ -17,17 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher import InvalidInput, JobSpec, Site, plan, render
-from launcher.quoting import (
+from castoff import InvalidInput, JobSpec, Site, plan, render
+from castoff.launcher.quoting import (
     comment,
     interpreter,
     shell_word,
     visible_word,
     yaml_word,
 )
-from launcher.schedulers.pbs.directives import directive as pbs_directive
-from launcher.schedulers.slurm.directives import directive as slurm_directive
-from launcher.typed.document import Document
+from castoff.launcher.schedulers.pbs.directives import directive as pbs_directive
+from castoff.launcher.schedulers.slurm.directives import directive as slurm_directive
+from castoff.launcher.typed.document import Document
 from tests.hostile import ANY, ANY_LINE, ARGUMENTS, ASCII, QUOTES
 
 from .readers import read_pbs, read_slurm

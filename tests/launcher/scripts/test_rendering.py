@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher import JobSpec, Site, plan, render
-from launcher.planning.machinery import machinery
-from launcher.planning.render import example_job
-from launcher.runs.script import head_of
-from launcher.submission.submit import dry_run
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.planning.machinery import machinery
+from castoff.launcher.planning.render import example_job
+from castoff.launcher.runs.script import head_of
+from castoff.launcher.submission.submit import dry_run
 from tests.command_line import Castoff
 
 from .examples import EXAMPLES, GOLDEN, NEEDED

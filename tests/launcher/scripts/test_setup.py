@@ -7,8 +7,8 @@ import sys
 import msgspec
 import pytest
 
-from launcher import Site
-from launcher.runs.records import Ending, read
+from castoff import Site
+from castoff.launcher.runs.records import Ending, read
 
 from .conftest import Benches
 from .harness import Bench

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import render
+from castoff import render
 from tests import patience
 from tests.cases import others_long
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from launcher import JobSpec, Plan, Site, plan, render
-from launcher.runs.records import facts_of
+from castoff import JobSpec, Plan, Site, plan, render
+from castoff.launcher.runs.records import facts_of
 
 from .conftest import Benches
 

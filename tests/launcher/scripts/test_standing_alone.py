@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, plan, render
+from castoff import JobSpec, plan, render
 from tests import patience
 
 from .conftest import Benches

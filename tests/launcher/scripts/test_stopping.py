@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.runs.run import RunDirectory, request_stop
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.submission.resubmit import resubmit
 from tests import patience
 from tests.cases import others_long
 from tests.mounts import mount_small, with_mounts

@@ -10,13 +10,13 @@ import jinja2
 import pytest
 from jinja2 import meta, nodes
 
-from launcher import CastoffError, JobSpec, Plan, Site, plan, render
-from launcher.planning import render as rendering
-from launcher.planning.interfaces import PARTS
-from launcher.planning.machinery import FEATURES, machinery
-from launcher.planning.render import filters_for, template_folder
-from launcher.runs.script import head_of
-from launcher.schedulers.registry import NAMES, scheduler_of
+from castoff import CastoffError, JobSpec, Plan, Site, plan, render
+from castoff.launcher.planning import render as rendering
+from castoff.launcher.planning.interfaces import PARTS
+from castoff.launcher.planning.machinery import FEATURES, machinery
+from castoff.launcher.planning.render import filters_for, template_folder
+from castoff.launcher.runs.script import head_of
+from castoff.launcher.schedulers.registry import NAMES, scheduler_of
 
 from .examples import EXAMPLES
 from .machine import known_parts, part

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, Run, Site, plan
+from castoff import JobSpec, Run, Site, plan
 
 from .conftest import Benches
 from .machine import written

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import JobSpec, Site, plan
+from castoff import JobSpec, Site, plan
 
 from .machine import part, written
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from bench.many_runs import make_runs
-from launcher.errors import CastoffError
-from launcher.runs import journal
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.status import overview
-from launcher.status.overview import Overview, rebuild
-from launcher.status.survey import RunRecords
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs import journal
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.status import overview
+from castoff.launcher.status.overview import Overview, rebuild
+from castoff.launcher.status.survey import RunRecords
 from tests.launcher.status.test_watch import Made
 
 
@@ -39,8 +39,8 @@ def ids(rows: list[overview.Row]) -> list[str]:
 COUNT = """
 import sys
 from pathlib import Path
-from launcher.runs.index import Index
-from launcher.status.overview import Overview
+from castoff.launcher.runs.index import Index
+from castoff.launcher.status.overview import Overview
 touched = []
 sys.addaudithook(lambda event, words: touched.append((event, str(words[0]))) if words else None)
 chosen, _ = Overview.asked(Index(Path(sys.argv[1]))).choose(newest=20)

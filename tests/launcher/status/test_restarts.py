@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from launcher.runs.records import Failure
-from launcher.runs.run import RunDirectory, request_stop
-from launcher.runs.states import summary, why
-from launcher.status.watch import status
+from castoff.launcher.runs.records import Failure
+from castoff.launcher.runs.run import RunDirectory, request_stop
+from castoff.launcher.runs.states import summary, why
+from castoff.launcher.status.watch import status
 from tests.command_line import Castoff
 
 from ..fake_pbs import FakePbs, OnPbs

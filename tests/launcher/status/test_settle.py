@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.slurm.queue import SlurmQueue
-from launcher.status.settle import settle
+from castoff.launcher.schedulers.slurm.queue import SlurmQueue
+from castoff.launcher.status.settle import settle
 from tests.records import submission_of
 
 from ..fake_slurm import FakeSlurm, OnSlurm

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.locks import locked
-from launcher.runs.records import Failure
-from launcher.runs.run import LOCK, RunDirectory
-from launcher.runs.states import failure_words, members_words, summary
-from launcher.status.watch import poll, status, wait
-from launcher.submission.dependencies import condition_holds
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.records import Failure
+from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.runs.states import failure_words, members_words, summary
+from castoff.launcher.status.watch import poll, status, wait
+from castoff.launcher.submission.dependencies import condition_holds
 
 
 class Made:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.submission import attached
+from castoff.launcher.submission import attached
 
 
 def test_a_signal_before_the_command_is_known_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
-from launcher.schedulers import base_queue
-from launcher.schedulers.registry import queued_of
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers import base_queue
+from castoff.launcher.schedulers.registry import queued_of
 
 from ..conftest import Castoff, objects
 from ..fake_pbs import FakePbs, OnPbs

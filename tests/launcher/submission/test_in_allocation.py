@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
-from launcher.schedulers.base_allocation import Allocation
-from launcher.schedulers.command import SchedulerUnreachable
-from launcher.schedulers.flux.allocation import FluxAllocation
-from launcher.schedulers.pbs.allocation import PbsAllocation
-from launcher.schedulers.registry import in_allocation
-from launcher.schedulers.slurm.allocation import SlurmAllocation
-from launcher.submission.in_allocation import find, plan_in, rank_here, submission_only
+from castoff import CastoffError, InvalidInput, JobSpec, Plan, Site
+from castoff.launcher.schedulers.base_allocation import Allocation
+from castoff.launcher.schedulers.command import SchedulerUnreachable
+from castoff.launcher.schedulers.flux.allocation import FluxAllocation
+from castoff.launcher.schedulers.pbs.allocation import PbsAllocation
+from castoff.launcher.schedulers.registry import in_allocation
+from castoff.launcher.schedulers.slurm.allocation import SlurmAllocation
+from castoff.launcher.submission.in_allocation import find, plan_in, rank_here, submission_only
 
 RECORDED = Path(__file__).parents[1] / "environments"
 TWO = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}
@@ -107,7 +107,7 @@ def flux_answers(monkeypatch: pytest.MonkeyPatch, **other: str | None) -> None:
             raise SchedulerUnreachable("flux failed with exit code 1: flux: flux_open: No such file")
         return text
 
-    monkeypatch.setattr("launcher.schedulers.flux.allocation.answer_of", answer)
+    monkeypatch.setattr("castoff.launcher.schedulers.flux.allocation.answer_of", answer)
 
 
 class TestFlux:
@@ -132,7 +132,7 @@ class TestFlux:
         assert (found.cpus, found.device_counts) == ((8, 2, 8), (1, 0, 1))
 
     def test_the_machines_own_instance_is_no_allocation(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("launcher.schedulers.flux.allocation.answer_of", None)
+        monkeypatch.setattr("castoff.launcher.schedulers.flux.allocation.answer_of", None)
         assert find({"FLUX_URI": "local:///run/flux/local"}) == []
         assert not in_allocation({"FLUX_URI": "local:///run/flux/local"})
 
@@ -303,7 +303,7 @@ class TestJob:
                 raise SchedulerUnreachable("no scontrol")
             return f"JobId=12\n   JOB_GRES=(null)\n{environ['SHOWN']}\n   MinMemoryCPU=0\n"
 
-        monkeypatch.setattr("launcher.schedulers.slurm.allocation.answer_of", answer)
+        monkeypatch.setattr("castoff.launcher.schedulers.slurm.allocation.answer_of", answer)
         (found,) = find({**TWO, **environ})
         node = {
             "devices": [4],
@@ -351,7 +351,7 @@ class TestJob:
                 raise SchedulerUnreachable("no qstat")
             return f"Job Id: 7.head\n    job_state = R\n    exec_vnode = {vnodes}\n    mtime = 1\n\n"
 
-        monkeypatch.setattr("launcher.schedulers.pbs.allocation.answer_of", answer)
+        monkeypatch.setattr("castoff.launcher.schedulers.pbs.allocation.answer_of", answer)
         known = {"devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", "source": "x"}
         site = Site.load("pbs").changed(node={**known, "date": "2026-11-28", **node})
         hosts, spec = PbsAllocation("7.head", ["n1", "n2"]), JobSpec.of({"command": ["x"]})

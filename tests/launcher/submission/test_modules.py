@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.submission import modules
-from launcher.submission.modules import unknown_modules
+from castoff.launcher.submission import modules
+from castoff.launcher.submission.modules import unknown_modules
 
 _INIT = """\
 castoff_test_loaded=' '

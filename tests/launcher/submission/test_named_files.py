@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.submission.named_files import (
+from castoff.launcher.submission.named_files import (
     Module,
     Named,
     changes_folder,

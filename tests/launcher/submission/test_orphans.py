@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs.index import Index
-from launcher.runs.run import RunDirectory
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.run import RunDirectory
 
 from ..conftest import Castoff
 from ..fake_slurm import FakeSlurm, OnSlurm

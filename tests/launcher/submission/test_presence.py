@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import InvalidInput
-from launcher.planning.planner import plan
-from launcher.submission.presence import check_present
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.planner import plan
+from castoff.launcher.submission.presence import check_present
 
 Check = Callable[..., str]
 

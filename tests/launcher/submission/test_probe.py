@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from launcher.config.site import Search, Site
-from launcher.errors import InvalidInput
-from launcher.planning.planner import decide
-from launcher.planning.render import rendered
-from launcher.schedulers.machine_info import MachineInfo, NodeKind
-from launcher.submission import probe
-from launcher.submission.probe import probe_job
-from launcher.submission.syntax import check_syntax
+from castoff.launcher.config.site import Search, Site
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import rendered
+from castoff.launcher.schedulers.machine_info import MachineInfo, NodeKind
+from castoff.launcher.submission import probe
+from castoff.launcher.submission.probe import probe_job
+from castoff.launcher.submission.syntax import check_syntax
 
 PATH = Path("/nowhere/castoff/sites/here.yaml")
 NODES = MachineInfo(nodes=[NodeKind(8, nodes=5)])

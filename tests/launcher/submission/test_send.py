@@ -9,12 +9,12 @@ import msgspec
 import psutil
 import pytest
 
-from launcher import JobSpec, Site
-from launcher.runs.run import RunDirectory
-from launcher.status.watch import status
-from launcher.submission import send
-from launcher.submission.send import NotSent, Unclear
-from launcher.submission.submit import submit
+from castoff import JobSpec, Site
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.status.watch import status
+from castoff.launcher.submission import send
+from castoff.launcher.submission.send import NotSent, Unclear
+from castoff.launcher.submission.submit import submit
 
 from ..fake_pbs import FakePbs
 from ..fake_slurm import FakeSlurm
@@ -43,8 +43,8 @@ def only(tmp_path: Path) -> Callable[[], RunDirectory]:
 class TestSlurm:
     @pytest.fixture
     def slurm(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-        monkeypatch.setattr("launcher.status.settle.APART", 0.0)
-        monkeypatch.setattr("launcher.status.settle._POLL", 0.01)
+        monkeypatch.setattr("castoff.launcher.status.settle.APART", 0.0)
+        monkeypatch.setattr("castoff.launcher.status.settle._POLL", 0.01)
         return FakeSlurm(tmp_path, monkeypatch)
 
     def sends(self, slurm: FakeSlurm, then: str) -> None:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError, InvalidInput
-from launcher.runs.index import Index
-from launcher.runs.records import Submission
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.command import Answering
-from launcher.schedulers.local import control as local
-from launcher.status.watch import wait
-from launcher.submission import send as sending
-from launcher.submission.submit import dry_run, submit
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, InvalidInput
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import Submission
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.command import Answering
+from castoff.launcher.schedulers.local import control as local
+from castoff.launcher.status.watch import wait
+from castoff.launcher.submission import send as sending
+from castoff.launcher.submission.submit import dry_run, submit
 from tests import patience
 from tests.records import submission_of
 

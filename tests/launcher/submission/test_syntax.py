@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher import CastoffError, JobSpec, Site, plan
-from launcher.planning.render import Script, rendered
-from launcher.runs.plan import Plan
-from launcher.schedulers.registry import scheduler_of
-from launcher.submission.syntax import check_syntax
+from castoff import CastoffError, JobSpec, Site, plan
+from castoff.launcher.planning.render import Script, rendered
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.schedulers.registry import scheduler_of
+from castoff.launcher.submission.syntax import check_syntax
 from tests.launcher.conftest import Castoff
 
 JOB = {"name": "x", "command": ["true"]}

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher import mounts
-from launcher.trust import people
-from launcher.trust.paths import weaknesses
+from castoff.launcher import mounts
+from castoff.launcher.trust import people
+from castoff.launcher.trust.paths import weaknesses
 
 _LOADED = (grp, pwd, mounts)
 """What castoff imports late, and perhaps from where `me` may not read."""

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted
-from launcher.trust.access import hides_lists
-from launcher.trust.decision import check
-from launcher.trust.granted import grant
-from launcher.trust.paths import weaknesses
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.directory import check_trusted
+from castoff.launcher.trust.access import hides_lists
+from castoff.launcher.trust.decision import check
+from castoff.launcher.trust.granted import grant
+from castoff.launcher.trust.paths import weaknesses
 
 ALLOW, DENY = 0, 1
 ADD, READ, SEARCH, RULE = 0x2, 0x1, 0x20, 0x40000

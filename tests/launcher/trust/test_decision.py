@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trust.decision import Untrusted, check, check_named
-from launcher.trust.granted import grant
+from castoff.launcher.trust.decision import Untrusted, check, check_named
+from castoff.launcher.trust.granted import grant
 
 from ..conftest import STRANGER, give_away
 

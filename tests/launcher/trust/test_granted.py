@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.trust.granted import grant, granted, granted_file, withdraw
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.trust.granted import grant, granted, granted_file, withdraw
 
 from ..conftest import give_away
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trust.paths import weaknesses
+from castoff.launcher.trust.paths import weaknesses
 
 from ..conftest import STRANGER, give_away
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from launcher.trust.people import is_only_ours
+from castoff.launcher.trust.people import is_only_ours
 
 
 @pytest.fixture

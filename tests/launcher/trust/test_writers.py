@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launcher.trust import writers
+from castoff.launcher.trust import writers
 
 _MADE = 'mount -t tmpfs -o mode=755 tmpfs /mnt && exec "$@"'
 

@@ -16,8 +16,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.errors import CastoffError, InvalidInput, printable
-from launcher.typed.document import Document, dotted
+from castoff.launcher.errors import CastoffError, InvalidInput, printable
+from castoff.launcher.typed.document import Document, dotted
 from tests import patience
 from tests.hostile import PRINTED, json_values
 

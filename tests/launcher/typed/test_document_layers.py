@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.errors import InvalidInput, printable
-from launcher.typed.document import Document
+from castoff.launcher.errors import InvalidInput, printable
+from castoff.launcher.typed.document import Document
 
 
 class TestSet:

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.typed.document import Document
-from launcher.typed.editing import CannotEdit, has, put, put_block, remove
+from castoff.launcher.typed.document import Document
+from castoff.launcher.typed.editing import CannotEdit, has, put, put_block, remove
 
 TEXT = """\
 # ours

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.errors import Problem
-from launcher.typed.document import Document, FieldPath
-from launcher.typed.structure import convert, fields_of, takes
+from castoff.launcher.errors import Problem
+from castoff.launcher.typed.document import Document, FieldPath
+from castoff.launcher.typed.structure import convert, fields_of, takes
 
 Small = Annotated[int, takes("a whole number of at least 1", ge=1)]
 Name = Annotated[str, takes("a name", many="names", pattern="^[a-z]+$")]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.typed.suggestion import did_you_mean, suggestion
+from castoff.launcher.typed.suggestion import did_you_mean, suggestion
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Tests of trainers.checkpointing."""
+"""Tests of castoff.trainers.checkpointing."""

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp
+from castoff.trainers.program.training import train
+from castoff.trainers.task import Loss
 from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.checkpointing.errors import CheckpointError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp
-from trainers.program.training import train
-from trainers.task import Loss
 
 
 class Worsens(Toy):

@@ -19,19 +19,19 @@ from typing import Any
 import pytest
 import torch
 
-from tests import patience
-from tests.mounts import mount_read_only, mount_small, with_mounts
-from tests.trainers.disk_order import recorded_order
-from tests.trainers.toys import die_at_effect, run
-from trainers.checkpointing.checkpoints import (
+from castoff.trainers.checkpointing.checkpoints import (
     Checkpoints,
     NonFiniteWeights,
     finite,
     load_part,
 )
-from trainers.checkpointing.errors import CheckpointError
-from trainers.checkpointing.writer import Writer
-from trainers.distributed.explanations import explained
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.checkpointing.writer import Writer
+from castoff.trainers.distributed.explanations import explained
+from tests import patience
+from tests.mounts import mount_read_only, mount_small, with_mounts
+from tests.trainers.disk_order import recorded_order
+from tests.trainers.toys import die_at_effect, run
 
 BETTER = {"better": True, "metrics": {"loss": 0.5}}
 PARTS = ("model.pt", "training.pt")
@@ -241,7 +241,7 @@ def test_a_damaged_one_is_refused_aloud(name: str, tmp_path: Path, caplog: pytes
 
 @pytest.mark.parametrize("content", ["3", '{"files": {"model.pt": 3}}', '{"files": 3}', "[]"])
 def test_nonsense_is_damage(content: str, tmp_path: Path) -> None:
-    from trainers.checkpointing.durable import checksummed
+    from castoff.trainers.checkpointing.durable import checksummed
 
     kept = Checkpoints(tmp_path)
     good, bad = saved(kept, 1), saved(kept, 2)

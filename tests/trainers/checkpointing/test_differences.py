@@ -14,14 +14,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from castoff.trainers.checkpointing.differences import MATTERS, REPORTED, SILENT, compare, digest
+from castoff.trainers.configuration import flattened
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.flattened import fields
+from castoff.trainers.configuration.section import Section
+from castoff.trainers.configuration.yaml_text import read_yaml, to_yaml
 from tests.trainers.toys import Toy
-from trainers.checkpointing.differences import MATTERS, REPORTED, SILENT, compare, digest
-from trainers.configuration import flattened
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.flattened import fields
-from trainers.configuration.section import Section
-from trainers.configuration.yaml_text import read_yaml, to_yaml
 
 CHECKPOINT, STEP = "/runs/x/step-0000000400", 400
 

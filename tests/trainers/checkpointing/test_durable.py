@@ -12,8 +12,7 @@ from typing import IO, Any, cast
 import pytest
 import torch
 
-from tests.trainers.disk_order import recorded_order
-from trainers.checkpointing.durable import (
+from castoff.trainers.checkpointing.durable import (
     SummedFile,
     checksummed,
     read_checksummed,
@@ -21,6 +20,7 @@ from trainers.checkpointing.durable import (
     sum_of,
     write_checksummed,
 )
+from tests.trainers.disk_order import recorded_order
 
 
 def test_what_is_sealed_is_read(tmp_path: Path) -> None:

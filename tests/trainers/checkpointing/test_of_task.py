@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.checkpoints import load_part
+from castoff.trainers.checkpointing.of_task import _digest
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from tests.trainers.toys import Toy, config, run
-from trainers.checkpointing.checkpoints import load_part
-from trainers.checkpointing.of_task import _digest
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 
 
 class Drawing(Toy):

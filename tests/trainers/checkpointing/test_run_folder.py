@@ -16,16 +16,16 @@ import psutil
 import pytest
 import torch
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing import run_lock
+from castoff.trainers.checkpointing.run_folder import RunFolder, run_name
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.reporting import sinks
 from tests.patience import until
 from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.checkpointing import run_lock
-from trainers.checkpointing.run_folder import RunFolder, run_name
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.reporting import sinks
 
 ALONE = RankContext(0, 1, torch.device("cpu"))
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from castoff.trainers.checkpointing import run_lock
+from castoff.trainers.checkpointing.run_lock import RunLock
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.attempt import Attempt, AttemptOver
 from tests.patience import until
 from tests.trainers.toys import Ranks
-from trainers.checkpointing import run_lock
-from trainers.checkpointing.run_lock import RunLock
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.attempt import Attempt, AttemptOver
 
 pytestmark = pytest.mark.usefixtures("for_real")
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.checkpointing.staging import Staging, tensors
+from castoff.trainers.checkpointing.staging import Staging, tensors
 
 
 def written(state: Any) -> bytes:

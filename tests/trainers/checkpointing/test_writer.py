@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from castoff.trainers.checkpointing.writer import Writer
 from tests import patience
-from trainers.checkpointing.writer import Writer
 
 
 def test_one_after_the_other() -> None:
@@ -54,7 +54,7 @@ def test_a_program_that_ends_lets_it_come_to_its_end(tmp_path: Path) -> None:
     """Also with an error, and with no word to the writer."""
     code = """
 import atexit, pathlib, sys, threading
-from trainers.checkpointing.writer import Writer
+from castoff.trainers.checkpointing.writer import Writer
 ending = threading.Event()
 def work():
     ending.wait()

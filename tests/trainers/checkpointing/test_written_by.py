@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 
+from castoff.trainers.checkpointing.checkpoints import load_part
+from castoff.trainers.checkpointing.durable import checksummed, sum_of
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.task import Task
 from tests.trainers.toys import Sensitive, Toy, config
-from trainers.checkpointing.checkpoints import load_part
-from trainers.checkpointing.durable import checksummed, sum_of
-from trainers.checkpointing.errors import CheckpointError
-from trainers.ddp import TrainerDDP
-from trainers.task import Task
 
 
 def train(path: Path, epochs: int, task: Task | None = None) -> TrainerDDP:

@@ -1,1 +1,1 @@
-"""Tests of trainers.checks."""
+"""Tests of castoff.trainers.checks."""

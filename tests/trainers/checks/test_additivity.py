@@ -13,14 +13,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from castoff.trainers.checks.additivity import LOSS
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp
+from castoff.trainers.task import Loss, Task
 from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Sensitive, Toy, config, digest, run
 from tests.trainers.toys import train as trained
-from trainers.checks.additivity import LOSS
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp
-from trainers.task import Loss, Task
 
 
 class Lossy(Toy):

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp
+from castoff.trainers.task import Evaluated, Splits, Sum, Task
 from tests.trainers.checks.test_additivity import Lossy, mean_times_samples, total
 from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp
-from trainers.task import Evaluated, Splits, Sum, Task
 
 Sums = Callable[[Tensor, Tensor], Mapping[str, Sum]]
 

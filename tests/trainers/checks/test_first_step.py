@@ -15,12 +15,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.task import Loss, Task
 from tests.trainers.toys import Toy, config, run
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.task import Loss, Task
 
 
 def trained(path: Path, task: Task, parallel: Mapping[str, Any] | None = None, **training: Any) -> TrainerDDP:

@@ -1,1 +1,1 @@
-"""Tests of trainers.configuration."""
+"""Tests of castoff.trainers.configuration."""

@@ -12,17 +12,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.consistency import without_effect
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.synonyms import _FIELDS, _type_at
+from castoff.trainers.configuration.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.task.configured_task import ConfiguredTask
 from tests.hostile import SCALARS, json_values
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.configuration.config import Config
-from trainers.configuration.consistency import without_effect
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.synonyms import _FIELDS, _type_at
-from trainers.configuration.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml
-from trainers.ddp import TrainerDDP
-from trainers.task.configured_task import ConfiguredTask
 
 GUIDE = """
 criterion: !pyobject __main__.compute_loss
@@ -282,7 +282,7 @@ def test_no_data_makes_it_fail_otherwise(data: object) -> None:
         ({"training.lr_scheduler_type": "Step"}, r"training\.lr_scheduler_type: is 'Step'; write !pyobject"),
         (
             {"early_stopping": {"type": PyObject("QuantumGrav.DefaultEarlyStopping")}},
-            r"early_stopping\.type: !pyobject .*; write !pyobject trainers\.gnn\.DefaultEarlyStopping$",
+            r"early_stopping\.type: !pyobject .*; write !pyobject castoff\.trainers\.gnn\.DefaultEarlyStopping$",
         ),
         (
             {"early_stopping": {"kwargs": {"tasks": {"a": {"metric": PyObject("os.curdirr")}}}}},

@@ -14,16 +14,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from castoff.trainers.checkpointing.run_folder import run_name
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.sweep import by_hand, members
+from castoff.trainers.configuration.tags import Sweep, below, place_in
+from castoff.trainers.configuration.yaml_text import get_loader, read_yaml, to_yaml
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.program import command_line
 from tests.trainers import toys
-from trainers.checkpointing.run_folder import run_name
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.sweep import by_hand, members
-from trainers.configuration.tags import Sweep, below, place_in
-from trainers.configuration.yaml_text import get_loader, read_yaml, to_yaml
-from trainers.ddp import TrainerDDP
-from trainers.program import command_line
 
 SEARCH = """
 name: search

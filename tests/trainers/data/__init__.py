@@ -1,1 +1,1 @@
-"""Tests of trainers.data."""
+"""Tests of castoff.trainers.data."""

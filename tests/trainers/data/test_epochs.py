@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset
 
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.task import Loss, Splits
 from tests.trainers.toys import Toy, config, digest
-from trainers.ddp import TrainerDDP
-from trainers.task import Loss, Splits
 
 KEPT = {"num_workers": 1, "persistent_workers": True}
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Training
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.loaders import Group, TrainingLoader, training_loader
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.task import Splits
 from tests.cases import others_long
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.configuration.config import Training
-from trainers.configuration.fields import ConfigError
-from trainers.data.loaders import Group, TrainingLoader, training_loader
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.task import Splits
 
 CPU = torch.device("cpu")
 

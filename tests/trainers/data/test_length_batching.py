@@ -12,13 +12,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset
 
-from trainers.configuration.config import Evaluation, Training
-from trainers.configuration.fields import ConfigError
-from trainers.data.length_batching import length_bucketed, lengths_of
-from trainers.data.loaders import evaluation_loader, training_loader
-from trainers.data.sampling import ShardPlan, micro_batches, order_of, shard
-from trainers.distributed.process_group import RankContext
-from trainers.task.splitting import split
+from castoff.trainers.configuration.config import Evaluation, Training
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.length_batching import length_bucketed, lengths_of
+from castoff.trainers.data.loaders import evaluation_loader, training_loader
+from castoff.trainers.data.sampling import ShardPlan, micro_batches, order_of, shard
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.task.splitting import split
 
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 4))
 """(batch_size, accumulation, world size)."""

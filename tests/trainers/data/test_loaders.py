@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
+from castoff.trainers.configuration.config import Evaluation, Training
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.batches import loader
+from castoff.trainers.data.loaders import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import seed_all
 from tests.cases import others_long
 from tests.trainers import warm
-from trainers.configuration.config import Evaluation, Training
-from trainers.configuration.fields import ConfigError
-from trainers.data.batches import loader
-from trainers.data.loaders import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import seed_all
 
 CPU = torch.device("cpu")
 

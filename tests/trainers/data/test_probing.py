@@ -19,15 +19,15 @@ import torch.distributed as dist
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 import tests.geometric  # noqa: F401  # before what loads it
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.sample_content import Content, content
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp
+from castoff.trainers.task import Splits
+from castoff.trainers.task.own_generators import drawing, own_generators
 from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, run
-from trainers.configuration.fields import ConfigError
-from trainers.data.sample_content import Content, content
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp
-from trainers.task import Splits
-from trainers.task.own_generators import drawing, own_generators
 
 # --- What a sample holds --------------------------------------------------------------------------
 
@@ -338,7 +338,9 @@ def test_a_sample_that_is_nearly_the_same_again_is_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: dict[str, Mapping[int, Content]] = {}
-    monkeypatch.setattr("trainers.data.probing.agree_on_samples", lambda mine, context: compared.update(mine))
+    monkeypatch.setattr(
+        "castoff.trainers.data.probing.agree_on_samples", lambda mine, context: compared.update(mine)
+    )
     fields = config(tmp_path, num_steps=1, num_epochs=None)
     TrainerDDP(0, fields, Sets(Drifts())).prepare_dataloaders()
     assert compared["train"] == {}

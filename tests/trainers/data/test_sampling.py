@@ -14,9 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
-from trainers.configuration.fields import ConfigError
-from trainers.data.sampling import ShardPlan, micro_batches, order_of, shard
-from trainers.task.splitting import split
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.sampling import ShardPlan, micro_batches, order_of, shard
+from castoff.trainers.task.splitting import split
 
 lengths = st.integers(1, 300)
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 5))

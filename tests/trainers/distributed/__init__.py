@@ -1,1 +1,1 @@
-"""Tests of trainers.distributed."""
+"""Tests of castoff.trainers.distributed."""

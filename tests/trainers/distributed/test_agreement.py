@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.errors import DistributedError
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.task import Splits
 from tests.trainers.toys import Toy, config, run
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.errors import DistributedError
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.task import Splits
 
 
 class Lasting(Toy):

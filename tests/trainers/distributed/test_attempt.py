@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.checkpoints import Checkpoints
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed import failures, watchdog
+from castoff.trainers.distributed.attempt import Attempt, AttemptOver
+from castoff.trainers.distributed.failures import reported
+from castoff.trainers.task import Loss
 from tests.cases import others_long
 from tests.trainers.toys import Ranks, Sensitive, Toy, config, train
-from trainers.checkpointing.checkpoints import Checkpoints
-from trainers.ddp import TrainerDDP
-from trainers.distributed import failures, watchdog
-from trainers.distributed.attempt import Attempt, AttemptOver
-from trainers.distributed.failures import reported
-from trainers.task import Loss
 
 
 def progress(path: Path) -> int:
@@ -92,7 +92,7 @@ class Ending(Toy):
 
 def test_progress_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the first look, with each checkpoint that is durable, and at the end."""
-    monkeypatch.setattr("trainers.distributed.stopping._LOOK_EVERY", float("inf"))
+    monkeypatch.setattr("castoff.trainers.distributed.stopping._LOOK_EVERY", float("inf"))
     steps: list[int] = []
     monkeypatch.setattr(Attempt, "record_progress", lambda _, step: steps.append(step))
     fields = config(tmp_path, num_epochs=None, num_steps=5, checkpoint_every_steps=2)
@@ -106,7 +106,7 @@ def test_it_is_looked_at_with_the_stop_file(tmp_path: Path, monkeypatch: pytest.
     """Before any checkpoint."""
     monkeypatch.setenv("CASTOFF_ATTEMPT_DIR", str(tmp_path))
     monkeypatch.setenv("CASTOFF_PROGRESS_FILE", str(tmp_path / "progress"))
-    monkeypatch.setattr("trainers.distributed.stopping._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("castoff.trainers.distributed.stopping._LOOK_EVERY", 0.0)
     task = Ending()
     task.ending = tmp_path / "ending.json"
     trainer = TrainerDDP(0, config(tmp_path / "out"), task)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from castoff.trainers.distributed.forking import Forking
 from tests import patience
 from tests.trainers.data.test_loaders import loaded, samples
-from trainers.distributed.forking import Forking
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.locks import try_lock
+from castoff.launcher.locks import try_lock
+from castoff.trainers.distributed import locking
+from castoff.trainers.distributed.locking import locked
 from tests.patience import until
-from trainers.distributed import locking
-from trainers.distributed.locking import locked
 
 HOLDER = """
 import fcntl, os, sys
@@ -46,7 +46,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Clock:
-    caplog.set_level(logging.INFO, "trainers.distributed.locking")
+    caplog.set_level(logging.INFO, "castoff.trainers.distributed.locking")
     clock = Clock()
     monkeypatch.setattr(locking, "time", clock)
     return clock

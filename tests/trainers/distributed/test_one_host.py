@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.distributed.errors import DistributedError
+from castoff.trainers.distributed.one_host import on_one_host, stay_within
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.task import Loss
 from tests.command_line import Castoff
 from tests.sockets import listening
 from tests.trainers.toys import Sensitive, config, run, train
-from trainers.distributed.errors import DistributedError
-from trainers.distributed.one_host import on_one_host, stay_within
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.task import Loss
 
 
 def beyond_loopback(addresses: list[str]) -> list[str]:
@@ -84,9 +84,9 @@ class TestNothingListensBeyondLoopback:
     ) -> None:
         (tmp_path / "program.py").write_text(
             "import os, psutil, torch\n"
-            "from launcher.ranks import RankEnv\n"
+            "from castoff.launcher.ranks import RankEnv\n"
             "from tests.sockets import listening\n"
-            "from trainers import cleanup_ddp, initialize_ddp\n"
+            "from castoff.trainers import cleanup_ddp, initialize_ddp\n"
             "me = RankEnv.detect()\n"
             "place = initialize_ddp(me.rank, me.world_size, device='cpu')\n"
             "place.sum(torch.ones(1))\n"

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.distributed import permutation
-from trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed import permutation
+from castoff.trainers.distributed.permutation import Permutation
 
 lengths = st.integers(0, 3000)
 seeds = st.integers(0, 2**63 - 1)

@@ -20,10 +20,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
-import trainers
+from castoff.trainers.distributed import private_torch
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from tests import patience
-from trainers.distributed import private_torch
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 
 TESTED = {
     *("multiply_all", "lerp_all", "norms", "version_of", "after_backward", "rebuild_buckets"),
@@ -54,7 +53,7 @@ def private(module: Path) -> Iterator[str]:
 
 
 def test_nothing_else_uses_one() -> None:
-    folder = Path(trainers.__file__).parent
+    folder = Path(private_torch.__file__).parents[1]
     found = {module: list(private(module)) for module in sorted(folder.rglob("*.py"))}
     own = found.pop(Path(private_torch.__file__))
     assert len(own) > 9

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.distributed.device_choice import backend_for, choose_device, device_ids
+from castoff.trainers.distributed.errors import DistributedError
+from castoff.trainers.distributed.process_group import RankContext, local_rank, rendezvous
 from tests import patience
-from trainers.distributed.device_choice import backend_for, choose_device, device_ids
-from trainers.distributed.errors import DistributedError
-from trainers.distributed.process_group import RankContext, local_rank, rendezvous
 
 # --- Where ---------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import os, sys\n"
-        "from trainers.ddp import initialize_ddp, cleanup_ddp\n"
+        "from castoff.trainers.ddp import initialize_ddp, cleanup_ddp\n"
         "rank, world = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
         "place = initialize_ddp(rank=rank, worldsize=world, backend='gloo')\n"
         "import torch\n"

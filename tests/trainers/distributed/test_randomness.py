@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.distributed import randomness
-from trainers.distributed.randomness import Stream, derived, seed_all
+from castoff.trainers.distributed import randomness
+from castoff.trainers.distributed.randomness import Stream, derived, seed_all
 
 
 def test_all_generators_are_seeded() -> None:

@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import TrainerDDP, initialize_ddp
+from castoff.trainers.distributed.failures import reported
+from castoff.trainers.distributed.stacks import write_stacks_on_request
+from castoff.trainers.task import Loss
 from tests.patience import until
 from tests.trainers.toys import Ranks, Toy, config
-from trainers.ddp import TrainerDDP, initialize_ddp
-from trainers.distributed.failures import reported
-from trainers.distributed.stacks import write_stacks_on_request
-from trainers.task import Loss
 
 pytestmark = pytest.mark.usefixtures("for_real")
 

@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
+from castoff.trainers.reporting.metrics_file import MetricsFile
 from tests import patience
 from tests.cases import others_long
 from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
-from trainers.reporting.metrics_file import MetricsFile
 
 ALONE = RankContext(0, 1, torch.device("cpu"))
 
@@ -44,7 +44,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("trainers.distributed.stopping.time", clock)
+    monkeypatch.setattr("castoff.trainers.distributed.stopping.time", clock)
     return clock
 
 
@@ -125,7 +125,7 @@ def test_an_interrupt_that_nobody_means(monkeypatch: pytest.MonkeyPatch) -> None
 def interrupted(seconds: float) -> str | None:
     """Twice, so far apart."""
     clock = Clock()
-    with patch("trainers.distributed.stopping.time", clock), Stopping(ALONE, {}) as stopping:
+    with patch("castoff.trainers.distributed.stopping.time", clock), Stopping(ALONE, {}) as stopping:
         os.kill(os.getpid(), signal.SIGINT)
         clock.now += seconds
         os.kill(os.getpid(), signal.SIGINT)
@@ -285,7 +285,7 @@ def validate(asking: int | None) -> tuple[list[int], float, int | None]:
     clock = Clock()
     seen = []
     stopped = None
-    with patch("trainers.distributed.stopping.time", clock), Stopping(place, {}) as stopping:
+    with patch("castoff.trainers.distributed.stopping.time", clock), Stopping(place, {}) as stopping:
         for _ in range(20):  # quick ones, between which many go without a message
             stopping.step_took(1e-6)
             assert not stopping.agreed()
@@ -318,7 +318,7 @@ def stop_after_a_validation() -> int:
     me = RankEnv.detect()
     place = initialize_ddp(me.rank, me.world_size, device="cpu")
     clock = Clock()
-    with patch("trainers.distributed.stopping.time", clock), Stopping(place, {}) as stopping:
+    with patch("castoff.trainers.distributed.stopping.time", clock), Stopping(place, {}) as stopping:
         for _ in stopping.between(range(60), 60):
             clock.now += 1e-6
         if me.rank == 1:

@@ -10,13 +10,13 @@ import threading
 
 import pytest
 
+from castoff.trainers.distributed.health_check import RankHealthCheck
+from castoff.trainers.distributed.termination import LAST_WORDS, has_come, noticed, pause, time_left
 from tests import patience
-from trainers.distributed.health_check import RankHealthCheck
-from trainers.distributed.termination import LAST_WORDS, has_come, noticed, pause, time_left
 
 STUCK = """
 import ctypes, os, signal, threading
-from trainers.distributed.termination import noticed, pause
+from castoff.trainers.distributed.termination import noticed, pause
 
 def wait():
     print("waits", flush=True)

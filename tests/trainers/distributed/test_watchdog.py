@@ -18,18 +18,23 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Parallel
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed import watchdog
+from castoff.trainers.distributed.errors import RanksLost
+from castoff.trainers.distributed.failures import end
+from castoff.trainers.distributed.health_check import Answer, RankHealthCheck, Verdict, judge
+from castoff.trainers.distributed.process_group import (
+    RankContext,
+    cleanup_ddp,
+    initialize_ddp,
+    record_flights,
+)
+from castoff.trainers.distributed.watchdog import Watchdog
 from tests import patience
 from tests.patience import until
 from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.configuration.config import Parallel
-from trainers.ddp import TrainerDDP
-from trainers.distributed import watchdog
-from trainers.distributed.errors import RanksLost
-from trainers.distributed.failures import end
-from trainers.distributed.health_check import Answer, RankHealthCheck, Verdict, judge
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp, record_flights
-from trainers.distributed.watchdog import Watchdog
 
 HOST = socket.gethostname()
 

@@ -11,11 +11,11 @@ import gemmi
 import torch
 from torch.utils.data import Dataset
 
-from trainers.dpo.alphabet import KINDS, RESIDUES
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.weights import save
-from trainers.dpo.samples.batch import Sample
-from trainers.dpo.structures.synthetic import write_structures
+from castoff.trainers.dpo.alphabet import KINDS, RESIDUES
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.weights import save
+from castoff.trainers.dpo.samples.batch import Sample
+from castoff.trainers.dpo.structures.synthetic import write_structures
 
 SIZES = {"hidden_size": 8, "encoder_layers": 1, "decoder_layers": 1, "neighbours": 6}
 

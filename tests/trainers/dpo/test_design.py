@@ -11,13 +11,13 @@ import numpy
 import pytest
 import torch
 
-from trainers.dpo.alphabet import LETTERS
-from trainers.dpo.design import main
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.sampling import Sampled, sampled
-from trainers.dpo.network.weights import save
-from trainers.dpo.samples.batch import Backbones
-from trainers.dpo.structures.synthetic import made_up
+from castoff.trainers.dpo.alphabet import LETTERS
+from castoff.trainers.dpo.design import main
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.sampling import Sampled, sampled
+from castoff.trainers.dpo.network.weights import save
+from castoff.trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.structures.synthetic import made_up
 
 A, B = 14, 11
 """Residues of the chains."""
@@ -170,7 +170,7 @@ def test_what_is_not_designed_is_decoded_first(run: Run, monkeypatch: pytest.Mon
         orders.append(given[4])
         return sampled(*given)
 
-    monkeypatch.setattr("trainers.dpo.design.sampled", noted)
+    monkeypatch.setattr("castoff.trainers.dpo.design.sampled", noted)
     run("one.cif", "--number", "4", "--mutable_positions", "2", "5")
     (order,) = orders
     assert order.shape == (1, 4, 9)
@@ -199,7 +199,7 @@ def test_a_file_appears_once_it_is_whole(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("trainers.dpo.design.sampled", interrupted)
+        patched.setattr("castoff.trainers.dpo.design.sampled", interrupted)
         with pytest.raises(SystemExit) as met:
             run("one.cif", "--out", str(out))
     assert met.value.code == 130
@@ -264,7 +264,7 @@ def test_what_cannot_be_is_reported(
     with pytest.raises(SystemExit) as met:
         run(structures, *(word.format(folder=folder) for word in words))
     lines = str(met.value.code).splitlines()
-    assert all(line.startswith("python -m trainers.dpo.design: ") for line in lines)
+    assert all(line.startswith("python -m castoff.trainers.dpo.design: ") for line in lines)
     assert all(each.format(folder=folder) in "\n".join(lines) for each in said)
 
 

@@ -15,12 +15,12 @@ import gemmi
 import numpy
 import pytest
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo import fetch_structures
+from castoff.trainers.dpo.fetch_structures import MANIFEST, Source, make
+from castoff.trainers.dpo.structures.package_index import Archive, fetched, index_address
+from castoff.trainers.dpo.structures.reading import read_chains, read_structure
 from tests.trainers.dpo.helices import helix, structure
-from trainers.configuration.fields import ConfigError
-from trainers.dpo import fetch_structures
-from trainers.dpo.fetch_structures import MANIFEST, Source, make
-from trainers.dpo.structures.package_index import Archive, fetched, index_address
-from trainers.dpo.structures.reading import read_chains, read_structure
 
 LONG = "ACDEFGHIKLMNPQRSTVWY" * 2
 
@@ -250,6 +250,6 @@ def test_the_program(
     assert capsys.readouterr().out == f"chains: 3; resolved residues: 91; in {tmp_path / 'set'}\n"
     (tmp_path / "other").mkdir()
     with pytest.raises(
-        SystemExit, match=r"python -m trainers\.dpo\.fetch_structures: .*other: is there already"
+        SystemExit, match=r"python -m castoff\.trainers\.dpo\.fetch_structures: .*other: is there already"
     ):
         fetch_structures.main([str(tmp_path / "other"), "--index", index.address])

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.dpo.export import BEST, LATEST
+from castoff.trainers.dpo.likelihood import LikelihoodTask
+from castoff.trainers.dpo.network.weights import load
+from castoff.trainers.dpo.task import DpoTask
+from castoff.trainers.task import Loss, Task
 from tests.trainers.dpo.small import dpo_sections, likelihood_sections
 from tests.trainers.toys import Ranks, digest, lasting_lines, run
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.dpo.export import BEST, LATEST
-from trainers.dpo.likelihood import LikelihoodTask
-from trainers.dpo.network.weights import load
-from trainers.dpo.task import DpoTask
-from trainers.task import Loss, Task
 
 pytestmark = pytest.mark.usefixtures("for_real")
 

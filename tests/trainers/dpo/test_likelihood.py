@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.dpo.alphabet import KINDS
+from castoff.trainers.dpo.export import BEST, LATEST
+from castoff.trainers.dpo.likelihood import LikelihoodTask
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.weights import load
+from castoff.trainers.dpo.samples.batch import Backbones, Batch
+from castoff.trainers.task.training_state import TrainingState
 from tests.trainers.dpo.small import likelihood_sections, structures
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext
-from trainers.dpo.alphabet import KINDS
-from trainers.dpo.export import BEST, LATEST
-from trainers.dpo.likelihood import LikelihoodTask
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.weights import load
-from trainers.dpo.samples.batch import Backbones, Batch
-from trainers.task.training_state import TrainingState
 
 CPU = torch.device("cpu")
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.dpo.alphabet import KINDS
-from trainers.dpo.loss import (
+from castoff.trainers.dpo.alphabet import KINDS
+from castoff.trainers.dpo.loss import (
     entropy,
     log_probabilities,
     metrics,
     preference_loss,
     smoothed_likelihood_loss,
 )
-from trainers.dpo.settings import Preference
+from castoff.trainers.dpo.settings import Preference
 
 LOSSES: list[dict[str, Any]] = [
     {"loss": "sigmoid"},

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from castoff.trainers.dpo import __main__ as program
+from castoff.trainers.dpo.network.weights import load
+from castoff.trainers.reporting.metrics_file import MetricsFile
 from tests.trainers.dpo.small import SIZES, base_model, pairs_file, structures
 from tests.trainers.logged import unwrapped
-from trainers.dpo import __main__ as program
-from trainers.dpo.network.weights import load
-from trainers.reporting.metrics_file import MetricsFile
 
 
 class Here:
@@ -31,7 +31,7 @@ class Here:
 
     def __call__(self, *words: str) -> int:
         """Its exit code."""
-        self.monkeypatch.setattr(sys, "argv", ["trainers.dpo", "--no_cuda", *words])
+        self.monkeypatch.setattr(sys, "argv", ["castoff.trainers.dpo", "--no_cuda", *words])
         code: Any = 0
         try:
             program.main()

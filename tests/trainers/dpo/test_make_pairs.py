@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy
 import pytest
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo import make_pairs
+from castoff.trainers.dpo.alphabet import LETTERS
+from castoff.trainers.dpo.make_pairs import made
+from castoff.trainers.dpo.samples.data import PairSet
+from castoff.trainers.dpo.samples.worse import burial, worse
+from castoff.trainers.dpo.settings import Pairs
+from castoff.trainers.dpo.structures.reading import read_structure
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.configuration.fields import ConfigError
-from trainers.dpo import make_pairs
-from trainers.dpo.alphabet import LETTERS
-from trainers.dpo.make_pairs import made
-from trainers.dpo.samples.data import PairSet
-from trainers.dpo.samples.worse import burial, worse
-from trainers.dpo.settings import Pairs
-from trainers.dpo.structures.reading import read_structure
 
 SEQUENCE = "ACDEFGHIKLMNPQRSTVWYACDE"
 

@@ -15,14 +15,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from launcher.ranks import RankEnv
-from tests.trainers.dpo.small import MadePairs, network
-from tests.trainers.toys import run
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.dpo import reference
-from trainers.dpo.loss import log_probabilities
-from trainers.dpo.reference import (
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.dpo import reference
+from castoff.trainers.dpo.loss import log_probabilities
+from castoff.trainers.dpo.reference import (
     Conditions,
     Referenced,
     batches_of,
@@ -30,8 +28,10 @@ from trainers.dpo.reference import (
     reference_of,
     weights_digest,
 )
-from trainers.dpo.samples.batch import Backbones
-from trainers.dpo.samples.data import collated
+from castoff.trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.samples.data import collated
+from tests.trainers.dpo.small import MadePairs, network
+from tests.trainers.toys import run
 
 ALONE = RankContext(0, 1, torch.device("cpu"))
 CONDITIONS = Conditions(weights_digest(network()), 0.1, "fp32", "cpu")

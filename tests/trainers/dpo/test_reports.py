@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from castoff.trainers.data.sampling import shard
+from castoff.trainers.dpo.reports import EpochReports
+from castoff.trainers.dpo.start.configuration import read
+from castoff.trainers.dpo.training import train
+from castoff.trainers.program import training as program
+from castoff.trainers.task import Splits
 from tests.trainers.logged import unwrapped
 from tests.trainers.toys import Ranks, Toy
-from trainers.data.sampling import shard
-from trainers.dpo.reports import EpochReports
-from trainers.dpo.start.configuration import read
-from trainers.dpo.training import train
-from trainers.program import training as program
-from trainers.task import Splits
 
 DPO = {"data": {"train_data": "p.json"}, "base_model": {"dir": "b"}}
 LIKELIHOOD = {"objective": "likelihood", "data": {"structures": "pdb"}}
@@ -87,7 +87,7 @@ Logged = Any
 @pytest.fixture
 def alone(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Logged:
     """Trains in this process, and gives the lines."""
-    from trainers.program import training as module
+    from castoff.trainers.program import training as module
 
     monkeypatch.setattr(module, "show_trainers", lambda rank, level: None)
     caplog.set_level("INFO")
@@ -168,7 +168,7 @@ def test_epochs_as_the_document_of_the_tool_that_this_one_follows_has_them() -> 
 
 @pytest.mark.parametrize("model", ["best_model.pt", "latest_model.pt", "checkpoint_epoch_3.pt"])
 def test_models_that_others_have_made_are_not_written_over(model: str, tmp_path: Path) -> None:
-    from trainers.configuration.fields import ConfigError
+    from castoff.trainers.configuration.fields import ConfigError
 
     folder = tmp_path / "out"
     folder.mkdir()

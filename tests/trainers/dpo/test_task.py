@@ -15,21 +15,21 @@ import pytest
 import torch
 from torch import Tensor
 
+from castoff.trainers.checkpointing.differences import compare
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.loaders import EvaluationLoader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.dpo import reference, settings
+from castoff.trainers.dpo.base_model import base_model as base_model_of
+from castoff.trainers.dpo.export import BEST, LATEST
+from castoff.trainers.dpo.network.weights import load
+from castoff.trainers.dpo.samples.batch import Batch
+from castoff.trainers.dpo.structures import cache
+from castoff.trainers.dpo.task import DpoTask
+from castoff.trainers.evaluation.metrics import evaluate
+from castoff.trainers.task.training_state import TrainingState
 from tests.trainers.dpo.small import base_model, dpo_sections, pairs_file
-from trainers.checkpointing.differences import compare
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.data.loaders import EvaluationLoader
-from trainers.distributed.process_group import RankContext
-from trainers.dpo import reference, settings
-from trainers.dpo.base_model import base_model as base_model_of
-from trainers.dpo.export import BEST, LATEST
-from trainers.dpo.network.weights import load
-from trainers.dpo.samples.batch import Batch
-from trainers.dpo.structures import cache
-from trainers.dpo.task import DpoTask
-from trainers.evaluation.metrics import evaluate
-from trainers.task.training_state import TrainingState
 
 CPU = torch.device("cpu")
 

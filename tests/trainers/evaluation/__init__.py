@@ -1,1 +1,1 @@
-"""Tests of trainers.evaluation."""
+"""Tests of castoff.trainers.evaluation."""

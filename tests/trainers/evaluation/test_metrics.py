@@ -11,14 +11,14 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from castoff.trainers.configuration.config import Evaluation, Training
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.loaders import evaluation_loader
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.evaluation.early_stopping import DefaultEarlyStopping
+from castoff.trainers.evaluation.metrics import evaluate, evaluating
+from castoff.trainers.task import Splits
 from tests.trainers.toys import Toy, run
-from trainers.configuration.config import Evaluation, Training
-from trainers.configuration.fields import ConfigError
-from trainers.data.loaders import evaluation_loader
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.evaluation.early_stopping import DefaultEarlyStopping
-from trainers.evaluation.metrics import evaluate, evaluating
-from trainers.task import Splits
 
 CPU = torch.device("cpu")
 

@@ -10,16 +10,16 @@ import optuna
 import pytest
 from torch import nn
 
+from castoff.trainers.checkpointing.run_folder import run_name
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.yaml_text import read_yaml
+from castoff.trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from castoff.trainers.evaluation.tuning import suggested
+from castoff.trainers.task import Loss
 from tests.trainers import toys
 from tests.trainers.toys import Toy
-from trainers.checkpointing.run_folder import run_name
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.yaml_text import read_yaml
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.evaluation.tuning import suggested
-from trainers.task import Loss
 
 SEARCH = """
 training:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from torch_geometric.data import Data
 
+from castoff.trainers.configuration.pyobject import PyObject
 from tests.trainers.toys import config
-from trainers.configuration.pyobject import PyObject
 
 WIDTH = 3
 

@@ -7,7 +7,7 @@ import sys
 import numpy
 import pytest
 
-from trainers.gnn.baselines import (
+from castoff.trainers.gnn.baselines import (
     FOREST,
     FULL_FOREST,
     ROUNDED,
@@ -22,9 +22,9 @@ from trainers.gnn.baselines import (
     sets_of,
     threshold,
 )
-from trainers.gnn.causets.features import SCALARS
-from trainers.gnn.causets.samples import sample
-from trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.causets.features import SCALARS
+from castoff.trainers.gnn.causets.samples import sample
+from castoff.trainers.gnn.causets.settings import Causets
 
 
 def sets(dimensions: list[float], manifold_like: list[bool] | None = None, **scalars: list[float]) -> Sets:
@@ -91,7 +91,7 @@ def test_a_threshold_tries_all_and_none() -> None:
 
 
 def test_the_forest_learns_from_the_training_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.gnn.baselines.TREES", 20)
+    monkeypatch.setattr("castoff.trainers.gnn.baselines.TREES", 20)
     fractions = numpy.linspace(0.1, 0.6, 60).tolist()
     train = sets([2.0 if each > 0.35 else 0.0 for each in fractions], ordering_fraction=fractions)
     test = sets([2, 0], ordering_fraction=[0.5, 0.2])
@@ -104,7 +104,7 @@ def test_the_forest_learns_from_the_training_sets(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_full_forest_sees_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.gnn.baselines.TREES", 20)
+    monkeypatch.setattr("castoff.trainers.gnn.baselines.TREES", 20)
     train, test = sets([2.0, 0.0] * 30), sets([2, 0, 2])
     train.features[::2, 0], test.features[::2, 0] = 1, 1
     (full,) = (each for each in guesses(train, test) if each.name == FULL_FOREST)

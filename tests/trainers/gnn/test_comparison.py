@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration.config import Config, Evaluator
-from trainers.configuration.pyobject import PyObject
-from trainers.gnn.baselines import FOREST, FULL_FOREST, ROUNDED, dimension_error, estimates, sets_of
-from trainers.gnn.causets.samples import sample
-from trainers.gnn.causets.settings import Causets
-from trainers.gnn.defaults import CRITERION, MODEL, with_defaults
-from trainers.gnn.report import guess_of, report
-from trainers.gnn.training import train
+from castoff.trainers.configuration.config import Config, Evaluator
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.gnn.baselines import FOREST, FULL_FOREST, ROUNDED, dimension_error, estimates, sets_of
+from castoff.trainers.gnn.causets.samples import sample
+from castoff.trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.defaults import CRITERION, MODEL, with_defaults
+from castoff.trainers.gnn.report import guess_of, report
+from castoff.trainers.gnn.training import train
 
 GRAPHS = [sample(Causets(size=(8, 16)), 0, index) for index in range(30)]
 TRAIN, TEST = GRAPHS[:20], GRAPHS[20:]
@@ -49,11 +49,11 @@ def row(text: str, name: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.gnn.baselines.TREES", 5)
+    monkeypatch.setattr("castoff.trainers.gnn.baselines.TREES", 5)
 
 
 def test_the_network_is_reported_beside_its_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.gnn.report.TOGETHER", 4)  # so batches are put together in order
+    monkeypatch.setattr("castoff.trainers.gnn.report.TOGETHER", 4)  # so batches are put together in order
     model = Knowing(0, 1)
     found = report(apply, model, TRAIN, TEST, CPU)
     assert found is not None and model.training

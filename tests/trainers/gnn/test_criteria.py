@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch_geometric.data import Batch
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.causets.samples import sample
-from trainers.gnn.causets.settings import Causets
-from trainers.gnn.criteria import BEND, WEIGHT, manifold_and_dimension
-from trainers.gnn.defaults import CRITERION, MODEL, MONITORS
-from trainers.gnn.models.gnn_model import GNNModel
-from trainers.gnn.names import found
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.causets.samples import sample
+from castoff.trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.criteria import BEND, WEIGHT, manifold_and_dimension
+from castoff.trainers.gnn.defaults import CRITERION, MODEL, MONITORS
+from castoff.trainers.gnn.models.gnn_model import GNNModel
+from castoff.trainers.gnn.names import found
 
 
 def batch_of(*rows: tuple[float, float]) -> Batch:

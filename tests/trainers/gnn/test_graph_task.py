@@ -18,9 +18,18 @@ import yaml
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-import trainers
-import trainers.gnn
-from launcher.ranks import RankEnv
+import castoff.trainers
+import castoff.trainers.gnn
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing import differences
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.flattened import fields
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.gnn.causets.features import NODE
+from castoff.trainers.gnn.task import GraphTask
+from castoff.trainers.gnn.train_ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from castoff.trainers.program.logs import setup_logging
 from tests.trainers.configuration.test_config import GUIDE
 from tests.trainers.gnn.graphs import written
 from tests.trainers.gnn.graphs_in_memory import (
@@ -35,15 +44,6 @@ from tests.trainers.gnn.graphs_in_memory import (
     monitored,
 )
 from tests.trainers.toys import Ranks, run
-from trainers.checkpointing import differences
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.flattened import fields
-from trainers.configuration.pyobject import PyObject
-from trainers.gnn.causets.features import NODE
-from trainers.gnn.task import GraphTask
-from trainers.gnn.train_ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.program.logs import setup_logging
 
 
 def trained(given: Mapping[str, Any], rank: int = 0) -> tuple[TrainerDDP, list[dict[str, float]], Any]:
@@ -181,14 +181,14 @@ def test_where_castoff_is_the_program_it_belongs_into_a_module(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = types.ModuleType("__main__")
-    program.__spec__ = importlib.machinery.ModuleSpec("trainers.gnn.__main__", None)
+    program.__spec__ = importlib.machinery.ModuleSpec("castoff.trainers.gnn.__main__", None)
     monkeypatch.setitem(sys.modules, "__main__", program)
     with pytest.raises(ConfigError) as error:
         TrainerDDP(0, {**described(tmp_path), "criterion": PyObject("__main__.compute_loss")})
     assert (
         "!pyobject __main__.compute_loss: __main__ has no compute_loss: the program that runs is "
-        "trainers.gnn.__main__; put compute_loss into a module beside the YAML, as my_module.py, and write "
-        "!pyobject my_module.compute_loss"
+        "castoff.trainers.gnn.__main__; put compute_loss into a module beside the YAML, as my_module.py, and "
+        "write !pyobject my_module.compute_loss"
     ) in str(error.value)
 
 
@@ -306,15 +306,15 @@ def by_the_guide(path: str, world_size: int) -> None:
     setup_logging(rank)
     initialize_ddp(rank=rank, worldsize=world_size, backend="gloo")
     with Path(path).open() as file:
-        config = yaml.load(file, trainers.gnn.get_loader())
+        config = yaml.load(file, castoff.trainers.gnn.get_loader())
     config["parallel"]["world_size"] = world_size
-    trainer = trainers.gnn.TrainerDDP(rank=rank, config=config)
+    trainer = castoff.trainers.gnn.TrainerDDP(rank=rank, config=config)
     train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
     assert (len(train_loader.dataset), len(val_loader.dataset), len(test_loader.dataset)) == (800, 100, 100)
     trainer.run_training(train_loader, val_loader)
     if rank == 0:
         trainer.run_test(test_loader)
-    trainers.gnn.cleanup_ddp()
+    castoff.trainers.gnn.cleanup_ddp()
 
 
 def test_the_guides_configuration_trains(tmp_path: Path) -> None:
@@ -353,27 +353,30 @@ MODEL = "".join(f"  {name}: {value}\n" for name, value in (*ENCODER.items(), ("d
 
 
 def test_scripts_find_the_names_that_they_know() -> None:
-    from trainers.evaluation.early_stopping import DefaultEarlyStopping
-    from trainers.gnn.models.gnn_block import GNNBlock
-    from trainers.gnn.models.gnn_model import GNNModel
+    from castoff.trainers.evaluation.early_stopping import DefaultEarlyStopping
+    from castoff.trainers.gnn.models.gnn_block import GNNBlock
+    from castoff.trainers.gnn.models.gnn_model import GNNModel
 
-    there = trainers.gnn
+    there = castoff.trainers.gnn
     assert (there.TrainerDDP, there.GNNModel, there.models.GNNBlock) == (TrainerDDP, GNNModel, GNNBlock)
     assert (there.initialize_ddp, there.cleanup_ddp) == (initialize_ddp, cleanup_ddp)
     assert there.DefaultEarlyStopping is DefaultEarlyStopping
-    assert there.get_loader is trainers.get_loader
-    assert PyObject("trainers.gnn.models.GNNBlock").resolve() is GNNBlock
-    with pytest.raises(AttributeError, match=r"module 'trainers\.gnn' has no attribute 'JuliaWorker'"):
+    assert there.get_loader is castoff.trainers.get_loader
+    assert PyObject("castoff.trainers.gnn.models.GNNBlock").resolve() is GNNBlock
+    with pytest.raises(
+        AttributeError, match=r"module 'castoff\.trainers\.gnn' has no attribute 'JuliaWorker'"
+    ):
         there.JuliaWorker  # noqa: B018
 
 
 def test_completion_offers_them() -> None:
-    for package in (trainers, trainers.gnn, trainers.gnn.models):
+    for package in (castoff.trainers, castoff.trainers.gnn, castoff.trainers.gnn.models):
         assert set(package.__all__) <= set(dir(package))
 
 
 def test_nothing_is_loaded_before_it_is_used() -> None:
-    asks = "import sys, trainers.gnn; sys.exit('torch' in sys.modules or 'torch_geometric' in sys.modules)"
+    loaded = "'torch' in sys.modules or 'torch_geometric' in sys.modules"
+    asks = f"import sys, castoff.trainers.gnn; sys.exit({loaded})"
     assert subprocess.run([sys.executable, "-c", asks], check=False).returncode == 0
 
 

@@ -16,16 +16,16 @@ import pytest
 import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.errors import DistributedError
+from castoff.trainers.distributed.explanations import explained
+from castoff.trainers.distributed.failures import end, words
+from castoff.trainers.gnn.__main__ import main
+from castoff.trainers.task import Loss
 from tests.trainers.toys import Ranks, Toy
-from trainers.checkpointing.errors import CheckpointError
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.errors import DistributedError
-from trainers.distributed.explanations import explained
-from trainers.distributed.failures import end, words
-from trainers.gnn.__main__ import main
-from trainers.task import Loss
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -45,10 +45,10 @@ data: {causets: {number: 64, size: [8, 16]}, split: [0.5, 0.125, 0.375]}
 
 
 def program(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """`python -m trainers.gnn`, in a folder, on a configuration."""
+    """`python -m castoff.trainers.gnn`, in a folder, on a configuration."""
     (folder / "causets.yaml").write_text(text)
     return subprocess.run(
-        [sys.executable, "-m", "trainers.gnn", "causets.yaml", *words],
+        [sys.executable, "-m", "castoff.trainers.gnn", "causets.yaml", *words],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -73,7 +73,7 @@ class Here:
         """Its exit code."""
         (folder / "causets.yaml").write_text(text)
         self.monkeypatch.chdir(folder)
-        self.monkeypatch.setattr(sys, "argv", ["trainers.gnn", "causets.yaml", *words])
+        self.monkeypatch.setattr(sys, "argv", ["castoff.trainers.gnn", "causets.yaml", *words])
         self.monkeypatch.setattr(sys, "path", list(sys.path))
         code: Any = 0
         try:
@@ -145,7 +145,7 @@ def test_a_task_of_ones_own_beside_the_configuration(tmp_path: Path, monkeypatch
     (tmp_path / "mine" / "own.yaml").write_text(text)
     (tmp_path / "elsewhere").mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "trainers.gnn", "../mine/own.yaml"],
+        [sys.executable, "-m", "castoff.trainers.gnn", "../mine/own.yaml"],
         cwd=tmp_path / "elsewhere",
         capture_output=True,
         text=True,
@@ -319,7 +319,7 @@ def ranks_end(tmp_path: Path, text: str, **environ: str) -> list[str]:
 
 
 def as_program(path: str) -> None:
-    sys.argv = ["trainers.gnn", path]
+    sys.argv = ["castoff.trainers.gnn", path]
     main()
 
 

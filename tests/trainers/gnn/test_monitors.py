@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.configuration import config as core
-from trainers.configuration.fields import ConfigError
-from trainers.gnn import monitors, names
-from trainers.gnn.monitors import (
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn import monitors, names
+from castoff.trainers.gnn.monitors import (
     F1,
     R2,
     Accuracy,
@@ -23,7 +23,7 @@ from trainers.gnn.monitors import (
     RocAuc,
     RootMeanSquaredError,
 )
-from trainers.task.prediction_metrics import Monitors
+from castoff.trainers.task.prediction_metrics import Monitors
 
 
 def logits(*values: float) -> list[dict[int, Tensor]]:

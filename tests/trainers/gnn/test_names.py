@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.gnn import models, names
+from castoff.trainers.gnn.names import arguments, found
 from tests.hostile import SCALARS, json_values
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.gnn import models, names
-from trainers.gnn.names import arguments, found
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_every_name_leads_somewhere(kind: str) -> None:
             PyObject("QuantumGrav.GNNModel"),
             "model",
             "x: !pyobject QuantumGrav.GNNModel: there is no module QuantumGrav here; write "
-            "!pyobject trainers.gnn.GNNModel",
+            "!pyobject castoff.trainers.gnn.GNNModel",
         ),
     ],
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.configuration.config import Config
-from trainers.distributed.process_group import RankContext
-from trainers.gnn.graphs.splits import prepared
-from trainers.gnn.prepare import main
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.gnn.graphs.splits import prepared
+from castoff.trainers.gnn.prepare import main
 
 CONFIG = """\
 training: {path: trained, num_epochs: 1, batch_size: 8, optimizer_type: !pyobject torch.optim.AdamW, seed: 3}
@@ -48,6 +48,6 @@ def test_a_training_finds_them(config: Path, capsys: pytest.CaptureFixture[str])
 def test_what_cannot_be_written(config: Path, override: str, words: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main([str(config), f"--set={override}"])
-    assert str(ended.value).startswith("python -m trainers.gnn.prepare: ")
+    assert str(ended.value).startswith("python -m castoff.trainers.gnn.prepare: ")
     assert words in str(ended.value)
     assert not Path("trained").exists()

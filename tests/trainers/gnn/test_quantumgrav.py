@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch_geometric.utils import dense_to_sparse
 from zarr import open_group
 
-import trainers.gnn as QG
-from launcher.ranks import RankEnv
+import castoff.trainers.gnn as QG
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
 from tests.trainers.gnn.graphs.written import ZARR_3
 from tests.trainers.gnn.graphs_in_memory import ENCODER, HEAD, Graphs, compute_loss, described
 from tests.trainers.toys import run
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
 
 SETS, LARGEST = 5, 12
 """In each of three stores; elements of the largest set."""
@@ -239,7 +239,7 @@ WATCHED = {"tasks": {0: {"metric": "loss_avg", "delta": 1e-4, "mode": "min"}}, "
 
 def test_a_validator_measures_as_the_one_that_ranks_share(tmp_path: Path) -> None:
     arguments = {"device": "cpu", "criterion": compute_loss, "evaluator_tasks": MEASURES}
-    given = {"type": PyObject("trainers.gnn.Validator"), "kwargs": arguments}
+    given = {"type": PyObject("castoff.trainers.gnn.Validator"), "kwargs": arguments}
     mine, metrics = validated_by(tmp_path / "mine", given, early_stopping=WATCHED)
     _, shared = validated_by(tmp_path / "shared", {"evaluator_tasks": MEASURES}, early_stopping=WATCHED)
     for one, other in zip(metrics, shared, strict=True):
@@ -309,10 +309,10 @@ def test_early_stopping_beside_its_type_or_in_kwargs_not_both(tmp_path: Path) ->
 
 
 def test_modules_have_the_names_that_scripts_import() -> None:
-    from trainers.gnn.train_ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+    from castoff.trainers.gnn.train_ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
     names = (QG.TrainerDDP, QG.cleanup_ddp, QG.initialize_ddp)
     assert names == (TrainerDDP, cleanup_ddp, initialize_ddp)
-    early = PyObject("trainers.gnn.early_stopping.DefaultEarlyStopping").resolve()
+    early = PyObject("castoff.trainers.gnn.early_stopping.DefaultEarlyStopping").resolve()
     assert early is QG.DefaultEarlyStopping is QG.early_stopping.DefaultEarlyStopping
-    assert PyObject("trainers.gnn.evaluate.Tester").resolve() is QG.Tester
+    assert PyObject("castoff.trainers.gnn.evaluate.Tester").resolve() is QG.Tester

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LinearLR, ReduceLROnPlateau
 
-import trainers.gnn as QG
-from launcher.ranks import RankEnv
+import castoff.trainers.gnn as QG
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
 from tests.trainers.gnn.graphs.written import ZARR_3
 from tests.trainers.gnn.graphs_in_memory import Graphs, compute_loss, described
 from tests.trainers.gnn.test_quantumgrav import public, stores
 from tests.trainers.toys import digest, run
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
 
 
 def from_factory(given: dict[str, Any], rank: int = 0) -> QG.TrainerDDP:
@@ -106,7 +106,9 @@ def test_its_evaluators_may_be_the_users_own(tmp_path: Path) -> None:
     arguments = {"device": "cpu", "criterion": compute_loss}
     given = described(tmp_path, num_epochs=1)
     given["validation"] = {"validator": {"type": QG.DefaultValidator, "kwargs": arguments}}
-    given["testing"] = {"tester": {"type": PyObject("trainers.gnn.DefaultTester"), "kwargs": arguments}}
+    given["testing"] = {
+        "tester": {"type": PyObject("castoff.trainers.gnn.DefaultTester"), "kwargs": arguments}
+    }
     trainer = QG.Trainer(0, given)
     train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
     _, validated = trainer.run_training(train_loader, val_loader)

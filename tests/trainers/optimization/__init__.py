@@ -1,1 +1,1 @@
-"""Tests of trainers.optimization."""
+"""Tests of castoff.trainers.optimization."""

@@ -16,16 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.optimization.engine import MOST_SKIPPED, Engine, NonFiniteError
+from castoff.trainers.optimization.gradients import GradientNorm
+from castoff.trainers.optimization.optimizer import make_optimizer
+from castoff.trainers.optimization.wrapping import _Everything, distributed, prepared_model
+from castoff.trainers.task import Loss
 from tests.trainers.toys import Toy, config, run
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.optimization.engine import MOST_SKIPPED, Engine, NonFiniteError
-from trainers.optimization.gradients import GradientNorm
-from trainers.optimization.optimizer import make_optimizer
-from trainers.optimization.wrapping import _Everything, distributed, prepared_model
-from trainers.task import Loss
 
 CPU = torch.device("cpu")
 STEPS = 4
@@ -120,7 +120,7 @@ def train_counting(micros: int, counted: str) -> tuple[list[Tensor], int]:
             made_ddp.register_comm_hook(None, lambda _, bucket: reduce(bucket))
             return made_ddp
 
-        with patch("trainers.optimization.engine.distributed", wrapped):
+        with patch("castoff.trainers.optimization.engine.distributed", wrapped):
             answer = trained(made, place, micros, counted)
     else:
         answer = trained(made, place, micros, counted)
@@ -363,7 +363,7 @@ def test_but_not_for_ever() -> None:
 
 
 def test_a_good_step_begins_the_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.optimization.engine.MOST_SKIPPED", 2)
+    monkeypatch.setattr("castoff.trainers.optimization.engine.MOST_SKIPPED", 2)
     made = engine(RankContext(0, 1, CPU), non_finite="skip")
     for _ in range(2):
         assert not one_step(made, lambda out: out.sum() * float("nan"))

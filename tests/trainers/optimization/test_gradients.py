@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.optimization.gradients import GradientNorm
 from tests.trainers.optimization.test_engine import batch, engine, squared
 from tests.trainers.toys import run
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.optimization.gradients import GradientNorm
 
 SHAPES = [(3, 4), (5,), (), (0,)]
 

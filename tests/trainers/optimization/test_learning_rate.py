@@ -19,11 +19,11 @@ from torch.optim.lr_scheduler import (
     ReduceLROnPlateau,
 )
 
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.optimization.learning_rate import LearningRate
+from castoff.trainers.optimization.optimizer import load_optimizer, make_optimizer
 from tests.trainers.toys import Toy, config
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.optimization.learning_rate import LearningRate
-from trainers.optimization.optimizer import load_optimizer, make_optimizer
 
 SGD = {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"lr": 0.1, "momentum": 0.9}}
 

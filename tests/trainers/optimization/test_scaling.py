@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.yaml_text import read_yaml, to_yaml
+from castoff.trainers.optimization.scaling import Resolved, resolved
 from tests.trainers.toys import config
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.yaml_text import read_yaml, to_yaml
-from trainers.optimization.scaling import Resolved, resolved
 
 
 def made(rules: dict[str, Any], overrides: list[str] | None = None, **training: Any) -> Config:

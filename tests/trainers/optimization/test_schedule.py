@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trainers.configuration.config import Schedule
-from trainers.optimization.schedule import factor, problems, problems_of_length
+from castoff.trainers.configuration.config import Schedule
+from castoff.trainers.optimization.schedule import factor, problems, problems_of_length
 
 TOTAL = st.integers(2, 3000)
 FLOORS = st.floats(0.0, 1.0)

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.optimization.weights import bit_sums
+from castoff.trainers.optimization.weights import digest as one_number
+from castoff.trainers.task import Loss, Task
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.optimization.weights import bit_sums
-from trainers.optimization.weights import digest as one_number
-from trainers.task import Loss, Task
 
 
 class Coder(nn.Module):

@@ -1,1 +1,1 @@
-"""Tests of trainers.program."""
+"""Tests of castoff.trainers.program."""

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.program import command_line
+from castoff.trainers.reporting.metrics_file import MetricsFile
 from tests import patience
 from tests.patience import until
 from tests.trainers.logged import unwrapped
 from tests.trainers.toys import config
-from trainers.configuration.config import Config
-from trainers.program import command_line
-from trainers.reporting.metrics_file import MetricsFile
 
 ROOT = Path(__file__).parents[3]
 
@@ -77,7 +77,7 @@ def test_not_both(
 
 OWN = """
 from tests.trainers.toys import Toy
-from trainers import Config, train
+from castoff.trainers import Config, train
 train(Config.load("toy.yaml"), Toy(pause={pause}))
 """
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launcher.typed.descriptions import fields
-from trainers.dpo.start.flags import COMMAND_LINE as DPO
-from trainers.program.flags import CommandLine, Flag
-from trainers.sedd.start.flags import COMMAND_LINE as SEDD
+from castoff.launcher.typed.descriptions import fields
+from castoff.trainers.dpo.start.flags import COMMAND_LINE as DPO
+from castoff.trainers.program.flags import CommandLine, Flag
+from castoff.trainers.sedd.start.flags import COMMAND_LINE as SEDD
 
 SYSTEMS = pytest.mark.parametrize("system", [DPO, SEDD], ids=["dpo", "sedd"])
 FLAGS = [

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from trainers.program.importing import without_collections
+from castoff.trainers.program.importing import without_collections
 
 
 @pytest.fixture(params=[True, False])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.program.logs import in_own_words, setup_logging, show_trainers
+from castoff.trainers.program.logs import in_own_words, setup_logging, show_trainers
 
 
 def test_lines_of_some_loggers_are_reworded_meanwhile(caplog: pytest.LogCaptureFixture) -> None:

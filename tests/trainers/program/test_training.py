@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from castoff.trainers import Config, ConfigError, train
+from castoff.trainers.configuration.yaml_text import to_yaml
 from tests.trainers.toys import Toy, config
-from trainers import Config, ConfigError, train
-from trainers.configuration.yaml_text import to_yaml
 
 
 @pytest.fixture

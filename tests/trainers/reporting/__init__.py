@@ -1,1 +1,1 @@
-"""Tests of trainers.reporting."""
+"""Tests of castoff.trainers.reporting."""

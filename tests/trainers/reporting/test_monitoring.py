@@ -13,20 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Config, Monitoring
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed import devices
+from castoff.trainers.distributed import process_group as distributed
+from castoff.trainers.distributed.devices import Use, limit_memory, use_of
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.reporting.metrics_file import MetricsFile
+from castoff.trainers.reporting.monitoring import Norms, columns, devices_of_ranks, gathered, losses_of_ranks
+from castoff.trainers.reporting.running import Running
+from castoff.trainers.reporting.throughput import TIMED, Throughput, report
+from castoff.trainers.task import Loss
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Toy, config, lasting_lines, run
-from trainers.configuration.config import Config, Monitoring
-from trainers.ddp import TrainerDDP
-from trainers.distributed import devices
-from trainers.distributed import process_group as distributed
-from trainers.distributed.devices import Use, limit_memory, use_of
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.reporting.metrics_file import MetricsFile
-from trainers.reporting.monitoring import Norms, columns, devices_of_ranks, gathered, losses_of_ranks
-from trainers.reporting.running import Running
-from trainers.reporting.throughput import TIMED, Throughput, report
-from trainers.task import Loss
 
 NAN = float("nan")
 GPU = torch.device("cuda", 0)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.reporting.progress import Progress, duration_words
 from tests import patience
-from trainers.distributed.process_group import RankContext
-from trainers.reporting.progress import Progress, duration_words
 
 SHOW = """
 import logging, sys, torch
-from trainers.distributed.process_group import RankContext
-from trainers.reporting.progress import Progress
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.reporting.progress import Progress
 
 logging.basicConfig(level="INFO", format="[RANK 0] %(message)s")
 place = RankContext(int(sys.argv[1]), 2, torch.device("cpu"))

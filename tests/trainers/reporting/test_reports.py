@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from torch import nn
 
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.task import Splits
 from tests.trainers.toys import Toy, config
-from trainers.ddp import TrainerDDP
-from trainers.task import Splits
 
 
 class Frozen(Toy):

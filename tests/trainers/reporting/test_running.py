@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.reporting import running as running_module
+from castoff.trainers.reporting.running import Running
+from castoff.trainers.reporting.throughput import Throughput, report
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import run
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.reporting import running as running_module
-from trainers.reporting.running import Running
-from trainers.reporting.throughput import Throughput, report
 
 ALONE = RankContext(0, 1, torch.device("cpu"))
 

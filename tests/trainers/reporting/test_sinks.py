@@ -16,17 +16,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from castoff.trainers.configuration.config import Config, Logging, Wandb
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.devices import device_name
+from castoff.trainers.program.training import train
+from castoff.trainers.reporting import sinks as sinks_module
+from castoff.trainers.reporting.curves import draw, draw_curves, others
+from castoff.trainers.reporting.metrics_file import MetricsFile
+from castoff.trainers.reporting.sinks import FURTHER_NAMES, METRICS, Sinks, check_packages, with_further_names
 from tests.patience import until
 from tests.trainers.toys import Toy, config
-from trainers.configuration.config import Config, Logging, Wandb
-from trainers.configuration.fields import ConfigError
-from trainers.ddp import TrainerDDP
-from trainers.distributed.devices import device_name
-from trainers.program.training import train
-from trainers.reporting import sinks as sinks_module
-from trainers.reporting.curves import draw, draw_curves, others
-from trainers.reporting.metrics_file import MetricsFile
-from trainers.reporting.sinks import FURTHER_NAMES, METRICS, Sinks, check_packages, with_further_names
 
 
 def sinks(folder: Path, **asked: Any) -> Sinks:
@@ -422,7 +422,7 @@ def test_missing_matplotlib_is_reported(
 def test_what_wandb_is_given_of_a_configuration_is_plain(tmp_path: Path, wandb: FakeWandb) -> None:
     from torch.optim import AdamW
 
-    from trainers.configuration.yaml_text import plain
+    from castoff.trainers.configuration.yaml_text import plain
 
     resolved = plain(Config.of(config(tmp_path)))
     Sinks(tmp_path, Logging(wandb=Wandb(project="p")), "toy", resolved).go_back(0, 0)

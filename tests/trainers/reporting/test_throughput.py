@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.reporting.running import Running
+from castoff.trainers.reporting.throughput import TIMED, Throughput, metrics, report
 from tests.trainers.toys import run
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.reporting.running import Running
-from trainers.reporting.throughput import TIMED, Throughput, metrics, report
 
 ALONE = RankContext(0, 1, torch.device("cpu"))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from trainers.sedd.alphabet import MASK
+from castoff.trainers.sedd.alphabet import MASK
 
 
 def rates(kind: str, residues: int) -> Tensor:

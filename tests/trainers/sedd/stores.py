@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainers.sedd.store.building import build
-from trainers.sedd.store.token_store import Filters, TokenStore
+from castoff.trainers.sedd.store.building import build
+from castoff.trainers.sedd.store.token_store import Filters, TokenStore
 
 
 def write_fasta(path: Path, proteins: Sequence[str]) -> Path:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from trainers.sedd.alphabet import KINDS, MASK, PADDING, RESIDUES, UNKNOWN, decode, encode
+from castoff.trainers.sedd.alphabet import KINDS, MASK, PADDING, RESIDUES, UNKNOWN, decode, encode
 
 
 def test_letters_are_tokens_and_back() -> None:

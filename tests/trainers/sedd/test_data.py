@@ -4,10 +4,10 @@ import numpy
 import pytest
 import torch
 
-from trainers.distributed.randomness import seed_all
-from trainers.sedd.alphabet import PADDING, decode
-from trainers.sedd.data import MULTIPLE, Protein, Proteins, collated
-from trainers.sedd.synthetic import LENGTHS, SyntheticProteins
+from castoff.trainers.distributed.randomness import seed_all
+from castoff.trainers.sedd.alphabet import PADDING, decode
+from castoff.trainers.sedd.data import MULTIPLE, Protein, Proteins, collated
+from castoff.trainers.sedd.synthetic import LENGTHS, SyntheticProteins
 
 
 def test_made_up_proteins_are_functions_of_seed_and_index() -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from torch import nn
 
-from trainers.checkpointing.checkpoints import Checkpoints, load_part
-from trainers.configuration.pyobject import PyObject
-from trainers.ddp import TrainerDDP
-from trainers.sedd.alphabet import RESIDUES, Tokens
-from trainers.sedd.generate import main
-from trainers.sedd.synthetic import LENGTHS
-from trainers.sedd.task import SeddTask
+from castoff.trainers.checkpointing.checkpoints import Checkpoints, load_part
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.sedd.alphabet import RESIDUES, Tokens
+from castoff.trainers.sedd.generate import main
+from castoff.trainers.sedd.synthetic import LENGTHS
+from castoff.trainers.sedd.task import SeddTask
 
 
 def trained_in(folder: Path, **judged: Any) -> Path:
@@ -32,7 +32,7 @@ def trained_in(folder: Path, **judged: Any) -> Path:
             "optimizer_type": PyObject("torch.optim.AdamW"),
         },
         "validation": judged,
-        "task": PyObject("trainers.sedd.task.SeddTask"),
+        "task": PyObject("castoff.trainers.sedd.task.SeddTask"),
         "task_kwargs": {
             "data": {"synthetic": 30, "split": [0.8, 0.2, 0.0]},
             "model": {"hidden_size": 16, "n_blocks": 1, "n_heads": 2, "cond_dim": 8},

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.sedd.data import ProteinBatch
+from castoff.trainers.sedd.task import SeddTask
+from castoff.trainers.task import Loss
 from tests.trainers.toys import Ranks, digest, lasting_lines, run
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.sedd.data import ProteinBatch
-from trainers.sedd.task import SeddTask
-from trainers.task import Loss
 
 pytestmark = pytest.mark.usefixtures("for_real")
 

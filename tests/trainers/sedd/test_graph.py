@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from castoff.trainers.sedd.alphabet import MASK, PADDING, UNKNOWN
+from castoff.trainers.sedd.graph import GRAPHS
 from tests.trainers.sedd.chains import Joint, rates, token, transition
-from trainers.sedd.alphabet import MASK, PADDING, UNKNOWN
-from trainers.sedd.graph import GRAPHS
 
 BOTH = pytest.mark.parametrize("kind", ["absorb", "uniform"])
 LEVELS = pytest.mark.parametrize("sigma", [1e-3, 0.4, 3.0, 7.0])

@@ -10,9 +10,9 @@ import torch
 
 from bench.proteins.baselines import trigrams, unigram
 from bench.proteins.comparison import compared, parts_of
-from trainers.ddp import TrainerDDP
-from trainers.sedd.alphabet import Tokens, decode
-from trainers.sedd.task import SeddTask
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.sedd.alphabet import Tokens, decode
+from castoff.trainers.sedd.task import SeddTask
 
 LENGTH = 32
 

@@ -9,11 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from castoff.trainers.sedd.alphabet import MASK, UNKNOWN
+from castoff.trainers.sedd.graph import GRAPHS
+from castoff.trainers.sedd.loss import (
+    EARLIEST,
+    UnderNoise,
+    diffusion_loss,
+    reconstruction_loss,
+    times,
+    under_noise,
+)
+from castoff.trainers.sedd.noise import Geometric, LogLinear
 from tests.trainers.sedd.chains import Joint, token
-from trainers.sedd.alphabet import MASK, UNKNOWN
-from trainers.sedd.graph import GRAPHS
-from trainers.sedd.loss import EARLIEST, UnderNoise, diffusion_loss, reconstruction_loss, times, under_noise
-from trainers.sedd.noise import Geometric, LogLinear
 
 
 @pytest.mark.parametrize("residues", [2, 20])

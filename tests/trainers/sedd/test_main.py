@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.yaml_text import read_yaml_file
+from castoff.trainers.sedd import __main__ as program
+from castoff.trainers.sedd.start.configuration import read
+from castoff.trainers.sedd.start.translation import core_config
 from tests.trainers.logged import unwrapped
 from tests.trainers.sedd.start.test_ranks import TINY
-from trainers.configuration.config import Config
-from trainers.configuration.yaml_text import read_yaml_file
-from trainers.sedd import __main__ as program
-from trainers.sedd.start.configuration import read
-from trainers.sedd.start.translation import core_config
 
 
 class Here:
@@ -34,7 +34,7 @@ class Here:
 
     def __call__(self, *words: str) -> int:
         """Its exit code."""
-        self.monkeypatch.setattr(sys, "argv", ["trainers.sedd", *words])
+        self.monkeypatch.setattr(sys, "argv", ["castoff.trainers.sedd", *words])
         code: Any = 0
         try:
             program.main()

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration.fields import ConfigError
-from trainers.optimization.wrapping import compiled
-from trainers.sedd.alphabet import MASK, PADDING
-from trainers.sedd.model import SIZES, Block, DiffusionTransformer, Shape, rotations, shape_of, turned
-from trainers.sedd.settings import Model
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.optimization.wrapping import compiled
+from castoff.trainers.sedd.alphabet import MASK, PADDING
+from castoff.trainers.sedd.model import SIZES, Block, DiffusionTransformer, Shape, rotations, shape_of, turned
+from castoff.trainers.sedd.settings import Model
 
 SHAPE = Shape(32, 2, 4, 16, dropout=0.0)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.noise import Cosine, Geometric, LogLinear, Noise, log_expm1, noise_of
-from trainers.sedd.settings import Graph, NoiseSchedule
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.noise import Cosine, Geometric, LogLinear, Noise, log_expm1, noise_of
+from castoff.trainers.sedd.settings import Graph, NoiseSchedule
 
 SCHEDULES = [LogLinear(), Geometric(), Cosine(), LogLinear(0.01), Geometric(1e-3, 6.0)]
 

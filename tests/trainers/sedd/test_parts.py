@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch.utils.data import Subset
 
+from castoff.trainers.checkpointing.differences import compare
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.flattened import fields as fields_of
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.sedd.alphabet import RESIDUES, decode
+from castoff.trainers.sedd.parts import Parts, divided, doubts, opened
+from castoff.trainers.sedd.settings import Data
+from castoff.trainers.sedd.stream import ProteinStream
+from castoff.trainers.sedd.task import SeddTask
 from tests.trainers.sedd.stores import store_with
-from trainers.checkpointing.differences import compare
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.flattened import fields as fields_of
-from trainers.distributed.process_group import RankContext
-from trainers.sedd.alphabet import RESIDUES, decode
-from trainers.sedd.parts import Parts, divided, doubts, opened
-from trainers.sedd.settings import Data
-from trainers.sedd.stream import ProteinStream
-from trainers.sedd.task import SeddTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized

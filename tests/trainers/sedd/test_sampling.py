@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.sedd.alphabet import MASK, PADDING
-from trainers.sedd.graph import GRAPHS, GraphOfStates
-from trainers.sedd.loss import Score
-from trainers.sedd.noise import Geometric, LogLinear, Noise
-from trainers.sedd.sampling import _drawn, sampled
-from trainers.sedd.settings import Sampling
+from castoff.trainers.sedd.alphabet import MASK, PADDING
+from castoff.trainers.sedd.graph import GRAPHS, GraphOfStates
+from castoff.trainers.sedd.loss import Score
+from castoff.trainers.sedd.noise import Geometric, LogLinear, Noise
+from castoff.trainers.sedd.sampling import _drawn, sampled
+from castoff.trainers.sedd.settings import Sampling
 
 WAYS = [
     ("absorb", "euler"),

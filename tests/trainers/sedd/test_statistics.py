@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from trainers.sedd.alphabet import RESIDUES, Tokens, encode
-from trainers.sedd.statistics import (
+from castoff.trainers.sedd.alphabet import RESIDUES, Tokens, encode
+from castoff.trainers.sedd.statistics import (
     expected_distance,
     metrics,
     pair_counts,
     residue_counts,
     total_variation,
 )
-from trainers.sedd.synthetic import SyntheticProteins
+from castoff.trainers.sedd.synthetic import SyntheticProteins
 
 
 def of(*sequences: str) -> list[Tokens]:

@@ -12,15 +12,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+from castoff.trainers.configuration.config import Training
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.loaders import training_loader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.sedd.alphabet import decode
+from castoff.trainers.sedd.data import Protein, collated
+from castoff.trainers.sedd.store.token_store import TokenStore
+from castoff.trainers.sedd.stream import ProteinStream, _InBlocks, split_into_blocks
 from tests.trainers.sedd.stores import store_with
-from trainers.configuration.config import Training
-from trainers.configuration.fields import ConfigError
-from trainers.data.loaders import training_loader
-from trainers.distributed.process_group import RankContext
-from trainers.sedd.alphabet import decode
-from trainers.sedd.data import Protein, collated
-from trainers.sedd.store.token_store import TokenStore
-from trainers.sedd.stream import ProteinStream, _InBlocks, split_into_blocks
 
 NUMBER = 103
 
@@ -163,7 +163,7 @@ def test_parts_are_whole_blocks_without_overlap(
     shares: tuple[float, float, float], seed: int, least: int, store: TokenStore
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trainers.sedd.stream._LEAST_BLOCKS", least)
+        patch.setattr("castoff.trainers.sedd.stream._LEAST_BLOCKS", least)
         stream_, others = split_into_blocks(store, 512, shares, seed)
         parts = [numbers(stream_), *([*numbers(each[n] for n in range(len(each)))] for each in others)]
     once = Counter(number for part in parts for number in part)

@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from trainers.checkpointing.differences import compare
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.data.loaders import EvaluationLoader
-from trainers.distributed.process_group import RankContext
-from trainers.evaluation.metrics import evaluate
-from trainers.sedd import settings
-from trainers.sedd.alphabet import MASK
-from trainers.sedd.data import ProteinBatch
-from trainers.sedd.graph import GRAPHS
-from trainers.sedd.loss import diffusion_loss, times
-from trainers.sedd.task import AT_ONCE, SeddTask
-from trainers.task.training_state import TrainingState
+from castoff.trainers.checkpointing.differences import compare
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.loaders import EvaluationLoader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.evaluation.metrics import evaluate
+from castoff.trainers.sedd import settings
+from castoff.trainers.sedd.alphabet import MASK
+from castoff.trainers.sedd.data import ProteinBatch
+from castoff.trainers.sedd.graph import GRAPHS
+from castoff.trainers.sedd.loss import diffusion_loss, times
+from castoff.trainers.sedd.task import AT_ONCE, SeddTask
+from castoff.trainers.task.training_state import TrainingState
 
 
 class Summing(SeddTask):

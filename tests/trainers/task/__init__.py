@@ -1,1 +1,1 @@
-"""Tests of trainers.task."""
+"""Tests of castoff.trainers.task."""

@@ -17,17 +17,17 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.randomness import seed_all
+from castoff.trainers.reporting.metrics_file import MetricsFile
+from castoff.trainers.task import Loss, Splits, Task, contract
+from castoff.trainers.task.configured_task import ConfiguredTask, samples_in, task_of
 from tests.cases import others_long
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.ddp import TrainerDDP
-from trainers.distributed.randomness import seed_all
-from trainers.reporting.metrics_file import MetricsFile
-from trainers.task import Loss, Splits, Task, contract
-from trainers.task.configured_task import ConfiguredTask, samples_in, task_of
 
 TASK = Toy()
 DATA = TensorDataset(torch.zeros(4, 2))

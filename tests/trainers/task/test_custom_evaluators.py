@@ -15,18 +15,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.stopping import StoppedEarly
+from castoff.trainers.task.configured_task import ConfiguredTask
+from castoff.trainers.task.custom_evaluator import CustomEvaluator
+from castoff.trainers.task.portable import NotPortable, portable, restored
 from tests.trainers.task.test_evaluators import Numbers, Scaled, fields, squares, trained
 from tests.trainers.toys import lasting_lines, run
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.distributed.stopping import StoppedEarly
-from trainers.task.configured_task import ConfiguredTask
-from trainers.task.custom_evaluator import CustomEvaluator
-from trainers.task.portable import NotPortable, portable, restored
 
 
 class Judge:

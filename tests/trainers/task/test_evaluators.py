@@ -14,20 +14,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.checkpointing.durable import read_checksummed
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.data.loaders import evaluation_loader
+from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.distributed.stopping import StoppedEarly
+from castoff.trainers.evaluation.metrics import evaluate
+from castoff.trainers.task import Evaluated
+from castoff.trainers.task.configured_task import ConfiguredTask
+from castoff.trainers.task.prediction_metrics import targets_in, to_keep
 from tests.trainers.toys import Toy, config, run
-from trainers.checkpointing.durable import read_checksummed
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.data.loaders import evaluation_loader
-from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.distributed.stopping import StoppedEarly
-from trainers.evaluation.metrics import evaluate
-from trainers.task import Evaluated
-from trainers.task.configured_task import ConfiguredTask
-from trainers.task.prediction_metrics import targets_in, to_keep
 
 CPU = torch.device("cpu")
 
@@ -480,7 +480,7 @@ def test_a_stop_inside_a_validation_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a single prediction: the next attempt validates anew, and sees each once."""
-    monkeypatch.setattr("trainers.distributed.stopping._MESSAGE_EVERY", 0.0)
+    monkeypatch.setattr("castoff.trainers.distributed.stopping._MESSAGE_EVERY", 0.0)
     given = fields(tmp_path / "out", ("seen", seen))
     given["validation"] |= {"batch_size": 1}
     given["validation"]["validator"]["criterion"] = StopsInside()

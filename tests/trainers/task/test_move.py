@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from trainers.task import move
+from castoff.trainers.task import move
 
 META = torch.device("meta")
 """A device whose tensors are not the CPU's, and which every machine has."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.samples.batch import Backbones
 
 ATOMS = ("N", "CA", "C", "O", "CB")
 """Of a residue; the last one is where an alanine's would be."""

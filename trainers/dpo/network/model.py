@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, gelu, linear
 
-from trainers.dpo.alphabet import KINDS
-from trainers.dpo.network.features import Features, residues
-from trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.alphabet import KINDS
+from castoff.trainers.dpo.network.features import Features, residues
+from castoff.trainers.dpo.samples.batch import Backbones
 
 _USUAL_MESSAGES = 30
 """What sums of messages are divided by."""

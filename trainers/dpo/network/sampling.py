@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainers.dpo.alphabet import KINDS, UNKNOWN
-from trainers.dpo.network.features import residues
-from trainers.dpo.network.model import DecoderLayer, Encoded, InverseFolding, neighbour_rows
-from trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.alphabet import KINDS, UNKNOWN
+from castoff.trainers.dpo.network.features import residues
+from castoff.trainers.dpo.network.model import DecoderLayer, Encoded, InverseFolding, neighbour_rows
+from castoff.trainers.dpo.samples.batch import Backbones
 
 
 class Sampled(NamedTuple):

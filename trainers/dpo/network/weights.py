@@ -16,11 +16,11 @@ from typing import IO, Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from launcher.typed.suggestion import did_you_mean
-from trainers.checkpointing.durable import SummedFile, flush_folder
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.alphabet import KINDS, LETTERS
-from trainers.dpo.network.model import InverseFolding
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.checkpointing.durable import SummedFile, flush_folder
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.alphabet import KINDS, LETTERS
+from castoff.trainers.dpo.network.model import InverseFolding
 
 _SHOWN = 3
 """Weights of which there is something wrong that are named; the others are counted."""

@@ -15,16 +15,16 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.distributed.randomness import ORDER, derived
-from trainers.dpo.alphabet import UNKNOWN
-from trainers.dpo.samples.batch import Backbones, Batch, Sample
-from trainers.dpo.samples.pairs import Fitted, Pair, fitted, ranges_of, read_pairs
-from trainers.dpo.settings import Chains, Pairs
-from trainers.dpo.structures.cache import Structures, first_few, structures_of
-from trainers.dpo.structures.reading import SUFFIXES, Chain
-from trainers.dpo.structures.structure import Structure
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.distributed.randomness import ORDER, derived
+from castoff.trainers.dpo.alphabet import UNKNOWN
+from castoff.trainers.dpo.samples.batch import Backbones, Batch, Sample
+from castoff.trainers.dpo.samples.pairs import Fitted, Pair, fitted, ranges_of, read_pairs
+from castoff.trainers.dpo.settings import Chains, Pairs
+from castoff.trainers.dpo.structures.cache import Structures, first_few, structures_of
+from castoff.trainers.dpo.structures.reading import SUFFIXES, Chain
+from castoff.trainers.dpo.structures.structure import Structure
 
 
 class PairSet(Dataset[Sample]):

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.section import NotNegative, Section
-from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
-from trainers.dpo.structures.cache import first_few
-from trainers.dpo.structures.reading import Chain, Layout, chosen, joined
-from trainers.dpo.structures.structure import Structure
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.configuration.section import NotNegative, Section
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
+from castoff.trainers.dpo.structures.cache import first_few
+from castoff.trainers.dpo.structures.reading import Chain, Layout, chosen, joined
+from castoff.trainers.dpo.structures.structure import Structure
 
 Mask: TypeAlias = numpy.typing.NDArray[numpy.bool_]
 

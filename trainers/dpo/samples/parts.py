@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 from torch.utils.data import Subset
 
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.samples.batch import Sample
-from trainers.dpo.samples.splitting import divided_by_what_they_share
-from trainers.dpo.settings import Chains, Pairs
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.samples.batch import Sample
+from castoff.trainers.dpo.samples.splitting import divided_by_what_they_share
+from castoff.trainers.dpo.settings import Chains, Pairs
 
 
 class Set(Protocol):

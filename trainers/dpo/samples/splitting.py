@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
 
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.randomness import SPLIT, derived
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.randomness import SPLIT, derived
 
 
 class Division(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.dpo.alphabet import RESIDUES
+from castoff.trainers.dpo.alphabet import RESIDUES
 
 Numbers: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
 Mask: TypeAlias = "numpy.typing.NDArray[numpy.bool_]"

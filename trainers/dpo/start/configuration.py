@@ -7,21 +7,21 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from launcher.typed import Problem
-from launcher.typed.descriptions import fields as fields_of
-from launcher.typed.document import Document, FieldPath
-from launcher.typed.structure import convert
-from launcher.typed.suggestion import did_you_mean
-from trainers.configuration import config as core
-from trainers.configuration.consistency import contradictions
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.overrides import one_training
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.section import Section
-from trainers.configuration.sweep import Choose, by_array
-from trainers.configuration.synonyms import hint_from
-from trainers.configuration.yaml_text import plain
-from trainers.dpo import settings
+from castoff.launcher.typed import Problem
+from castoff.launcher.typed.descriptions import fields as fields_of
+from castoff.launcher.typed.document import Document, FieldPath
+from castoff.launcher.typed.structure import convert
+from castoff.launcher.typed.suggestion import did_you_mean
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.consistency import contradictions
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.overrides import one_training
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.section import Section
+from castoff.trainers.configuration.sweep import Choose, by_array
+from castoff.trainers.configuration.synonyms import hint_from
+from castoff.trainers.configuration.yaml_text import plain
+from castoff.trainers.dpo import settings
 
 DEFAULT_OBJECTIVE: Final = "dpo"
 
@@ -66,7 +66,7 @@ OBJECTIVES = {
     "dpo": Objective(
         Preferences,
         settings.Dpo,
-        PyObject("trainers.dpo.task.DpoTask"),
+        PyObject("castoff.trainers.dpo.task.DpoTask"),
         {
             "name": "dpo",
             "training.num_epochs": 10,
@@ -80,7 +80,7 @@ OBJECTIVES = {
     "likelihood": Objective(
         Structures,
         settings.Likelihood,
-        PyObject("trainers.dpo.likelihood.LikelihoodTask"),
+        PyObject("castoff.trainers.dpo.likelihood.LikelihoodTask"),
         {
             "name": "likelihood",
             "training.num_epochs": 100,

@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.dpo.start.configuration import OBJECTIVES
-from trainers.program.flags import WANDB, CommandLine, Flag, Kind, Number, Refused, Switch, typed
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.dpo.start.configuration import OBJECTIVES
+from castoff.trainers.program.flags import WANDB, CommandLine, Flag, Kind, Number, Refused, Switch, typed
 
 _OUTPUT = "--output_dir"
 

@@ -28,7 +28,7 @@ import msgspec
 import numpy
 import numpy.typing
 
-from trainers.checkpointing.durable import (
+from castoff.trainers.checkpointing.durable import (
     SummedFile,
     checksummed,
     flush_folder,
@@ -36,11 +36,11 @@ from trainers.checkpointing.durable import (
     sum_of,
     write_checksummed,
 )
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.section import Section
-from trainers.distributed.locking import locked
-from trainers.distributed.parallel_map import mapped, usual_processes
-from trainers.dpo.structures.reading import Chain, chains_of
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.section import Section
+from castoff.trainers.distributed.locking import locked
+from castoff.trainers.distributed.parallel_map import mapped, usual_processes
+from castoff.trainers.dpo.structures.reading import Chain, chains_of
 
 FORMAT = 1
 """Of the files, which another number means another kind of."""

@@ -22,7 +22,7 @@ from urllib.error import HTTPError
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError
 
 _PYPI = "https://pypi.org/simple"
 _PIECE = 1 << 20

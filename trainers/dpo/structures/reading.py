@@ -20,9 +20,9 @@ import gemmi
 import numpy
 import numpy.typing
 
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
-from trainers.dpo.structures.structure import Structure
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
+from castoff.trainers.dpo.structures.structure import Structure
 
 SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
 """Of files with structures; with .gz behind them, too."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy
 import numpy.typing
 
-from trainers.dpo.alphabet import Tokens
+from castoff.trainers.dpo.alphabet import Tokens
 
 
 class Structure(NamedTuple):

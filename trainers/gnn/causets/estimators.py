@@ -10,7 +10,7 @@ import math
 
 import numpy
 
-from trainers.gnn.causets.order import Order, interval, largest_interval, ordering_fraction
+from castoff.trainers.gnn.causets.order import Order, interval, largest_interval, ordering_fraction
 
 LOWEST, HIGHEST = 1.0, 10.0
 """The dimensions among which a raw estimate is looked for."""

@@ -7,8 +7,8 @@ import math
 import numpy
 import numpy.typing
 
-from trainers.gnn.causets.estimators import midpoint_scaling, myrheim_meyer, myrheim_meyer_inside
-from trainers.gnn.causets.order import (
+from castoff.trainers.gnn.causets.estimators import midpoint_scaling, myrheim_meyer, myrheim_meyer_inside
+from castoff.trainers.gnn.causets.order import (
     Counts,
     Order,
     chains,

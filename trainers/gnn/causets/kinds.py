@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from trainers.gnn.causets.lattices import PLANAR, cubic, lattice, quasicrystal
-from trainers.gnn.causets.merging import merged
-from trainers.gnn.causets.order import Order, ordering_fraction
-from trainers.gnn.causets.random_orders import destroyed, layered, matched_percolation
-from trainers.gnn.causets.sprinkling import BENT, REGIONS, Generator, curved, in_region, sprinkled
-from trainers.gnn.causets.topology import cut
+from castoff.trainers.gnn.causets.lattices import PLANAR, cubic, lattice, quasicrystal
+from castoff.trainers.gnn.causets.merging import merged
+from castoff.trainers.gnn.causets.order import Order, ordering_fraction
+from castoff.trainers.gnn.causets.random_orders import destroyed, layered, matched_percolation
+from castoff.trainers.gnn.causets.sprinkling import BENT, REGIONS, Generator, curved, in_region, sprinkled
+from castoff.trainers.gnn.causets.topology import cut
 
 DIMENSIONS = (2, 3, 4, 5)
 """Of sprinklings in flat spacetime."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy
 
-from trainers.gnn.causets.order import Order, by_time
-from trainers.gnn.causets.sprinkling import Generator, Points
+from castoff.trainers.gnn.causets.order import Order, by_time
+from castoff.trainers.gnn.causets.sprinkling import Generator, Points
 
 PLANAR = ("square", "rectangular", "rhombic", "hexagonal", "triangular", "oblique")
 FASTEST = 0.8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy
 
-from trainers.gnn.causets.order import Order, closed
-from trainers.gnn.causets.sprinkling import Generator
+from castoff.trainers.gnn.causets.order import Order, closed
+from castoff.trainers.gnn.causets.sprinkling import Generator
 
 
 def merged(early: Order, late: Order, relations: int, generator: Generator) -> Order:

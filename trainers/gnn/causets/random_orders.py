@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy
 
-from trainers.gnn.causets.order import Order, closed, links, ordering_fraction
-from trainers.gnn.causets.sprinkling import Generator
+from castoff.trainers.gnn.causets.order import Order, closed, links, ordering_fraction
+from castoff.trainers.gnn.causets.sprinkling import Generator
 
 
 def layered(

@@ -6,10 +6,10 @@ import numpy
 import torch
 from torch_geometric.data import Data
 
-from trainers.gnn.causets.features import node_features, scalars
-from trainers.gnn.causets.kinds import KINDS, Causet
-from trainers.gnn.causets.order import links
-from trainers.gnn.causets.settings import NAMES, Causets
+from castoff.trainers.gnn.causets.features import node_features, scalars
+from castoff.trainers.gnn.causets.kinds import KINDS, Causet
+from castoff.trainers.gnn.causets.order import links
+from castoff.trainers.gnn.causets.settings import NAMES, Causets
 
 MANIFOLD_LIKE, DIMENSION = 0, 1
 """The columns of `y`."""

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from launcher.typed.suggestion import suggestion
-from trainers.configuration.fields import convert
-from trainers.configuration.section import NotNegative, Positive, Section
+from castoff.launcher.typed.suggestion import suggestion
+from castoff.trainers.configuration.fields import convert
+from castoff.trainers.configuration.section import NotNegative, Positive, Section
 
 LARGEST = 20_000
 """Elements: a causal set is a matrix, and so many need some 10 GB while one is made."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.gnn.causets.order import Order, by_time
+from castoff.trainers.gnn.causets.order import Order, by_time
 
 Points: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
 Generator: TypeAlias = numpy.random.Generator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy
 
-from trainers.gnn.causets.order import Order, closed
-from trainers.gnn.causets.sprinkling import Generator, Points, in_diamond
+from castoff.trainers.gnn.causets.order import Order, closed
+from castoff.trainers.gnn.causets.sprinkling import Generator, Points, in_diamond
 
 
 def cut(number: int, slits: int, generator: Generator) -> Order:

@@ -10,13 +10,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainers.checkpointing.durable import flush_folder
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.locking import locked
-from trainers.gnn.graphs.making import Making
-from trainers.gnn.graphs.processes import records
-from trainers.gnn.graphs.saved import ABOUT, FORMAT, OFFSETS, RECORDS, read_about, write
-from trainers.gnn.graphs.sources import digest
+from castoff.trainers.checkpointing.durable import flush_folder
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.locking import locked
+from castoff.trainers.gnn.graphs.making import Making
+from castoff.trainers.gnn.graphs.processes import records
+from castoff.trainers.gnn.graphs.saved import ABOUT, FORMAT, OFFSETS, RECORDS, read_about, write
+from castoff.trainers.gnn.graphs.sources import digest
 
 logger = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from launcher.typed.suggestion import suggestion
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
-from trainers.gnn.graphs.orders import Ordered, ordered
-from trainers.gnn.graphs.settings import Files, dtype_name
-from trainers.gnn.graphs.stores import Array, Store
+from castoff.launcher.typed.suggestion import suggestion
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
+from castoff.trainers.gnn.graphs.orders import Ordered, ordered
+from castoff.trainers.gnn.graphs.settings import Files, dtype_name
+from castoff.trainers.gnn.graphs.stores import Array, Store
 
 MATRICES = ("adjacency_matrix", "adjacency", "adj", "causal_matrix", "link_matrix", "links")
 SIZES = ("cset_size", "atomcount", "num_atoms", "num_elements", "num_points")

@@ -9,9 +9,9 @@ from typing import Any
 from torch.utils.data import Dataset
 from torch_geometric.data.data import BaseData
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.graphs.saved import Saved
-from trainers.task.contract import in_words
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.graphs.saved import Saved
+from castoff.trainers.task.contract import in_words
 
 
 class Graphs(Dataset[Any]):

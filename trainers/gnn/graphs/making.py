@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import torch
 from torch_geometric.data import Data
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.configuration.pyobject import resolved
-from trainers.gnn.graphs.built_in import BuiltIn
-from trainers.gnn.graphs.records import encoded
-from trainers.gnn.graphs.settings import Files, Generated, dtype_name
-from trainers.gnn.graphs.sources import digest, state_of, text_of, texts_of
-from trainers.gnn.graphs.stores import Store, opened
-from trainers.task.contract import in_words
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.configuration.pyobject import resolved
+from castoff.trainers.gnn.graphs.built_in import BuiltIn
+from castoff.trainers.gnn.graphs.records import encoded
+from castoff.trainers.gnn.graphs.settings import Files, Generated, dtype_name
+from castoff.trainers.gnn.graphs.sources import digest, state_of, text_of, texts_of
+from castoff.trainers.gnn.graphs.stores import Store, opened
+from castoff.trainers.task.contract import in_words
 
 
 class Run(NamedTuple):
@@ -125,10 +125,10 @@ class FromCausets(Making):
 
     def _source_fingerprint(self) -> str:
         """Of settings, seed, and the generator itself."""
-        import trainers.gnn.causets.samples  # noqa: F401  # so that its text is known
+        import castoff.trainers.gnn.causets.samples  # noqa: F401  # so that its text is known
 
         return digest(
-            {"causets": self._causets, "seed": self._seed, "text": texts_of("trainers.gnn.causets")}
+            {"causets": self._causets, "seed": self._seed, "text": texts_of("castoff.trainers.gnn.causets")}
         )
 
     def counts(self) -> list[int]:
@@ -137,7 +137,7 @@ class FromCausets(Making):
 
     @contextmanager
     def _opened(self, store: int) -> Iterator[tuple[str, Callable[[int], Any]]]:
-        from trainers.gnn.causets.samples import sample
+        from castoff.trainers.gnn.causets.samples import sample
 
         yield "data.causets", functools.partial(sample, self._causets, self._seed)
 
@@ -159,7 +159,8 @@ class FromFiles(Making):
         """Of the files as they are now, the settings, and the text of the reader."""
         settings = self._settings
         names = ("targets", "features", "graph_features", "edges", "adjacency", "sizes", "transposed")
-        own = [] if self._reader else [texts_of(f"trainers.gnn.{name}") for name in ("causets", "graphs")]
+        rooms = () if self._reader else ("causets", "graphs")
+        own = [texts_of(f"castoff.trainers.gnn.{room}") for room in rooms]
         return digest(
             {
                 **{name: getattr(settings, name) for name in (*names, "missing")},

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.gnn.causets.order import Order, closed, links
+from castoff.trainers.gnn.causets.order import Order, closed, links
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import cloudpickle
 import torch
 
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.parallel_map import mapped
-from trainers.gnn.graphs.making import Making, Run
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.parallel_map import mapped
+from castoff.trainers.gnn.graphs.making import Making, Run
 
 _MOST_SHOWN = 5
 """Samples that cannot be made, until the others are not tried."""

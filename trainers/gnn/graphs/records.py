@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
 
 _ALIGNED = 16
 _LENGTH = struct.Struct("<I")

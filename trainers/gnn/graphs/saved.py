@@ -16,9 +16,14 @@ from typing import Any, BinaryIO
 
 from torch_geometric.data import Data
 
-from trainers.checkpointing.durable import checksummed, flush_folder, read_checksummed, write_checksummed
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.graphs.records import decoded
+from castoff.trainers.checkpointing.durable import (
+    checksummed,
+    flush_folder,
+    read_checksummed,
+    write_checksummed,
+)
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.graphs.records import decoded
 
 FORMAT = 2
 """Of the records, and of all that makes them and is in no fingerprint by itself."""

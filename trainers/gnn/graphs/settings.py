@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.paths import expanded
-from trainers.configuration.pyobject import PyObject, resolved
-from trainers.configuration.section import Imported, NotNegative, Positive, Section
+from castoff.trainers.configuration.fields import ConfigError, convert
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.configuration.pyobject import PyObject, resolved
+from castoff.trainers.configuration.section import Imported, NotNegative, Positive, Section
 
 Parts = tuple[float, float, float]
 TypeName = Annotated[Any, msgspec.Meta(extra={"takes": "a name or !pyobject"})]
@@ -146,7 +146,7 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _causets(data: Any, problems: list[str]) -> Any:
-    from trainers.gnn.causets.settings import read as read_causets
+    from castoff.trainers.gnn.causets.settings import read as read_causets
 
     return read_causets(data, "data.causets", problems)
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import torch
 
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError
 
 
 def digest(parts: Mapping[str, Any]) -> str:

@@ -11,18 +11,18 @@ from typing import Any
 
 from torch.utils.data import Subset
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.configuration.pyobject import resolved
-from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import RankContext
-from trainers.distributed.randomness import SPLIT, derived
-from trainers.gnn.graphs.building import built
-from trainers.gnn.graphs.dataset import Graphs
-from trainers.gnn.graphs.making import FromCausets, FromFiles, Making
-from trainers.gnn.graphs.saved import read_about
-from trainers.gnn.graphs.settings import Files, Generated, read
-from trainers.task import Splits
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.configuration.pyobject import resolved
+from castoff.trainers.distributed.permutation import Permutation
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.distributed.randomness import SPLIT, derived
+from castoff.trainers.gnn.graphs.building import built
+from castoff.trainers.gnn.graphs.dataset import Graphs
+from castoff.trainers.gnn.graphs.making import FromCausets, FromFiles, Making
+from castoff.trainers.gnn.graphs.saved import read_about
+from castoff.trainers.gnn.graphs.settings import Files, Generated, read
+from castoff.trainers.task import Splits
 
 
 def prepared(data: Any, seed: int, context: RankContext, *, beside: Path | None = None) -> Splits:

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import numpy
 import numpy.typing
 
-from launcher.typed.suggestion import suggestion
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.graphs.zarr_folders import group_names, root_of
+from castoff.launcher.typed.suggestion import suggestion
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.graphs.zarr_folders import group_names, root_of
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"
 

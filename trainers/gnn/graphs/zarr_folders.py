@@ -7,7 +7,7 @@ from collections import ChainMap
 from pathlib import Path
 from typing import Any
 
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError
 
 _OF_FORMAT_2 = (".zgroup", ".zarray")
 _OF_FORMAT_3 = "zarr.json"

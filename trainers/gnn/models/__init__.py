@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainers.gnn.models.encoder import Encoder
-    from trainers.gnn.models.gnn_block import GNNBlock
-    from trainers.gnn.models.gnn_model import GNNModel
-    from trainers.gnn.models.gps import GPSModel, GPSTransformer
-    from trainers.gnn.models.linear_sequential import LinearSequential
-    from trainers.gnn.models.sequential import Sequential
-    from trainers.gnn.models.skip_connection import SkipConnection
+    from castoff.trainers.gnn.models.encoder import Encoder
+    from castoff.trainers.gnn.models.gnn_block import GNNBlock
+    from castoff.trainers.gnn.models.gnn_model import GNNModel
+    from castoff.trainers.gnn.models.gps import GPSModel, GPSTransformer
+    from castoff.trainers.gnn.models.linear_sequential import LinearSequential
+    from castoff.trainers.gnn.models.sequential import Sequential
+    from castoff.trainers.gnn.models.skip_connection import SkipConnection
 
 _HOMES = {
     "Encoder": "encoder",

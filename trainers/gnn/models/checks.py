@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from launcher.typed.suggestion import did_you_mean
+from castoff.launcher.typed.suggestion import did_you_mean
 
 
 def positive(**values: Any) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.checks import a_list, positive
-from trainers.gnn.models.gnn_block import GNNBlock
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.checks import a_list, positive
+from castoff.trainers.gnn.models.gnn_block import GNNBlock
 
 _FIELDS = {
     "gnn_layer_type": "convolution",

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.checks import a_share, a_switch, positive
-from trainers.gnn.models.inputs import given, taken
-from trainers.gnn.models.parts import Fields, Part, built, name_of, of_libraries, part
-from trainers.gnn.models.skip_connection import SkipConnection
-from trainers.gnn.models.trial import trial
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.checks import a_share, a_switch, positive
+from castoff.trainers.gnn.models.inputs import given, taken
+from castoff.trainers.gnn.models.parts import Fields, Part, built, name_of, of_libraries, part
+from castoff.trainers.gnn.models.skip_connection import SkipConnection
+from castoff.trainers.gnn.models.trial import trial
 
 
 class GNNBlock(nn.Module):

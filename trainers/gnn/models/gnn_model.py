@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from launcher.typed.suggestion import suggestion
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.inputs import given, taken
-from trainers.gnn.models.joints import shape_errors
-from trainers.gnn.models.parts import Fields, Part, built, part, part_of
-from trainers.gnn.names import found
+from castoff.launcher.typed.suggestion import suggestion
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.inputs import given, taken
+from castoff.trainers.gnn.models.joints import shape_errors
+from castoff.trainers.gnn.models.parts import Fields, Part, built, part, part_of
+from castoff.trainers.gnn.names import found
 
 
 class GNNModel(nn.Module):

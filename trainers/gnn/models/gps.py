@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINConv, GPSConv, global_add_pool
 from torch_geometric.nn.attention import PerformerAttention
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.checks import a_share, a_switch, among, positive
-from trainers.gnn.models.gnn_block import with_width
-from trainers.gnn.models.parts import Fields, Part, built, part
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.checks import a_share, a_switch, among, positive
+from castoff.trainers.gnn.models.gnn_block import with_width
+from castoff.trainers.gnn.models.parts import Fields, Part, built, part
 
 _ATTENTION = ("multihead", "performer")
 

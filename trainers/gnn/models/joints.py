@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from trainers.gnn.models.inputs import given, taken
-from trainers.gnn.models.parts import name_of, of_libraries
-from trainers.gnn.models.trial import trial
+from castoff.trainers.gnn.models.inputs import given, taken
+from castoff.trainers.gnn.models.parts import name_of, of_libraries
+from castoff.trainers.gnn.models.trial import trial
 
 if TYPE_CHECKING:
-    from trainers.gnn.models.gnn_model import GNNModel
+    from castoff.trainers.gnn.models.gnn_model import GNNModel
 
 GRAPHS = 3
 _GRAPH_OF = (0, 0, 0, 1, 1, 2)

@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.nn.dense import Linear
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.checks import a_list
-from trainers.gnn.models.parts import Fields, Part, built, part
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.checks import a_list
+from castoff.trainers.gnn.models.parts import Fields, Part, built, part
 
 
 class LinearSequential(nn.Module):

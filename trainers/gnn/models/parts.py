@@ -12,11 +12,11 @@ import torch
 import torch_geometric
 from torch import nn
 
-import trainers
-from launcher.typed.suggestion import suggestion
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.names import arguments, found
-from trainers.task.contract import wrong_arguments
+import castoff.trainers
+from castoff.launcher.typed.suggestion import suggestion
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.names import arguments, found
+from castoff.trainers.task.contract import wrong_arguments
 
 
 class Fields(NamedTuple):
@@ -203,7 +203,7 @@ def of_libraries(error: BaseException) -> bool:
     return True
 
 
-_LIBRARIES = [Path(str(package.__file__)).parent for package in (torch, torch_geometric, trainers)]
+_LIBRARIES = [Path(str(package.__file__)).parent for package in (torch, torch_geometric, castoff.trainers)]
 _STANDARD = Path(inspect.__file__).parent
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.linear_sequential import LinearSequential
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.linear_sequential import LinearSequential
 
 
 class ScaledSequential(LinearSequential):

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.gnn_model import GNNModel
-from trainers.gnn.models.inputs import given, taken
-from trainers.gnn.models.parts import Fields, built, part
-from trainers.gnn.names import found
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.gnn_model import GNNModel
+from castoff.trainers.gnn.models.inputs import given, taken
+from castoff.trainers.gnn.models.parts import Fields, built, part
+from castoff.trainers.gnn.names import found
 
 
 def model_of(section: Mapping[str, Any]) -> nn.Module:

@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.nn import Sequential as Wired
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.checks import a_list, a_switch
-from trainers.gnn.models.joints import width_into
-from trainers.gnn.models.parts import Fields, built, part, part_of
-from trainers.gnn.models.skip_connection import SkipConnection
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.checks import a_list, a_switch
+from castoff.trainers.gnn.models.joints import width_into
+from castoff.trainers.gnn.models.parts import Fields, built, part, part_of
+from castoff.trainers.gnn.models.skip_connection import SkipConnection
 
 _MEANINGS = {
     "batch": "batch",

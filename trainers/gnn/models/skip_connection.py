@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch_geometric.nn.dense import Linear
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.checks import among, positive
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.checks import among, positive
 
 _INITIALIZERS = ("glorot", "uniform", "kaiming_uniform")
 

@@ -11,19 +11,19 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from launcher.typed import Problem
-from launcher.typed.document import Document, FieldPath, dotted
-from launcher.typed.structure import Hint, convert
-from trainers.configuration import config as core
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.overrides import Rate, one_training
-from trainers.configuration.section import Fraction, NotNegative, Positive, Section
-from trainers.configuration.shared import Loop, Ranks
-from trainers.configuration.sweep import Choose, by_array
-from trainers.configuration.synonyms import hint_from
-from trainers.sedd import settings
-from trainers.sedd.settings import Above
-from trainers.sedd.start.words import IN_OWN_WORDS, in_own_words
+from castoff.launcher.typed import Problem
+from castoff.launcher.typed.document import Document, FieldPath, dotted
+from castoff.launcher.typed.structure import Hint, convert
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.overrides import Rate, one_training
+from castoff.trainers.configuration.section import Fraction, NotNegative, Positive, Section
+from castoff.trainers.configuration.shared import Loop, Ranks
+from castoff.trainers.configuration.sweep import Choose, by_array
+from castoff.trainers.configuration.synonyms import hint_from
+from castoff.trainers.sedd import settings
+from castoff.trainers.sedd.settings import Above
+from castoff.trainers.sedd.start.words import IN_OWN_WORDS, in_own_words
 
 DEFAULT_ITERATIONS = 100_000
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from trainers.program.flags import WANDB, CommandLine, Flag, Kind, Refused, typed
-from trainers.sedd.start.configuration import Settings
-from trainers.sedd.start.ranks import add_flags
-from trainers.sedd.start.words import in_own_words
+from castoff.trainers.program.flags import WANDB, CommandLine, Flag, Kind, Refused, typed
+from castoff.trainers.sedd.start.configuration import Settings
+from castoff.trainers.sedd.start.ranks import add_flags
+from castoff.trainers.sedd.start.words import in_own_words
 
 PREDICTORS = {"rigorous": "analytic", "simple": "euler"}
 """What the sampling methods are called in the configuration."""

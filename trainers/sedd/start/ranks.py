@@ -11,10 +11,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 
-from launcher.ranks import RankEnv
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.section import NotNegative, Positive
-from trainers.program.flags import spelled, typed
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.section import NotNegative, Positive
+from castoff.trainers.program.flags import spelled, typed
 
 _FLAGS = {
     "nnodes": (Positive, "Hosts. Default: 1."),
@@ -93,8 +93,8 @@ def check_layout(arguments: Namespace, me: RankEnv) -> None:
 def command(options: Sequence[str], words: Sequence[str]) -> list[str]:
     """The command line that starts this host's ranks, each with `words`."""
     python = [sys.executable, *(["-P"] if getattr(sys.flags, "safe_path", False) else []), "-m"]
-    launch = [*python, "launcher.cli.main", "launch", "--here", *options]
-    return [*launch, "--", *python, "trainers.sedd", *words]
+    launch = [*python, "castoff.launcher.cli.main", "launch", "--here", *options]
+    return [*launch, "--", *python, "castoff.trainers.sedd", *words]
 
 
 def become(options: Sequence[str], words: Sequence[str]) -> None:

@@ -8,14 +8,14 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from trainers.configuration import config as core
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.yaml_text import plain
-from trainers.sedd import settings
-from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Scaling, Settings
-from trainers.sedd.start.words import MOVED
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.yaml_text import plain
+from castoff.trainers.sedd import settings
+from castoff.trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Scaling, Settings
+from castoff.trainers.sedd.start.words import MOVED
 
-TASK = PyObject("trainers.sedd.task.SeddTask")
+TASK = PyObject("castoff.trainers.sedd.task.SeddTask")
 
 
 def core_config(given: Settings) -> core.Config:

@@ -23,17 +23,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from trainers.checkpointing.durable import checksummed, flush_folder, sum_of, write_checksummed
-from trainers.configuration.fields import ConfigError
-from trainers.distributed.locking import locked
-from trainers.distributed.parallel_map import usual_processes
-from trainers.sedd.store.bar import Bar
-from trainers.sedd.store.deduplication import mark_repeated, write_zeros
-from trainers.sedd.store.fasta import Fasta
-from trainers.sedd.store.packing import pack
-from trainers.sedd.store.saved import SavedSequences, is_saved
-from trainers.sedd.store.sifting import MOST_PROCESSES, sifted
-from trainers.sedd.store.token_store import (
+from castoff.trainers.checkpointing.durable import checksummed, flush_folder, sum_of, write_checksummed
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.locking import locked
+from castoff.trainers.distributed.parallel_map import usual_processes
+from castoff.trainers.sedd.store.bar import Bar
+from castoff.trainers.sedd.store.deduplication import mark_repeated, write_zeros
+from castoff.trainers.sedd.store.fasta import Fasta
+from castoff.trainers.sedd.store.packing import pack
+from castoff.trainers.sedd.store.saved import SavedSequences, is_saved
+from castoff.trainers.sedd.store.sifting import MOST_PROCESSES, sifted
+from castoff.trainers.sedd.store.token_store import (
     FORMAT,
     MANIFEST,
     OFFSET,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from trainers.checkpointing.durable import sum_of
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import expanded
-from trainers.distributed.locking import locked
-from trainers.sedd.store.building import build_locked
-from trainers.sedd.store.token_store import FORMAT, Filters, TokenStore
+from castoff.trainers.checkpointing.durable import sum_of
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.paths import expanded
+from castoff.trainers.distributed.locking import locked
+from castoff.trainers.sedd.store.building import build_locked
+from castoff.trainers.sedd.store.token_store import FORMAT, Filters, TokenStore
 
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -53,7 +53,7 @@ def store_of(
         raise ConfigError(
             [
                 f"{field}: is {str(datafile)!r}, a pipe or a device, which can be read once; make a store of "
-                "it, and give that folder: python -m trainers.sedd.prepare "
+                "it, and give that folder: python -m castoff.trainers.sedd.prepare "
                 f"{shlex.quote(str(path))} --out FOLDER"
             ]
         )
@@ -78,7 +78,7 @@ def store_of(
     raise ConfigError(
         [
             f"{field}: {path} needs a token store, which cannot be written here ({refusal}); make it "
-            "where you can write, and give that folder: python -m trainers.sedd.prepare "
+            "where you can write, and give that folder: python -m castoff.trainers.sedd.prepare "
             f"{shlex.quote(str(path))} --out FOLDER"
         ]
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.fields import ConfigError
 
 BLOCK = 1 << 22
 """Bytes of text in a block, or one record if that is longer."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy
 import numpy.typing
 
-from trainers.sedd.alphabet import UNKNOWN
-from trainers.sedd.store.deduplication import write_at
-from trainers.sedd.store.token_store import BIN, OFFSET, Numbers
+from castoff.trainers.sedd.alphabet import UNKNOWN
+from castoff.trainers.sedd.store.deduplication import write_at
+from castoff.trainers.sedd.store.token_store import BIN, OFFSET, Numbers
 
 RUN = 1 << 21
 """Tokens that are moved at once, or one protein if that has more."""

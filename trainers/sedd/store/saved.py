@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.store.fasta import BLOCK
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.store.fasta import BLOCK
 
 LISTS = ("sequences", "data")
 """Where a dict holds the list."""

@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 import numpy
 
-from trainers.distributed.parallel_map import mapped
-from trainers.sedd.alphabet import UNKNOWN, encode
-from trainers.sedd.store.deduplication import HASH
-from trainers.sedd.store.fasta import sequences
-from trainers.sedd.store.token_store import OFFSET, Filters
+from castoff.trainers.distributed.parallel_map import mapped
+from castoff.trainers.sedd.alphabet import UNKNOWN, encode
+from castoff.trainers.sedd.store.deduplication import HASH
+from castoff.trainers.sedd.store.fasta import sequences
+from castoff.trainers.sedd.store.token_store import OFFSET, Filters
 
 MOST_PROCESSES = 8
 """More have nothing to do: one process unpacks and writes what they read."""
 
 _ADVICE = (
-    "the system does so where memory is short, and fewer of them take less: python -m trainers.sedd.prepare "
-    "FILE --out FOLDER --processes 1"
+    "the system does so where memory is short, and fewer of them take less: python -m "
+    "castoff.trainers.sedd.prepare FILE --out FOLDER --processes 1"
 )
 
 

@@ -20,10 +20,10 @@ import msgspec
 import numpy
 import numpy.typing
 
-from trainers.checkpointing.durable import read_checksummed
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.section import Fraction, Positive, Section
-from trainers.sedd.alphabet import Tokens
+from castoff.trainers.checkpointing.durable import read_checksummed
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.section import Fraction, Positive, Section
+from castoff.trainers.sedd.alphabet import Tokens
 
 FORMAT = 1
 """Of the files, which another number means another kind of."""
@@ -182,7 +182,7 @@ def read_manifest(folder: Path) -> Manifest:
         there = "holds no token store" if folder.is_dir() else "is not a folder of a token store"
         raise ConfigError(
             [
-                f"{there}; make one with: python -m trainers.sedd.prepare proteins.fasta.gz --out "
+                f"{there}; make one with: python -m castoff.trainers.sedd.prepare proteins.fasta.gz --out "
                 f"{shlex.quote(str(folder))}"
             ],
             str(folder),
@@ -195,7 +195,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigError(
             [
                 f"is a token store of format {given.get('format')!r}, but this castoff reads format "
-                f"{FORMAT}; build it anew with python -m trainers.sedd.prepare"
+                f"{FORMAT}; build it anew with python -m castoff.trainers.sedd.prepare"
             ],
             str(folder),
         )
@@ -219,6 +219,9 @@ def _mapped(path: Path, size: int) -> mmap.mmap:
 
 def _damaged(path: Path, how: str) -> ConfigError:
     return ConfigError(
-        [f"is damaged ({how}); remove its folder, and build it anew with python -m trainers.sedd.prepare"],
+        [
+            f"is damaged ({how}); remove its folder, and build it anew with python -m "
+            "castoff.trainers.sedd.prepare"
+        ],
         str(path),
     )

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from launcher import JobSpec, Site, plan, render
-from launcher.errors import CastoffError
-from launcher.importing.script import read_script
-from launcher.importing.writing import job_file
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.importing.script import read_script
+from castoff.launcher.importing.writing import job_file
 from tests.launcher.importing.pairs.batch import SUBMITTER, execution
 from tests.launcher.importing.pairs.heads import READERS
 from tests.launcher.importing.pairs.sandbox import Ran, run

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple, cast
 import psutil
 import pytest
 
-from launcher.launchers.local.start import StartRequest, start_ranks
+from castoff.launcher.launchers.local.start import StartRequest, start_ranks
 from tests import patience
 
 # Signals may be ignored in whatever runs the tests; a launcher keeps those ignored.
 _DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
-from launcher.errors import CastoffError
-from launcher.launchers.local import processes, supervision
-from launcher.launchers.local.start import StartRequest, start_ranks
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local import processes, supervision
+from castoff.launcher.launchers.local.start import StartRequest, start_ranks
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 fields = json.loads(sys.argv[1])

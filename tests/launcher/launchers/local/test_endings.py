@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.launchers.local import supervision
+from castoff.launcher.launchers.local import supervision
 from tests import patience
 from tests.patience import until
 
@@ -348,7 +348,7 @@ print(zombies)
         """Its launcher is killed before it can tell the orphan reaper of it."""
         program = """
 import os, signal, subprocess
-from launcher.launchers.local import processes
+from castoff.launcher.launchers.local import processes
 processes.GRACE = 0.0
 environ = {**os.environ, **processes.OrphanReaper().environment}
 rank = subprocess.Popen(["sleep", "600"], env=environ, start_new_session=True, stdout=subprocess.DEVNULL)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from launcher.launchers.local import lone_rank
+from castoff.launcher.launchers.local import lone_rank
 from tests import patience
 
 IN_STORE = (

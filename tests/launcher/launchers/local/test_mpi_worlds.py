@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.launchers.local import mpi_worlds
-from launcher.launchers.local.mpi_worlds import MpiWorlds, mpi_of
+from castoff.launcher.launchers.local import mpi_worlds
+from castoff.launcher.launchers.local.mpi_worlds import MpiWorlds, mpi_of
 from tests.conftest import SystemProgram
 
 LOADED = (

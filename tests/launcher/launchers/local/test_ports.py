@@ -4,10 +4,10 @@ import socket
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.launchers.local import ports
-from launcher.launchers.local.ports import free_port
-from launcher.ranks.rendezvous import PORTS, derived_port
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local import ports
+from castoff.launcher.launchers.local.ports import free_port
+from castoff.launcher.ranks.rendezvous import PORTS, derived_port
 
 
 def test_the_port_comes_from_the_job_id_and_stays_unbound() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from launcher.launchers.local import processes
+from castoff.launcher.launchers.local import processes
 from tests.patience import until
 
 PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.launchers.local import processes, start
-from launcher.launchers.local.start import CannotStart, divide_cores, rank_environment
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local import processes, start
+from castoff.launcher.launchers.local.start import CannotStart, divide_cores, rank_environment
 from tests import patience
 
 from .conftest import Run, Spawn, finish, python, request

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.launchers.local import streams
-from launcher.launchers.local.streams import LINE_LIMIT, RankLines, RankLog, Sink, open_logs
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local import streams
+from castoff.launcher.launchers.local.streams import LINE_LIMIT, RankLines, RankLog, Sink, open_logs
 from tests import patience
 
 

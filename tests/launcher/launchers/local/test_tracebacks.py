@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.launchers.local.streams import LINE_PATIENCE, RankLines
-from launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
+from castoff.launcher.launchers.local.streams import LINE_PATIENCE, RankLines
+from castoff.launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
 
 TRACEBACK = (
     b"Traceback (most recent call last):\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from launcher.launchers.local.start import StartRequest
-from launcher.launchers.preload.words import python_command
+from castoff.launcher.launchers.local.start import StartRequest
+from castoff.launcher.launchers.preload.words import python_command
 from tests.launcher.launchers.local import conftest as plain
 from tests.launcher.launchers.local.conftest import run, spawn
 

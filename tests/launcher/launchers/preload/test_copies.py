@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.launchers.local.agent import modules_of
-from launcher.launchers.preload.rank import limits, usable_devices
-from launcher.launchers.preload.start import agent_command, client_command
-from launcher.launchers.preload.takeover import Unfit, adapt
-from launcher.launchers.preload.words import python_command
+from castoff.launcher.launchers.local.agent import modules_of
+from castoff.launcher.launchers.preload.rank import limits, usable_devices
+from castoff.launcher.launchers.preload.start import agent_command, client_command
+from castoff.launcher.launchers.preload.takeover import Unfit, adapt
+from castoff.launcher.launchers.preload.words import python_command
 from tests.launcher.launchers.local.conftest import gone
 from tests.patience import SECONDS, until
 

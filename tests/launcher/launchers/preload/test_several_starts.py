@@ -11,7 +11,7 @@ from functools import partial
 import psutil
 import pytest
 
-from launcher.launchers.local import agent as local_agent
+from castoff.launcher.launchers.local import agent as local_agent
 from tests.launcher.launchers.local.conftest import Outcome, Run, Spawn, finish, gone, python
 from tests.launcher.launchers.local.test_endings import TestFailure, TestNobodyIsLeft
 from tests.patience import until

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from launcher import JobSpec, Site, plan, render
-from launcher.errors import InvalidInput
-from launcher.launchers.base import Layout, Request
-from launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
+from castoff import JobSpec, Site, plan, render
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.launchers.base import Layout, Request
+from castoff.launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
 from tests.hostile import any_text
 
 from ...scripts.readers import read_flux

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.flux.jobs import decimal, f58, parse_denied, parse_queue
+from castoff.launcher.schedulers.flux.jobs import decimal, f58, parse_denied, parse_queue
 
 from ..pages import page
 

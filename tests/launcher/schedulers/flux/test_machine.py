@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.schedulers.flux.machine import parse
-from launcher.schedulers.machine_info import NodeKind, QueueInfo
+from castoff.launcher.schedulers.flux.machine import parse
+from castoff.launcher.schedulers.machine_info import NodeKind, QueueInfo
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "flux"
 

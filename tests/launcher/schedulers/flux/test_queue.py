@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, Site, submit
-from launcher.errors import CastoffError
-from launcher.runs.run import RunDirectory
-from launcher.schedulers.base_queue import Queue
-from launcher.schedulers.flux.jobs import f58
-from launcher.schedulers.flux.scheduler import SCHEDULER
-from launcher.status.watch import status
-from launcher.submission.cancel import end
-from launcher.submission.resubmit import resubmit
-from launcher.submission.send import NotSent
+from castoff import JobSpec, Site, submit
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.schedulers.base_queue import Queue
+from castoff.launcher.schedulers.flux.jobs import f58
+from castoff.launcher.schedulers.flux.scheduler import SCHEDULER
+from castoff.launcher.status.watch import status
+from castoff.launcher.submission.cancel import end
+from castoff.launcher.submission.resubmit import resubmit
+from castoff.launcher.submission.send import NotSent
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "flux"
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 import psutil
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.launchers.local import processes
-from launcher.runs.owner import is_alive
-from launcher.runs.run import LOCK, RunDirectory
-from launcher.schedulers.local import control
-from launcher.schedulers.local.control import cancel
-from launcher.submission.cancel import end
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.launchers.local import processes
+from castoff.launcher.runs.owner import is_alive
+from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.schedulers.local import control
+from castoff.launcher.schedulers.local.control import cancel
+from castoff.launcher.submission.cancel import end
+from castoff.launcher.submission.resubmit import resubmit
 
 from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs
 

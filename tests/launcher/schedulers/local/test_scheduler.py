@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from launcher.launchers.local.processes import allowed_cores, shares
-from launcher.runs.run import RunDirectory
+from castoff.launcher.launchers.local.processes import allowed_cores, shares
+from castoff.launcher.runs.run import RunDirectory
 from tests.cases import others_long
 
 from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs

@@ -7,9 +7,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.runs.records import Usage
-from launcher.schedulers.job_info import JobUsage
-from launcher.schedulers.pbs.accounting import parse_usage
+from castoff.launcher.runs.records import Usage
+from castoff.launcher.schedulers.job_info import JobUsage
+from castoff.launcher.schedulers.pbs.accounting import parse_usage
 
 from ..pages import page
 from .test_jobs import FURTHER, block

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import InvalidInput
-from launcher.planning import planner
-from launcher.schedulers.pbs import attributes
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import InvalidInput
+from castoff.launcher.planning import planner
+from castoff.launcher.schedulers.pbs import attributes
 
 NAMES = st.from_regex("[a-z][a-z_]{0,8}", fullmatch=True)
 VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="'"), min_size=1)

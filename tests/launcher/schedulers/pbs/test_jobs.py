@@ -8,8 +8,8 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.schedulers.job_info import JobInfo
-from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
+from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 from tests.hostile import any_text
 
 from ..pages import page

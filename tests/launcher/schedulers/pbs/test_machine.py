@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.machine_info import AwayHost, MachineInfo, NodeKind, QueueInfo
-from launcher.schedulers.pbs import machine as pbs_limits
+from castoff.launcher.schedulers.machine_info import AwayHost, MachineInfo, NodeKind, QueueInfo
+from castoff.launcher.schedulers.pbs import machine as pbs_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "pbs"
 

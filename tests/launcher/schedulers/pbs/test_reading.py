@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from launcher.launchers.foreign.asked import Asked
-from launcher.schedulers.pbs.reading import READER, read, seconds
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.schedulers.pbs.reading import READER, read, seconds
 
 
 def asked(*lines: str) -> Asked:

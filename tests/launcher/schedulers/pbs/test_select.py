@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.schedulers.pbs.directives import directive
-from launcher.schedulers.pbs.select import Chunk, parse_select, quoted, select_text
+from castoff.launcher.schedulers.pbs.directives import directive
+from castoff.launcher.schedulers.pbs.select import Chunk, parse_select, quoted, select_text
 from tests.launcher.scripts.readers import pbs_chunks, read_pbs
 
 VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="'\"&+"), min_size=1)

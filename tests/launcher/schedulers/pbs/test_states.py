@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.runs.states import RunStatus
-from launcher.status.watch import status, statuses, wait
-from launcher.submission import resubmit as resubmission
-from launcher.submission.cancel import end
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.runs.states import RunStatus
+from castoff.launcher.status.watch import status, statuses, wait
+from castoff.launcher.submission import resubmit as resubmission
+from castoff.launcher.submission.cancel import end
+from castoff.launcher.submission.resubmit import resubmit
 
 from ...fake_pbs import FakePbs, OnPbs
 
@@ -185,7 +185,7 @@ class TestLeftOut:
                 two[1].attempt("0.0", "done", job="8.head")
 
         self.first_alone(pbs, RUNNING, two[0])
-        monkeypatch.setattr("launcher.status.watch.time.sleep", sleep)
+        monkeypatch.setattr("castoff.launcher.status.watch.time.sleep", sleep)
         assert wait(two[1].run).ending == "done"
 
     def test_ends_no_chain(self, pbs: FakePbs, tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.runs.records import Usage
-from launcher.schedulers.job_info import JobUsage
-from launcher.schedulers.slurm.accounting import parse_usage, usage_command
+from castoff.launcher.runs.records import Usage
+from castoff.launcher.schedulers.job_info import JobUsage
+from castoff.launcher.schedulers.slurm.accounting import parse_usage, usage_command
 from tests.hostile import any_text
 
 from ..pages import page

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.runs.states import ENDINGS
-from launcher.schedulers.job_info import JobInfo
-from launcher.schedulers.slurm.jobs import history_command, parse_history, parse_queue, queue_command
+from castoff.launcher.runs.states import ENDINGS
+from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.schedulers.slurm.jobs import history_command, parse_history, parse_queue, queue_command
 from tests.hostile import any_text
 
 from ..pages import page

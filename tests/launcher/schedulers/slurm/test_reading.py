@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from launcher.launchers.foreign.asked import Asked
-from launcher.schedulers.slurm.reading import READER, minutes, read
+from castoff.launcher.launchers.foreign.asked import Asked
+from castoff.launcher.schedulers.slurm.reading import READER, minutes, read
 
 
 def asked(*lines: str) -> Asked:

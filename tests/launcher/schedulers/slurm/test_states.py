@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import CastoffError
-from launcher.locks import locked
-from launcher.runs.index import Index
-from launcher.runs.records import Send
-from launcher.runs.run import LOCK
-from launcher.runs.states import RunStatus, summary
-from launcher.schedulers import base_queue as questions
-from launcher.schedulers.job_info import JobInfo
-from launcher.schedulers.page import Page
-from launcher.status import poller
-from launcher.status.overview import Overview
-from launcher.status.poller import Poller
-from launcher.status.watch import poll, status, statuses, wait
-from launcher.submission import resubmit as resubmission
-from launcher.submission.dependencies import condition_holds
-from launcher.submission.resubmit import resubmit
+from castoff.launcher.errors import CastoffError
+from castoff.launcher.locks import locked
+from castoff.launcher.runs.index import Index
+from castoff.launcher.runs.records import Send
+from castoff.launcher.runs.run import LOCK
+from castoff.launcher.runs.states import RunStatus, summary
+from castoff.launcher.schedulers import base_queue as questions
+from castoff.launcher.schedulers.job_info import JobInfo
+from castoff.launcher.schedulers.page import Page
+from castoff.launcher.status import poller
+from castoff.launcher.status.overview import Overview
+from castoff.launcher.status.poller import Poller
+from castoff.launcher.status.watch import poll, status, statuses, wait
+from castoff.launcher.submission import resubmit as resubmission
+from castoff.launcher.submission.dependencies import condition_holds
+from castoff.launcher.submission.resubmit import resubmit
 from tests.patience import until
 from tests.records import submission_of
 

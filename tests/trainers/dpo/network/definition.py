@@ -12,7 +12,7 @@ import numpy
 import numpy.typing
 from torch import Tensor
 
-from trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.samples.batch import Backbones
 
 Numbers = numpy.typing.NDArray[numpy.float64]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainers.dpo.samples.batch import Backbones
+from castoff.trainers.dpo.samples.batch import Backbones
 
 
 def wandering(*lengths: int, seed: int = 0, unresolved: Sequence[int] = ()) -> Backbones:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from castoff.trainers.dpo.network.features import Features, distances, nearest_residues, with_beta
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.samples.batch import Backbones
 from tests.trainers.dpo.network.definition import Definition
 from tests.trainers.dpo.network.folds import letters, shuffled, side_by_side, wandering
 from tests.trainers.rounding import assert_rounded
-from trainers.dpo.network.features import Features, distances, nearest_residues, with_beta
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.samples.batch import Backbones
 
 
 def network(

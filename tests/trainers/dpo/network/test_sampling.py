@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from castoff.trainers.dpo.alphabet import UNKNOWN
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.sampling import Sampled, sampled
+from castoff.trainers.dpo.samples.batch import Backbones
 from tests.trainers.dpo.network.folds import letters, side_by_side, wandering
 from tests.trainers.rounding import assert_rounded
-from trainers.dpo.alphabet import UNKNOWN
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.sampling import Sampled, sampled
-from trainers.dpo.samples.batch import Backbones
 
 
 def network(neighbours: int = 6, bias: float = 0.0) -> InverseFolding:

@@ -12,10 +12,10 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.dpo.network.weights import load, save
 from tests.trainers.dpo.network.folds import letters, shuffled, wandering
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.network.model import InverseFolding
-from trainers.dpo.network.weights import load, save
 
 
 def small(**sizes: int) -> InverseFolding:

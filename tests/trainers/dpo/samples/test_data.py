@@ -12,13 +12,13 @@ import numpy
 import pytest
 import torch
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.alphabet import UNKNOWN
+from castoff.trainers.dpo.samples.batch import Sample
+from castoff.trainers.dpo.samples.data import ChainSet, PairSet, collated
+from castoff.trainers.dpo.settings import Chains, Pairs
+from castoff.trainers.dpo.structures.synthetic import write_structures
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.alphabet import UNKNOWN
-from trainers.dpo.samples.batch import Sample
-from trainers.dpo.samples.data import ChainSet, PairSet, collated
-from trainers.dpo.settings import Chains, Pairs
-from trainers.dpo.structures.synthetic import write_structures
 
 SEQUENCE = "ACDEFGHIKLMNPQRSTVWYACDE"
 

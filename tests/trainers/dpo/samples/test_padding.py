@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.configuration.config import Evaluation, Training
-from trainers.data.loaders import evaluation_loader, training_loader
-from trainers.distributed.process_group import RankContext
-from trainers.dpo.samples.data import ChainSet, collated
-from trainers.dpo.settings import Chains
-from trainers.dpo.structures.synthetic import write_structures
+from castoff.trainers.configuration.config import Evaluation, Training
+from castoff.trainers.data.loaders import evaluation_loader, training_loader
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.dpo.samples.data import ChainSet, collated
+from castoff.trainers.dpo.settings import Chains
+from castoff.trainers.dpo.structures.synthetic import write_structures
 
 CPU = torch.device("cpu")
 

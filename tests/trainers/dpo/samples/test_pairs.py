@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.alphabet import LETTERS
+from castoff.trainers.dpo.samples.pairs import Fitted, Pair, fitted, read_pairs
+from castoff.trainers.dpo.structures.reading import Chain, Layout, read_chains
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.alphabet import LETTERS
-from trainers.dpo.samples.pairs import Fitted, Pair, fitted, read_pairs
-from trainers.dpo.structures.reading import Chain, Layout, read_chains
 
 SEQUENCE = "ACDEFGHIKLMNPQRSTVWYACDE"
 OTHER = "ACDEFGHIKLMNPQRSTVWYACDW"

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.samples.parts import divided, see_that_they_are_the_same
-from trainers.dpo.settings import Pairs
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.samples.parts import divided, see_that_they_are_the_same
+from castoff.trainers.dpo.settings import Pairs
 
 
 class Made(NamedTuple):

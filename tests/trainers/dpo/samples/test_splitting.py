@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from trainers.dpo.samples.splitting import divided_by_what_they_share
+from castoff.trainers.dpo.samples.splitting import divided_by_what_they_share
 
 
 def test_the_sizes_where_every_sample_has_a_structure_of_its_own() -> None:

@@ -6,8 +6,8 @@ import gemmi
 import numpy
 import pytest
 
-from trainers.dpo.alphabet import RESIDUES
-from trainers.dpo.samples.worse import HYDROPATHY, LIKENESS, burial, worse
+from castoff.trainers.dpo.alphabet import RESIDUES
+from castoff.trainers.dpo.samples.worse import HYDROPATHY, LIKENESS, burial, worse
 
 
 def test_likeness_is_blosum62() -> None:

@@ -7,11 +7,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.dpo import settings
-from trainers.dpo.start.configuration import OBJECTIVES, Common, read
-from trainers.dpo.start.flags import with_flags
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.dpo import settings
+from castoff.trainers.dpo.start.configuration import OBJECTIVES, Common, read
+from castoff.trainers.dpo.start.flags import with_flags
 
 PAIRS = {"data": {"train_data": "pairs.json"}, "base_model": {"dir": "base"}, "training": {"path": "out"}}
 CHAINS = {"objective": "likelihood", "data": {"structures": "pdb"}, "training": {"path": "out"}}
@@ -27,7 +27,7 @@ def test_required_fields_are_enough() -> None:
     """The defaults are those of the tool that this one follows."""
     config = read(PAIRS)
     training = config.training
-    assert config.task == PyObject("trainers.dpo.task.DpoTask")
+    assert config.task == PyObject("castoff.trainers.dpo.task.DpoTask")
     assert (training.num_epochs, training.batch_size, training.scaling.learning_rate) == (10, 1, "none")
     assert (training.optimizer_type, training.optimizer_kwargs) == (
         PyObject("torch.optim.Adam"),
@@ -48,7 +48,7 @@ def test_the_task_is_given_its_sections_as_plain_data(fields: Any, kind: type[ms
 def test_a_likelihood_has_another_task_and_other_defaults() -> None:
     config = read(CHAINS)
     training = config.training
-    assert config.task == PyObject("trainers.dpo.likelihood.LikelihoodTask")
+    assert config.task == PyObject("castoff.trainers.dpo.likelihood.LikelihoodTask")
     assert (training.num_epochs, training.batch_size, training.clip_grad_norm) == (100, 8, 1.0)
     assert training.optimizer_kwargs == {"lr": 1e-3}
     assert training.schedule is not None and training.schedule.type == "cosine"

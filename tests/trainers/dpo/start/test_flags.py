@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.start.configuration import read
-from trainers.dpo.start.flags import COMMAND_LINE, parted, with_flags
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.start.configuration import read
+from castoff.trainers.dpo.start.flags import COMMAND_LINE, parted, with_flags
 
 parsed, from_flags = COMMAND_LINE.parsed, COMMAND_LINE.from_flags
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy
 import pytest
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.structures import cache
+from castoff.trainers.dpo.structures.cache import Structures, structures_of
+from castoff.trainers.dpo.structures.reading import Chain, read_chains
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.structures import cache
-from trainers.dpo.structures.cache import Structures, structures_of
-from trainers.dpo.structures.reading import Chain, read_chains
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import gemmi
 import numpy
 import pytest
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
+from castoff.trainers.dpo.structures.reading import Chain, Layout, read_chains, read_structure
 from tests.trainers.dpo import helices
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.configuration.fields import ConfigError
-from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
-from trainers.dpo.structures.reading import Chain, Layout, read_chains, read_structure
 
 SEQUENCE = "ACDEFGHIKLMNPQRSTVWYACDE"
 FORMATS = ["made.pdb", "made.ent.gz", "made.cif", "made.cif.gz"]

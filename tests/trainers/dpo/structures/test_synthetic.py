@@ -8,7 +8,7 @@ from pathlib import Path
 import gemmi
 import pytest
 
-from trainers.dpo.structures.synthetic import SEGMENTS, write_structures
+from castoff.trainers.dpo.structures.synthetic import SEGMENTS, write_structures
 
 
 def chains(folder: Path, seed: int = 0) -> list[list[gemmi.Residue]]:

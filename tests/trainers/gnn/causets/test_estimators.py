@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.gnn.causets.estimators import (
+from castoff.trainers.gnn.causets.estimators import (
     HIGHEST,
     LOWEST,
     dimension_of,
@@ -18,8 +18,8 @@ from trainers.gnn.causets.estimators import (
     myrheim_meyer,
     myrheim_meyer_inside,
 )
-from trainers.gnn.causets.order import Order, by_time, ordering_fraction
-from trainers.gnn.causets.sprinkling import in_diamond, sprinkled
+from castoff.trainers.gnn.causets.order import Order, by_time, ordering_fraction
+from castoff.trainers.gnn.causets.sprinkling import in_diamond, sprinkled
 
 THEORY = {2: 1 / 2, 3: 8 / 35, 4: 1 / 10}
 """Myrheim's and Meyer's ordering fractions, by dimension."""

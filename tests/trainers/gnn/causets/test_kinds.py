@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.gnn.causets.kinds import DIMENSIONS, KINDS
-from trainers.gnn.causets.order import Order, ordering_fraction, steps
-from trainers.gnn.causets.settings import MIX, NAMES
+from castoff.trainers.gnn.causets.kinds import DIMENSIONS, KINDS
+from castoff.trainers.gnn.causets.order import Order, ordering_fraction, steps
+from castoff.trainers.gnn.causets.settings import MIX, NAMES
 
 MANIFOLD_LIKE = {"sprinkled", "region", "curved", "cut"}
 

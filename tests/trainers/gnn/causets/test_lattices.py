@@ -8,10 +8,10 @@ from itertools import product
 import numpy
 import pytest
 
-from trainers.gnn.causets import lattices
-from trainers.gnn.causets.lattices import PLANAR, cubic, lattice, planar, quasicrystal
-from trainers.gnn.causets.order import by_time
-from trainers.gnn.causets.sprinkling import Points
+from castoff.trainers.gnn.causets import lattices
+from castoff.trainers.gnn.causets.lattices import PLANAR, cubic, lattice, planar, quasicrystal
+from castoff.trainers.gnn.causets.order import by_time
+from castoff.trainers.gnn.causets.sprinkling import Points
 
 
 def random(*seed: int) -> numpy.random.Generator:

@@ -6,8 +6,8 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.gnn.causets.merging import merged
-from trainers.gnn.causets.sprinkling import sprinkled
+from castoff.trainers.gnn.causets.merging import merged
+from castoff.trainers.gnn.causets.sprinkling import sprinkled
 
 
 @given(st.integers(0, 10**6), st.integers(2, 25), st.integers(2, 25), st.integers(0, 30))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.gnn.causets.order import (
+from castoff.trainers.gnn.causets.order import (
     Order,
     by_time,
     chains,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.gnn.causets.order import chains, links, ordering_fraction
-from trainers.gnn.causets.random_orders import destroyed, layered, matched_percolation, percolation
-from trainers.gnn.causets.sprinkling import sprinkled
+from castoff.trainers.gnn.causets.order import chains, links, ordering_fraction
+from castoff.trainers.gnn.causets.random_orders import destroyed, layered, matched_percolation, percolation
+from castoff.trainers.gnn.causets.sprinkling import sprinkled
 
 
 def random(*seed: int) -> numpy.random.Generator:

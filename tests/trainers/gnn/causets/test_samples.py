@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from castoff.trainers.gnn.causets.estimators import myrheim_meyer
+from castoff.trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
+from castoff.trainers.gnn.causets.order import chains, links, ordering_fraction
+from castoff.trainers.gnn.causets.samples import drawn, sample
+from castoff.trainers.gnn.causets.settings import MIX, NAMES, Causets
 from tests.trainers import toys
-from trainers.gnn.causets.estimators import myrheim_meyer
-from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
-from trainers.gnn.causets.order import chains, links, ordering_fraction
-from trainers.gnn.causets.samples import drawn, sample
-from trainers.gnn.causets.settings import MIX, NAMES, Causets
 
 SMALL = Causets(number=40, size=(8, 30))
 

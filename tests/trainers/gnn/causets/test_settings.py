@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainers.gnn.causets.settings import MIX, Causets, read
+from castoff.trainers.gnn.causets.settings import MIX, Causets, read
 
 
 def test_fields_have_defaults() -> None:

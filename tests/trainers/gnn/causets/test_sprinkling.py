@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.gnn.causets import sprinkling
-from trainers.gnn.causets.order import ordering_fraction
-from trainers.gnn.causets.sprinkling import (
+from castoff.trainers.gnn.causets import sprinkling
+from castoff.trainers.gnn.causets.order import ordering_fraction
+from castoff.trainers.gnn.causets.sprinkling import (
     REGIONS,
     Points,
     curved,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.gnn.causets.order import by_time
-from trainers.gnn.causets.sprinkling import Points, in_diamond
-from trainers.gnn.causets.topology import between, cut
+from castoff.trainers.gnn.causets.order import by_time
+from castoff.trainers.gnn.causets.sprinkling import Points, in_diamond
+from castoff.trainers.gnn.causets.topology import between, cut
 
 NONE = numpy.zeros((0, 2, 2))
 

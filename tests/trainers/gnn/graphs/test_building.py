@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.graphs import building
+from castoff.trainers.gnn.graphs.building import built
+from castoff.trainers.gnn.graphs.dataset import Graphs
+from castoff.trainers.gnn.graphs.making import FromFiles
+from castoff.trainers.gnn.graphs.processes import records
+from castoff.trainers.gnn.graphs.saved import Saved, read_about, write
+from castoff.trainers.gnn.graphs.settings import Files
 from tests.trainers.gnn.graphs import users, written
 from tests.trainers.toys import Ranks, run
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.graphs import building
-from trainers.gnn.graphs.building import built
-from trainers.gnn.graphs.dataset import Graphs
-from trainers.gnn.graphs.making import FromFiles
-from trainers.gnn.graphs.processes import records
-from trainers.gnn.graphs.saved import Saved, read_about, write
-from trainers.gnn.graphs.settings import Files
 
 ORDERS = written.orders(4)
 

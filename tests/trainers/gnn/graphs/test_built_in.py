@@ -9,13 +9,13 @@ import numpy
 import pytest
 import torch
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
+from castoff.trainers.gnn.causets.order import links
+from castoff.trainers.gnn.graphs.built_in import BuiltIn
+from castoff.trainers.gnn.graphs.settings import Files
+from castoff.trainers.gnn.graphs.stores import opened
 from tests.trainers.gnn.graphs import written
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
-from trainers.gnn.causets.order import links
-from trainers.gnn.graphs.built_in import BuiltIn
-from trainers.gnn.graphs.settings import Files
-from trainers.gnn.graphs.stores import opened
 
 ORDERS = written.orders(3)
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.causets.samples import sample
+from castoff.trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.graphs import processes
+from castoff.trainers.gnn.graphs.making import FromCausets, FromFiles, Making, wrong
+from castoff.trainers.gnn.graphs.processes import records
+from castoff.trainers.gnn.graphs.records import decoded
+from castoff.trainers.gnn.graphs.settings import Files, Generated
 from tests.trainers.gnn.graphs import users, written
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.causets.samples import sample
-from trainers.gnn.causets.settings import Causets
-from trainers.gnn.graphs import processes
-from trainers.gnn.graphs.making import FromCausets, FromFiles, Making, wrong
-from trainers.gnn.graphs.processes import records
-from trainers.gnn.graphs.records import decoded
-from trainers.gnn.graphs.settings import Files, Generated
 
 ORDERS = written.orders(7)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from castoff.trainers.gnn.causets.order import links
+from castoff.trainers.gnn.graphs.orders import ordered
 from tests.trainers.gnn.graphs import written
-from trainers.gnn.causets.order import links
-from trainers.gnn.graphs.orders import ordered
 
 ORDER = written.orders(1)[0]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from trainers.gnn.graphs.records import decoded, encoded
+from castoff.trainers.gnn.graphs.records import decoded, encoded
 
 DTYPES = [
     *(torch.float32, torch.int64, torch.bool, torch.float64, torch.int32, torch.uint8, torch.int16),

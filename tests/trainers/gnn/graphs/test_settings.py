@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.configuration.pyobject import PyObject
-from trainers.gnn.graphs.settings import Files, Generated, read
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.gnn.graphs.settings import Files, Generated, read
 
 
 def problems_of(data: Any) -> str:

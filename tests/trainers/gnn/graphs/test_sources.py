@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.graphs.sources import state_of, text_of, texts_of
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.graphs.sources import state_of, text_of, texts_of
 
 
 @pytest.fixture

@@ -12,19 +12,19 @@ import torch
 from torch.utils.data import DataLoader
 from torch_geometric.data import Batch
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.data.batches import drawn_from
+from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
+from castoff.trainers.gnn.causets.samples import sample
+from castoff.trainers.gnn.causets.settings import Causets
+from castoff.trainers.gnn.graphs import splits
+from castoff.trainers.gnn.graphs.records import encoded
+from castoff.trainers.gnn.graphs.splits import prepared
+from castoff.trainers.task import Splits
+from castoff.trainers.task.splitting import split
 from tests.trainers.gnn.graphs import users, written
 from tests.trainers.toys import run
-from trainers.configuration.fields import ConfigError
-from trainers.data.batches import drawn_from
-from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
-from trainers.gnn.causets.samples import sample
-from trainers.gnn.causets.settings import Causets
-from trainers.gnn.graphs import splits
-from trainers.gnn.graphs.records import encoded
-from trainers.gnn.graphs.splits import prepared
-from trainers.task import Splits
-from trainers.task.splitting import split
 
 ORDERS = written.orders(20)
 

@@ -10,11 +10,11 @@ import numpy
 import pytest
 import zarr
 
-import trainers.gnn as QG
+import castoff.trainers.gnn as QG
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.graphs.orders import ordered
+from castoff.trainers.gnn.graphs.stores import opened
 from tests.trainers.gnn.graphs import written
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.graphs.orders import ordered
-from trainers.gnn.graphs.stores import opened
 
 ORDERS = written.orders(5)
 

@@ -13,8 +13,8 @@ import numpy
 import zarr
 from numpy.typing import NDArray
 
-from trainers.gnn.causets.order import Order
-from trainers.gnn.causets.sprinkling import sprinkled
+from castoff.trainers.gnn.causets.order import Order
+from castoff.trainers.gnn.causets.sprinkling import sprinkled
 
 ANY = NDArray[Any]
 ZARR_3 = int(zarr.__version__.partition(".")[0]) >= 3

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINEConv, GraphNorm
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.gnn.models import Encoder, GNNBlock, SkipConnection
 from tests.trainers.gnn.models.graphs import WIDTH, batch, graph
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.gnn.models import Encoder, GNNBlock, SkipConnection
 
 
 @pytest.mark.parametrize("widths", [(5, 5), (5, 7)])
@@ -163,7 +163,7 @@ def test_trying_a_block_leaves_the_random_numbers_alone() -> None:
         (
             {"activation_type": PyObject("QuantumGrav.models.GNNBlock")},
             "activation_type: !pyobject QuantumGrav.models.GNNBlock: there is no module QuantumGrav here; "
-            "write !pyobject trainers.gnn.models.GNNBlock",
+            "write !pyobject castoff.trainers.gnn.models.GNNBlock",
         ),
     ],
 )

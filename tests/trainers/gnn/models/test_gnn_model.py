@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import global_max_pool, global_mean_pool
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models import GNNModel
 from tests.trainers.gnn.models.graphs import WIDTH, batch, graph, permuted
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models import GNNModel
 
 PLAIN: dict[str, Any] = {
     "encoder_type": "Encoder",

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models import GPSModel
 from tests.trainers.gnn.models.graphs import WIDTH, batch
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models import GPSModel
 
 
 def performer(interval: int | None = 2) -> GPSModel:

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from castoff.trainers.gnn.models.section import applied, model_of
 from tests.trainers.gnn.models.graphs import WIDTH, batch
 from tests.trainers.toys import run
-from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
-from trainers.gnn.models.section import applied, model_of
 
 SECTION: dict[str, Any] = {
     "encoder_type": "Encoder",

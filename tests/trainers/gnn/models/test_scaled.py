@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models.scaled import ScaledSequential
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models.scaled import ScaledSequential
 
 
 def test_numbers_are_scaled_first() -> None:

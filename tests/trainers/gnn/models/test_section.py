@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import global_mean_pool
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.yaml_text import read_yaml
+from castoff.trainers.gnn.models import GNNModel
+from castoff.trainers.gnn.models.section import applied, model_of
 from tests.trainers.gnn.models.graphs import WIDTH, batch
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.yaml_text import read_yaml
-from trainers.gnn.models import GNNModel
-from trainers.gnn.models.section import applied, model_of
 
 SHORT: dict[str, Any] = {
     "encoder_type": "Encoder",
@@ -147,7 +147,7 @@ def test_an_error_inside_ones_own_class_keeps_its_place() -> None:
 def test_quantumgravs_configuration_is_read_unchanged() -> None:
     """Its classifier, with this package's name where its own stood."""
     section = read_yaml("""
-      encoder_type: !pyobject trainers.gnn.models.GNNBlock
+      encoder_type: !pyobject castoff.trainers.gnn.models.GNNBlock
       encoder_args: [5, 32]
       encoder_kwargs:
         dropout: 0.3
@@ -163,7 +163,7 @@ def test_quantumgravs_configuration_is_read_unchanged() -> None:
         skip_kwargs: {weight_initializer: "glorot"}
       downstream_tasks:
         - [
-            !pyobject trainers.gnn.models.LinearSequential,
+            !pyobject castoff.trainers.gnn.models.LinearSequential,
             [[[32, 1]], [!pyobject torch.nn.Identity]],
             {linear_kwargs: [{bias: True}], activation_kwargs: [{}]},
           ]

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCNConv, GraphNorm
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.gnn.models import GNNBlock, LinearSequential, Sequential
 from tests.trainers.gnn.models.graphs import WIDTH, batch
-from trainers.configuration.fields import ConfigError
-from trainers.gnn.models import GNNBlock, LinearSequential, Sequential
 
 
 def test_pairs_and_widths_are_the_same() -> None:

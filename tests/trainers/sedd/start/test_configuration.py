@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.yaml_text import read_yaml, read_yaml_file
-from trainers.sedd.start.configuration import Settings, read
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.yaml_text import read_yaml, read_yaml_file
+from castoff.trainers.sedd.start.configuration import Settings, read
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "sedd.yaml"
 

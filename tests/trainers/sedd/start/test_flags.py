@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainers.sedd.start.configuration import Settings, read
-from trainers.sedd.start.flags import COMMAND_LINE
+from castoff.trainers.sedd.start.configuration import Settings, read
+from castoff.trainers.sedd.start.flags import COMMAND_LINE
 
 parsed, from_flags = COMMAND_LINE.parsed, COMMAND_LINE.from_flags
 
@@ -81,7 +81,7 @@ def test_flags_that_make_no_sense(words: str, says: str, capsys: pytest.CaptureF
 
 
 def test_a_run_that_has_a_name_in_no_project_is_answered_with_the_flag() -> None:
-    from trainers.configuration.fields import ConfigError
+    from castoff.trainers.configuration.fields import ConfigError
 
     with pytest.raises(ConfigError, match=r"logging\.wandb\.project: is missing"):
         settings("--wandb_name", "n")

@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from launcher.ranks import RankEnv
+from castoff.launcher.ranks import RankEnv
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd import __main__ as program
+from castoff.trainers.sedd.start import ranks
+from castoff.trainers.sedd.start.flags import COMMAND_LINE
+from castoff.trainers.sedd.start.ranks import check_layout, command, launched
 from tests import patience
 from tests.trainers.logged import unwrapped
-from trainers.configuration.fields import ConfigError
-from trainers.sedd import __main__ as program
-from trainers.sedd.start import ranks
-from trainers.sedd.start.flags import COMMAND_LINE
-from trainers.sedd.start.ranks import check_layout, command, launched
 
 ROOT = Path(__file__).parents[4]
 HOST = "--master_addr host-a"
@@ -185,7 +185,7 @@ def test_as_what_they_are_started() -> None:
     made = command(["-n", "4"], words)
     begin = made.index("launch")
     assert made[begin:] == [
-        *("launch", "--here", "-n", "4", "--", *made[: begin - 1], "trainers.sedd", *words),
+        *("launch", "--here", "-n", "4", "--", *made[: begin - 1], "castoff.trainers.sedd", *words),
     ]
 
 
@@ -216,7 +216,7 @@ sampling: {number: 0}
 def shell(folder: Path, *words: str) -> subprocess.Popen[str]:
     (folder / "tiny.yaml").write_text(TINY)
     return subprocess.Popen(
-        [sys.executable, "-m", "trainers.sedd", "tiny.yaml", *words],
+        [sys.executable, "-m", "castoff.trainers.sedd", "tiny.yaml", *words],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainers.configuration import config as core
-from trainers.configuration.config import Config
-from trainers.configuration.fields import ConfigError
-from trainers.configuration.pyobject import PyObject
-from trainers.configuration.yaml_text import read_yaml, to_yaml
-from trainers.optimization.learning_rate import LearningRate
-from trainers.optimization.scaling import resolved
-from trainers.sedd import settings
-from trainers.sedd.start.configuration import read
-from trainers.sedd.start.translation import core_config, without_effect
-from trainers.sedd.start.words import IN_OWN_WORDS, in_own_words
+from castoff.trainers.configuration import config as core
+from castoff.trainers.configuration.config import Config
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.pyobject import PyObject
+from castoff.trainers.configuration.yaml_text import read_yaml, to_yaml
+from castoff.trainers.optimization.learning_rate import LearningRate
+from castoff.trainers.optimization.scaling import resolved
+from castoff.trainers.sedd import settings
+from castoff.trainers.sedd.start.configuration import read
+from castoff.trainers.sedd.start.translation import core_config, without_effect
+from castoff.trainers.sedd.start.words import IN_OWN_WORDS, in_own_words
 
 
 def translated(text: str = "") -> Config:
@@ -272,7 +272,7 @@ def paths(kind: type[Any], prefix: str = "") -> set[str]:
 
 def test_every_word_is_a_field_on_both_sides() -> None:
     """And no field that the translation sets under another name lacks one."""
-    from trainers.sedd.start.configuration import Settings
+    from castoff.trainers.sedd.start.configuration import Settings
 
     ours, theirs = paths(Settings), paths(Config)
     dotted = {core: here for core, here in IN_OWN_WORDS.items() if "." in core}
@@ -297,7 +297,7 @@ def test_every_word_is_a_field_on_both_sides() -> None:
 def test_later_errors_of_the_core_name_the_files_fields(text: str, says: str) -> None:
     import torch
 
-    from trainers.optimization.optimizer import CONFIGURED
+    from castoff.trainers.optimization.optimizer import CONFIGURED
 
     config = translated(text)
     optimizer = torch.optim.AdamW(torch.nn.Linear(1, 1).parameters(), lr=1.0)

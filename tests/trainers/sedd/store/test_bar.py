@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from trainers.sedd.store import bar
-from trainers.sedd.store.bar import Bar
+from castoff.trainers.sedd.store import bar
+from castoff.trainers.sedd.store.bar import Bar
 
 
 class Terminal(io.StringIO):

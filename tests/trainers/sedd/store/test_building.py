@@ -19,15 +19,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.alphabet import decode
+from castoff.trainers.sedd.prepare import main
+from castoff.trainers.sedd.store import building, fasta, packing
+from castoff.trainers.sedd.store.building import build
+from castoff.trainers.sedd.store.token_store import Dropped, Filters, TokenStore
 from tests import patience
 from tests.mounts import mount_small, with_mounts
 from tests.trainers.sedd.stores import write_fasta
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.alphabet import decode
-from trainers.sedd.prepare import main
-from trainers.sedd.store import building, fasta, packing
-from trainers.sedd.store.building import build
-from trainers.sedd.store.token_store import Dropped, Filters, TokenStore
 
 
 def proteins_of(folder: Path) -> list[str]:
@@ -222,7 +222,14 @@ def test_a_build_that_fails_leaves_the_older_store(
 def test_a_killed_build_leaves_no_store_and_no_process_and_the_next_one_cleans_up(tmp_path: Path) -> None:
     source = tmp_path / "endless.fasta"
     os.mkfifo(source)
-    words = [sys.executable, "-m", "trainers.sedd.prepare", str(source), "--out", str(tmp_path / "store")]
+    words = [
+        sys.executable,
+        "-m",
+        "castoff.trainers.sedd.prepare",
+        str(source),
+        "--out",
+        str(tmp_path / "store"),
+    ]
     killed = subprocess.Popen([*words, "--processes", "2"], stderr=subprocess.PIPE)
     with source.open("wb", buffering=0) as file:
         file.write(b">a\nACD\n")
@@ -242,7 +249,14 @@ def test_a_killed_build_leaves_no_store_and_no_process_and_the_next_one_cleans_u
 def test_ctrl_c_leaves_no_draft_and_prints_nothing(tmp_path: Path) -> None:
     source = tmp_path / "endless.fasta"
     os.mkfifo(source)
-    words = [sys.executable, "-m", "trainers.sedd.prepare", str(source), "--out", str(tmp_path / "store")]
+    words = [
+        sys.executable,
+        "-m",
+        "castoff.trainers.sedd.prepare",
+        str(source),
+        "--out",
+        str(tmp_path / "store"),
+    ]
     stopped = subprocess.Popen(
         [*words, "--processes", "2"], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -403,5 +417,5 @@ def test_the_command_takes_no_fewer_than_one_process(capsys: pytest.CaptureFixtu
 
 @pytest.mark.usefixtures("for_real")
 def test_the_command_loads_no_torch(tmp_path: Path) -> None:
-    code = "import sys, trainers.sedd.prepare; sys.exit('torch' in sys.modules)"
+    code = "import sys, castoff.trainers.sedd.prepare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.alphabet import decode
+from castoff.trainers.sedd.store import building, datafile
+from castoff.trainers.sedd.store.building import build
+from castoff.trainers.sedd.store.datafile import store_of
+from castoff.trainers.sedd.store.token_store import Filters, TokenStore
 from tests.mounts import mount_read_only, with_mounts
 from tests.trainers.sedd.stores import store_with, write_fasta
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.alphabet import decode
-from trainers.sedd.store import building, datafile
-from trainers.sedd.store.building import build
-from trainers.sedd.store.datafile import store_of
-from trainers.sedd.store.token_store import Filters, TokenStore
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_where_nothing_can_be_written_a_cache_takes_it(tmp_path: Path) -> None:
             mount_read_only(tmp_path / name)
         with pytest.raises(ConfigError, match=r"cannot be written here .*Read-only") as error:
             store_of(tmp_path / "one" / "some.fasta", processes=1)
-        assert f"trainers.sedd.prepare {tmp_path / 'one' / 'some.fasta'} --out" in str(error.value)
+        assert f"castoff.trainers.sedd.prepare {tmp_path / 'one' / 'some.fasta'} --out" in str(error.value)
         cache = tmp_path / "deep" / "cache"
         stores = [
             store_of(tmp_path / name / "some.fasta", cache=cache, processes=1)
@@ -172,9 +172,9 @@ def test_a_store_beside_the_file_is_read_where_nothing_can_be_written(tmp_path: 
 OTHER = """
 import sys
 from pathlib import Path
-from trainers.sedd.store.building import build_locked
-from trainers.distributed.locking import locked
-from trainers.sedd.store.token_store import Filters
+from castoff.trainers.sedd.store.building import build_locked
+from castoff.trainers.distributed.locking import locked
+from castoff.trainers.sedd.store.token_store import Filters
 
 source, place = map(Path, sys.argv[1:])
 with locked(place) as alone:
@@ -200,7 +200,7 @@ def test_of_two_one_builds_and_the_other_waits(tmp_path: Path, builds: list[Path
                 given.append(record.getMessage())
                 print(file=other.stdin, flush=True)  # now that this one waits
 
-        logger = logging.getLogger("trainers.distributed.locking")
+        logger = logging.getLogger("castoff.trainers.distributed.locking")
         handler = Telling()
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from trainers.sedd.store.deduplication import HASH, mark_repeated
+from castoff.trainers.sedd.store.deduplication import HASH, mark_repeated
 
 
 def marks(hashes: list[bytes], folder: Path, bucket: int) -> list[int]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.store.fasta import Fasta, sequences
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.store.fasta import Fasta, sequences
 
 ANY_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 

@@ -13,15 +13,23 @@ import pytest
 import torch
 
 from bench.packing import Taken, deduplicate, pack_short, read, sparse_store
+from castoff.trainers.checkpointing.durable import checksummed, write_checksummed
+from castoff.trainers.sedd.store import building, fasta, packing
+from castoff.trainers.sedd.store.building import build
+from castoff.trainers.sedd.store.deduplication import HASH, mark_repeated
+from castoff.trainers.sedd.store.packing import pack
+from castoff.trainers.sedd.store.saved import SavedSequences, _Memo
+from castoff.trainers.sedd.store.token_store import (
+    FORMAT,
+    MANIFEST,
+    OFFSET,
+    OFFSETS,
+    TOKENS,
+    Filters,
+    TokenStore,
+)
+from castoff.trainers.sedd.stream import ProteinStream
 from tests.trainers.sedd.stores import write_fasta
-from trainers.checkpointing.durable import checksummed, write_checksummed
-from trainers.sedd.store import building, fasta, packing
-from trainers.sedd.store.building import build
-from trainers.sedd.store.deduplication import HASH, mark_repeated
-from trainers.sedd.store.packing import pack
-from trainers.sedd.store.saved import SavedSequences, _Memo
-from trainers.sedd.store.token_store import FORMAT, MANIFEST, OFFSET, OFFSETS, TOKENS, Filters, TokenStore
-from trainers.sedd.stream import ProteinStream
 
 UNIREF50 = 60_000_000
 

@@ -14,9 +14,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.store import saved as saved_module
-from trainers.sedd.store.saved import SavedSequences, is_saved
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.store import saved as saved_module
+from castoff.trainers.sedd.store.saved import SavedSequences, is_saved
 
 
 def saved(content: Any, folder: Path, protocol: int = 2) -> Path:

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy
 import pytest
 
+from castoff.trainers.checkpointing.durable import checksummed
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.sedd.alphabet import UNKNOWN, decode
+from castoff.trainers.sedd.store.building import build
+from castoff.trainers.sedd.store.token_store import Filters, TokenStore
 from tests.trainers.sedd.stores import store_with, write_fasta
-from trainers.checkpointing.durable import checksummed
-from trainers.configuration.fields import ConfigError
-from trainers.sedd.alphabet import UNKNOWN, decode
-from trainers.sedd.store.building import build
-from trainers.sedd.store.token_store import Filters, TokenStore
 
 PROTEINS = ["MKV", "A", "ACDEFGHIKLMNPQRSTVWY", "MKXV"]
 
@@ -110,7 +110,7 @@ def test_an_incomplete_store_is_reported(damage: Callable[[Path], None], word: s
     damage(tmp_path / "store")
     with pytest.raises(ConfigError, match=word) as error:
         TokenStore.open(tmp_path / "store")
-    assert "trainers.sedd.prepare" in str(error.value) and str(tmp_path / "store") in str(error.value)
+    assert "castoff.trainers.sedd.prepare" in str(error.value) and str(tmp_path / "store") in str(error.value)
 
 
 def test_the_digest_is_of_the_proteins_alone(tmp_path: Path) -> None:
