@@ -282,7 +282,8 @@ def test_no_data_makes_it_fail_otherwise(data: object) -> None:
         ({"training.lr_scheduler_type": "Step"}, r"training\.lr_scheduler_type: is 'Step'; write !pyobject"),
         (
             {"early_stopping": {"type": PyObject("QuantumGrav.DefaultEarlyStopping")}},
-            r"early_stopping\.type: !pyobject .*; write !pyobject castoff\.trainers\.gnn\.DefaultEarlyStopping$",
+            r"early_stopping\.type: !pyobject .*; write "
+            r"!pyobject castoff\.trainers\.gnn\.DefaultEarlyStopping$",
         ),
         (
             {"early_stopping": {"kwargs": {"tasks": {"a": {"metric": PyObject("os.curdirr")}}}}},
