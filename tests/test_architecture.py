@@ -164,7 +164,7 @@ def test_launcher_knows_neither_trainers_nor_torch() -> None:
     assert wrong == []
 
 
-SHARED = ("castoff.launcher.ranks", "castoff.launcher.typed", "castoff.launcher.locks")
+SHARED = ("castoff.launcher.ranks", "castoff.launcher.typed", "castoff.launcher.process.locks")
 """What `trainers` may use, too."""
 
 
@@ -203,15 +203,19 @@ def _no_circle(graph: dict[str, set[str]]) -> None:
 
 FLOORS = {
     "launcher": (
-        ("cli", "executors"),
-        ("api", "diagnosis", "importing", "remote", "report", "screen"),
-        ("history", "logs", "submission"),
-        ("status", "planning"),
+        ("cli",),
+        ("diagnosis", "importing", "remote", "report", "screen", "siting"),
+        ("executors",),
+        ("api",),
+        ("history", "interactive"),
+        ("logs", "submission"),
+        ("preflight", "status"),
+        ("planning",),
         ("schedulers",),
         ("runs", "launchers"),
         ("config", "ranks"),
         ("trust", "typed"),
-        ("locks", "mounts", "process", "quoting", "svg"),
+        ("process", "text"),
         ("errors",),
     ),
     "trainers": (
@@ -256,6 +260,48 @@ def test_arrows_point_down(package: str) -> None:
         and floor_of[room_of(used)] <= floor_of[room_of(name)]
     ]
     assert wrong == []
+
+
+WINDOWS = FLOORS["launcher"][1]
+"""Rooms that only `cli` knows."""
+
+WITHOUT = """
+import importlib, sys
+from importlib.abc import MetaPathFinder
+
+class Removed(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("castoff.launcher.{window}"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Removed())
+for name in {rest!r}:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        print(name.rpartition(".")[2])
+"""
+
+ITS_VERBS = {
+    **dict.fromkeys(WINDOWS, frozenset()),
+    "remote": {"elsewhere", "install_elsewhere", "on", "submit_elsewhere"},
+    "report": {"report", "results"},
+}
+"""The modules of cli that need a window as soon as they are loaded."""
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_window_can_be_removed(window: str, tmp_path: Path) -> None:
+    """All other rooms are loaded without it, and each verb that is none of its own."""
+    apart = (
+        f"castoff.launcher.{window}",
+        "castoff.launcher.launchers.preload",
+        "castoff.launcher.ranks.__main__",
+    )
+    programs = ("local_scheduler", "folder_probe", "installer")
+    rest = [name for name in LAUNCHER if not name.startswith(apart) and not name.endswith(programs)]
+    lost = python("-c", WITHOUT.format(window=window, rest=rest), cwd=tmp_path).split()
+    assert set(lost) == ITS_VERBS[window]
 
 
 SCHEDULERS = tuple(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from castoff.launcher.svg import document, line, rect, text
+from castoff.launcher.text.svg import document, line, rect, text
 from docs.pictures.recorded import curves
 
 Points = Sequence[Sequence[float]]

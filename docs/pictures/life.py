@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from castoff.launcher.runs.states import ENDINGS
-from castoff.launcher.svg import arrow, document, rect, text
+from castoff.launcher.text.svg import arrow, document, rect, text
 
 CONTINUES = {
     "resume": "requeue",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from castoff.launcher.svg import arrow, document, rect, text
+from castoff.launcher.text.svg import arrow, document, rect, text
 
 STEPS = (
     ("agree on stopping", "stopping.agreed", "all ranks stop at the same step"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from castoff.launcher.svg import arrow, document, rect, text
+from castoff.launcher.text.svg import arrow, document, rect, text
 
 _WIDTH, _LINE = 455, 17
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from castoff.launcher.svg import document, rect, text
+from castoff.launcher.text.svg import document, rect, text
 
 COLOURS = {"done": "#7fc98f", "resume": "#8ec7f2", "walltime": "#8ec7f2", "preempted": "#8ec7f2"}
 """Of endings; the others are failures."""

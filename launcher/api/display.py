@@ -16,7 +16,7 @@ from castoff.launcher.config.quantities import brief, moment
 from castoff.launcher.history.metrics import Metrics, Point, finite
 from castoff.launcher.history.progress import progress_of, time_left
 from castoff.launcher.runs.states import MemberStatus, RunStatus, failed_because, members_words
-from castoff.launcher.svg import document, line, rect, text
+from castoff.launcher.text.svg import document, line, rect, text
 
 _COLOURS = {
     "done": "#1a7f37",

@@ -42,7 +42,7 @@ def command(
     the queue withdraws the request (exit code 130).
     """
     # Late: a shell that completes our flags waits for what is imported.
-    from castoff.launcher.submission.interactive import OF_BATCH_JOBS, request, run
+    from castoff.launcher.interactive.alloc import OF_BATCH_JOBS, request, run
 
     program = click.get_current_context().obj
     if program == []:

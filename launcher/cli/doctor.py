@@ -69,6 +69,7 @@ def command(
     from castoff.launcher.diagnosis.finding import has_problem
     from castoff.launcher.diagnosis.subject import Subject
     from castoff.launcher.runs.run import runs_folder
+    from castoff.launcher.siting.check import Comparison
     from castoff.launcher.submission.submit import working_directory
 
     environ = os.environ
@@ -81,7 +82,9 @@ def command(
         environ=environ,
     )
     found = _printed(found, as_json)
-    found += _printed(login.findings(subject), as_json)
+    found += _printed(
+        login.findings(subject, lambda site, reported: Comparison(site, reported).differences), as_json
+    )
     lost = any(one.about in ("scheduler", "account", "queue") and one.status == "problem" for one in found)
     if count is not None and not lost:
         found += _printed(_nodes(subject, count, flags["walltime"], quiet=as_json), as_json)
@@ -177,7 +180,7 @@ def _trust(
     as_json: bool,
 ) -> int:
     """Print, of all that will be read or run, who else could change it, and the fix."""
-    from castoff.launcher.submission.exposure import exposures, unknown_words
+    from castoff.launcher.diagnosis.exposure import exposures, unknown_words
     from castoff.launcher.trust.decision import Untrusted, fixes
 
     program = click.get_current_context().obj

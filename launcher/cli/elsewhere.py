@@ -19,11 +19,11 @@ from castoff.launcher.cli.help import VERBS
 from castoff.launcher.cli.output import is_terminal, report, write_output
 from castoff.launcher.cli.there import There, there
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.remote import passing
 from castoff.launcher.remote.entries import HERE, entry_named
 from castoff.launcher.remote.machine import Machine, NotInstalled
 from castoff.launcher.remote.output import Bounded
+from castoff.launcher.text.quoting import visible_word
 
 ONLY_HERE = {
     "init": "writes a job file here; then `castoff --on NAME submit` takes it along",

@@ -15,7 +15,7 @@ import click
 
 from castoff.launcher.config.job import COMMAND_LINE, JobSpec
 from castoff.launcher.errors import InvalidInput, Problem
-from castoff.launcher.quoting import visible_word, yaml_word
+from castoff.launcher.text.quoting import visible_word, yaml_word
 from castoff.launcher.typed.document import Document
 from castoff.launcher.typed.structure import fields_of
 

@@ -193,14 +193,14 @@ def _of_a_value(message: str, words: list[str]) -> str:
 
 def _typed(words: list[str], program: list[str] | None) -> str:
     """A command line, as one may type it."""
-    from castoff.launcher.quoting import visible_word
+    from castoff.launcher.text.quoting import visible_word
 
     return " ".join(map(visible_word, [*words, *([] if program is None else ["--", *program])]))
 
 
 def _value(option: str, words: list[str]) -> str:
     """What follows an option as its value; … where nothing does."""
-    from castoff.launcher.quoting import visible_word
+    from castoff.launcher.text.quoting import visible_word
 
     for word, after in zip(words, [*words[1:], "-"], strict=True):
         if word == option and not after.startswith("-"):

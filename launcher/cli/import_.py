@@ -11,7 +11,7 @@ import click
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.output import report
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
+from castoff.launcher.text.quoting import visible_word
 
 if TYPE_CHECKING:
     from castoff.launcher.importing.script import Wish

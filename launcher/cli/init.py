@@ -12,8 +12,8 @@ from castoff.launcher.cli.job_options import load_site
 from castoff.launcher.cli.offers import site_option
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.planning.render import example_job
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.runs.records import write_file
+from castoff.launcher.text.quoting import visible_word
 
 
 @click.command("init", epilog=examples("castoff init", "castoff init causets.yaml --site aurora"))

@@ -203,8 +203,8 @@ def _planned_here(
 
 def _run_script(spec: JobSpec, site: Site, allocation: Allocation, runs_dir: Path | None) -> int:
     """Run the job as a run with a directory of its own, by the script that a submission would send."""
-    from castoff.launcher.submission.foreground import run_in_foreground
-    from castoff.launcher.submission.in_allocation import submission_only
+    from castoff.launcher.interactive.in_allocation import submission_only
+    from castoff.launcher.interactive.launch import run_in_foreground
 
     _report_ignored(spec, submission_only(spec))
     return run_in_foreground(
@@ -317,8 +317,8 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     """The allocation to use and its site; None: this host alone. An error where this is one of its ranks."""
     if site_name is None and not in_allocation(os.environ):
         return None  # as mostly: nothing else is loaded
+    from castoff.launcher.interactive.in_allocation import find, rank_here
     from castoff.launcher.schedulers.choice import choose_site, site_named
-    from castoff.launcher.submission.in_allocation import find, rank_here
 
     site = None if site_name is None else site_named(site_name)
     if site is not None and is_own(site.scheduler):

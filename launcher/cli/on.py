@@ -23,9 +23,9 @@ from castoff.launcher.cli.output import (
 )
 from castoff.launcher.config.quantities import size_words
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.quoting import shell_word
 from castoff.launcher.remote import entries as known
 from castoff.launcher.remote.entries import Entry
+from castoff.launcher.text.quoting import shell_word
 
 if TYPE_CHECKING:
     from castoff.launcher.remote.machine import Machine

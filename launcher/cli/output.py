@@ -137,7 +137,7 @@ def table_lines(
     """
     import shutil
 
-    from castoff.launcher.screen.layout import STATE_STYLES, fitted  # late: most verbs print no table
+    from castoff.launcher.text.layout import STATE_STYLES, fitted  # late: most verbs print no table
 
     on_terminal = is_terminal(sys.stdout)
     nothing = "" if on_terminal else "-"

@@ -60,7 +60,7 @@ class TakesJob(click.Command):
         if at is not None:
             _refuse_directives(ctx, args[at])
         if at is not None and ctx.obj is None and args[at + 1 : at + 2] and is_program(args[at + 1]):
-            from castoff.launcher.quoting import visible_word
+            from castoff.launcher.text.quoting import visible_word
 
             line = " ".join(map(visible_word, [*args[: at + 1], "--", *args[at + 1 :]]))
             ctx.fail(f"a program follows --: {ctx.command_path} {line}")
@@ -79,7 +79,7 @@ def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> i
 
 def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
     """Fail with the command line that was meant."""
-    from castoff.launcher.quoting import visible_word
+    from castoff.launcher.text.quoting import visible_word
 
     name = program[0]
     says = directives_in(name)
@@ -93,7 +93,7 @@ def _refuse(ctx: click.Context, options: list[str], program: list[str]) -> None:
 
 def _refuse_directives(ctx: click.Context, name: str) -> None:
     """Fail where a job file is a script for a scheduler's own command, whatever its name."""
-    from castoff.launcher.quoting import visible_word
+    from castoff.launcher.text.quoting import visible_word
 
     if name.endswith(JOB_FILES) or not Path(name).is_file():  # a pipe can be read once
         return
@@ -103,8 +103,8 @@ def _refuse_directives(ctx: click.Context, name: str) -> None:
 
 def directives_in(path: str) -> str | None:
     """What to say of a script for a scheduler's own command; None if it is none."""
-    from castoff.launcher.quoting import visible_word
     from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, queued_of
+    from castoff.launcher.text.quoting import visible_word
 
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:

@@ -57,8 +57,8 @@ def command(
 
     from castoff.launcher.planning.planner import decide
     from castoff.launcher.planning.render import rendered
+    from castoff.launcher.preflight.syntax import check_syntax
     from castoff.launcher.runs.script import head_of
-    from castoff.launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
     site = load_site(site_name, spec)

@@ -31,10 +31,10 @@ def command(run: str, rank: int | None, host: str | None, member: int | None) ->
     `castoff launch --here`.
     """
     # Late: a shell that completes our flags waits for what is imported.
+    from castoff.launcher.interactive.shell import command_line, place, unreached
+    from castoff.launcher.process.attached import run_attached
     from castoff.launcher.runs.index import Index
     from castoff.launcher.schedulers.command import command_environment
-    from castoff.launcher.submission.attached import run_attached
-    from castoff.launcher.submission.beside import command_line, place, unreached
 
     program = click.get_current_context().obj
     if program == []:

@@ -15,8 +15,8 @@ from castoff.launcher.cli.output import json_option, print_json, several
 from castoff.launcher.cli.sites_new import new, probe
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.schedulers.choice import choose_site, profile, site_named
+from castoff.launcher.text.quoting import visible_word
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -142,8 +142,8 @@ def _list(as_json: bool) -> None:
 def _check(site: Site, update: bool, as_json: bool) -> int:
     from castoff.launcher.schedulers.machine_info import ask  # late, like what it runs
     from castoff.launcher.schedulers.registry import title_of
-    from castoff.launcher.schedulers.site_check import Comparison
-    from castoff.launcher.schedulers.site_new import update_profile
+    from castoff.launcher.siting.check import Comparison
+    from castoff.launcher.siting.new import update_profile
 
     info = ask(site)
     scheduler, found = title_of(site.scheduler), Comparison(site, info)

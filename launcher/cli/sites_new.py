@@ -13,9 +13,9 @@ from castoff.launcher.cli.output import duration, ending_words, report, several
 from castoff.launcher.config.quantities import units
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.schedulers.choice import site_named
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES
+from castoff.launcher.text.quoting import visible_word
 
 
 def _probe_options(function: F) -> F:
@@ -59,8 +59,8 @@ def new(
     or with --project to the project's, and never over one that is there.
     """
     # Late, like what it runs.
-    from castoff.launcher.schedulers.site_lines import questions_of
-    from castoff.launcher.schedulers.site_new import destination, proposal, refuse_existing, write_profile
+    from castoff.launcher.siting.lines import questions_of
+    from castoff.launcher.siting.new import destination, proposal, refuse_existing, write_profile
 
     search = Search.here()
     path = destination(name, search, project=project)
@@ -114,9 +114,9 @@ def probe(name: str, reference: str | None, timeout: int, overrides: tuple[str, 
 def _probe(site: Site, timeout: int, overrides: Sequence[str], reference: str | None = None) -> None:
     from castoff.launcher.runs.index import Index
     from castoff.launcher.schedulers.machine_info import ask
-    from castoff.launcher.schedulers.site_new import probe_profile
-    from castoff.launcher.schedulers.site_probe import parse
-    from castoff.launcher.submission.probe import collect, remote_shell, start_probe
+    from castoff.launcher.siting.new import probe_profile
+    from castoff.launcher.siting.probe import parse
+    from castoff.launcher.siting.test_job import collect, remote_shell, start_probe
 
     word = visible_word(site.name)
     info = ask(site)

@@ -61,11 +61,11 @@ def command(
     # Late: a shell that completes our flags waits for what is imported.
     import msgspec
 
+    from castoff.launcher.preflight.presence import check_present
+    from castoff.launcher.preflight.syntax import check_syntax
     from castoff.launcher.runs.provenance import read, words
     from castoff.launcher.schedulers.choice import not_described
-    from castoff.launcher.submission.presence import check_present
     from castoff.launcher.submission.submit import dry_run, submit, working_directory
-    from castoff.launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
     if (elsewhere := there.get()) is not None:

@@ -14,14 +14,14 @@ from castoff.launcher.cli.there import There
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.quoting import visible_word
+from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.remote import agreed, submission
 from castoff.launcher.remote.code import Travelling
 from castoff.launcher.remote.frames import Submitted
 from castoff.launcher.remote.passing import Passed, run
 from castoff.launcher.schedulers.choice import site_named
 from castoff.launcher.submission.submit import dry_run, working_directory
-from castoff.launcher.submission.syntax import check_syntax
+from castoff.launcher.text.quoting import visible_word
 
 
 def submit_elsewhere(

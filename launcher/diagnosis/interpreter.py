@@ -11,9 +11,9 @@ from typing import Any
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis.finding import Finding, Findings
 from castoff.launcher.diagnosis.subject import Subject
-from castoff.launcher.quoting import visible_word
+from castoff.launcher.preflight.named_files import is_python, makes_nothing, runs_scripts
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
-from castoff.launcher.submission.named_files import is_python, makes_nothing, runs_scripts
+from castoff.launcher.text.quoting import visible_word
 
 PATIENCE = 30.0
 """Seconds for modules to load and an interpreter to start: on a busy file system both need many."""

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
+from castoff.launcher.config.site import Site
 from castoff.launcher.diagnosis import interpreter, profile, run_folder, scheduling, storage
 from castoff.launcher.diagnosis.finding import Finding, Findings
 from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.errors import Problem
-from castoff.launcher.schedulers.machine_info import MachineInfo
+from castoff.launcher.preflight.presence import missing
+from castoff.launcher.schedulers.machine_info import Difference, MachineInfo
 from castoff.launcher.schedulers.registry import queued
-from castoff.launcher.submission.presence import missing
+
+Compare = Callable[[Site, MachineInfo], Sequence[Difference]]
+"""Where a profile differs from what its scheduler reports about the machine."""
 
 
-def findings(subject: Subject) -> Findings:
+def findings(subject: Subject, compare: Compare) -> Findings:
     """What a job would meet here; nothing is submitted."""
     with ThreadPoolExecutor(2) as pool:  # what hangs keeps nothing else waiting
         of_storage = pool.submit(lambda: [*storage.findings(subject)])
         of_python = pool.submit(lambda: [*interpreter.findings(subject)])
         info, found = _scheduler(subject)
         yield from found
-        yield from profile.findings(subject, info, date.fromtimestamp(time.time()))
+        differences = None if info is None else compare(subject.site, info)
+        yield from profile.findings(subject, differences, date.fromtimestamp(time.time()))
         yield from of_storage.result()
         yield from run_folder.index(subject)
         yield from run_folder.locks(subject)

@@ -23,12 +23,12 @@ from castoff.launcher.diagnosis import scheduling
 from castoff.launcher.diagnosis.finding import Findings
 from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.planning.render import template_folder
+from castoff.launcher.preflight.named_files import is_python
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.registry import queued, scheduler_of
 from castoff.launcher.status.watch import poll
 from castoff.launcher.submission.cancel import end
-from castoff.launcher.submission.named_files import is_python
 from castoff.launcher.submission.submit import submit
 
 _WALLTIME = 180

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from castoff.launcher.config.quantities import size_words
 from castoff.launcher.diagnosis.finding import Finding, Findings
-from castoff.launcher.mounts import Mount
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
+from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.trust.mounts import Mount
 
 _NEARLY = 0.9
 """Which part of a quota is nearly all of it."""

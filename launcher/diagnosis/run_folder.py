@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from castoff.launcher.diagnosis.exposure import exposures, unknown_words
 from castoff.launcher.diagnosis.finding import Finding, Findings
 from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.runs.directory import HIDDEN
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.owner import is_alive
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.schedulers.registry import queued
-from castoff.launcher.submission.exposure import exposures, unknown_words
+from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.trust.decision import fixes
 
 _LOOKED_AT = 200

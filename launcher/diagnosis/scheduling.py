@@ -14,11 +14,11 @@ from castoff.launcher.config.site import nodes_words
 from castoff.launcher.diagnosis.finding import Finding, Findings, Status
 from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.schedulers.base import QueuedScheduler
 from castoff.launcher.schedulers.base_queue import user_name
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
 from castoff.launcher.schedulers.machine_info import MachineInfo, QueryFailed, QueueInfo, ask, questions_of
+from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.typed.suggestion import nearest
 
 PATIENCE = 15.0

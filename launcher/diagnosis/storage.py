@@ -16,9 +16,9 @@ from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis import quotas
 from castoff.launcher.diagnosis.finding import Finding, Findings, Status
 from castoff.launcher.diagnosis.subject import Subject
-from castoff.launcher.mounts import Mount, current_mounts, mount_of
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.trust.mounts import Mount, current_mounts, mount_of
 
 PATIENCE = 10.0
 """Seconds for a file system's answer, and for a quota's."""

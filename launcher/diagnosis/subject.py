@@ -12,8 +12,8 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.errors import InvalidInput, Problem
 from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import rendered
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.runs.plan import Plan
+from castoff.launcher.text.quoting import visible_word
 
 
 class Subject(NamedTuple):

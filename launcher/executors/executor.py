@@ -114,7 +114,7 @@ class CastoffExecutor(core.Executor):
         """
         from castoff.launcher.planning.planner import decide
         from castoff.launcher.planning.render import rendered
-        from castoff.launcher.submission.syntax import check_syntax
+        from castoff.launcher.preflight.syntax import check_syntax
 
         decided, scheduler = decide(self._job([fn] * count), self.site, function=True)
         script = rendered(decided, scheduler)

@@ -13,7 +13,7 @@ from castoff.launcher.config.quantities import cpulist, cpus
 from castoff.launcher.config.site_fields import Node
 from castoff.launcher.planning.devices import beside
 from castoff.launcher.runs.plan import Plan
-from castoff.launcher.svg import document, group, rect, text
+from castoff.launcher.text.svg import document, group, rect, text
 
 WIDTH = 940
 """Pixels of the whole picture, at which its smallest text is still readable."""

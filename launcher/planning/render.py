@@ -27,10 +27,10 @@ from castoff.launcher.planning.batch_scripts import delimiter
 from castoff.launcher.planning.loading import for_program_alone
 from castoff.launcher.planning.machinery import Machinery, machinery
 from castoff.launcher.planning.shares import share_words
-from castoff.launcher.quoting import comment, interpreter, shell_word, yaml_word
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.schedulers.base import Scheduler
 from castoff.launcher.schedulers.registry import NAMES, scheduler_of
+from castoff.launcher.text.quoting import comment, interpreter, shell_word, yaml_word
 from castoff.launcher.trust.decision import check
 
 _WIDTH = 96

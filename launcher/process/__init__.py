@@ -1,1 +1,1 @@
-"""Starting processes."""
+"""Processes: how they are started and attached to a terminal, and the locks that they hold."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.locks import NoLocks, try_lock
+from castoff.launcher.process.locks import NoLocks, try_lock
 
 _LOCK = ".lock"
 

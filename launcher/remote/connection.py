@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.remote.entries import Entry
+from castoff.launcher.text.quoting import visible_word
 
 FAILED = 255
 """ssh's own exit code if the connection fails (ssh(1), EXIT STATUS)."""

@@ -12,9 +12,9 @@ import msgspec
 
 from castoff.launcher.config.job_fields import ShellLine, Word
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.runs.records import write_file
 from castoff.launcher.schedulers.registry import OWN
+from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.trust.decision import check
 from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.typed import editing

@@ -22,7 +22,7 @@ import msgspec
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.locks import is_locked
+from castoff.launcher.process.locks import is_locked
 from castoff.launcher.remote import frames
 from castoff.launcher.remote.code_store import Store
 from castoff.launcher.remote.frames import (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.quoting import shell_word
+from castoff.launcher.text.quoting import shell_word
 
 _PIECE = 512
 """Characters of a word: old csh have a limit of about a thousand."""

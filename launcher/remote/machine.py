@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
 from castoff.launcher.remote import frames
 from castoff.launcher.remote.connection import FAILED, Ssh, broken, ended, not_connected
 from castoff.launcher.remote.entries import Entry
@@ -27,6 +26,7 @@ from castoff.launcher.remote.login_shell import (
 from castoff.launcher.remote.output import Output
 from castoff.launcher.remote.silence import telling_of_silence
 from castoff.launcher.remote.wheel import own_version
+from castoff.launcher.text.quoting import visible_word
 
 
 class NotInstalled(CastoffError):

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.locks import try_lock
+from castoff.launcher.process.locks import try_lock
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.runs.drafts import new_id
 from castoff.launcher.runs.index import Index

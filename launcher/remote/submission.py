@@ -18,6 +18,15 @@ from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, InvalidInput, Problem, printable
 from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import Script, rendered
+from castoff.launcher.preflight.named_files import (
+    Module,
+    Named,
+    changes_folder,
+    expands,
+    makes_nothing,
+    program,
+)
+from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.remote.code import Progress, Travelling, parts, to_send_words, travelling
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.frames import Known, Lacking, Order, Stored, Submitted, Unexpected, Which
@@ -28,15 +37,6 @@ from castoff.launcher.runs.env_from import secrets
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.records import write_file
 from castoff.launcher.schedulers.choice import check_profile, profile
-from castoff.launcher.submission.named_files import (
-    Module,
-    Named,
-    changes_folder,
-    expands,
-    makes_nothing,
-    program,
-)
-from castoff.launcher.submission.syntax import check_syntax
 from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.typed.suggestion import did_you_mean
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_folder, draft_of
 from castoff.launcher.runs.removal import empty, set_aside
 from castoff.launcher.runs.run import LOCK, RunDirectory

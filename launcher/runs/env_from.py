@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Mapping
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.locks import locked
-from castoff.launcher.quoting import shell_word
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.run import LOCK, RunDirectory
+from castoff.launcher.text.quoting import shell_word
 
 SECRETS = "secrets.sh"
 

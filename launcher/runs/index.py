@@ -25,7 +25,7 @@ from pathlib import Path
 import msgspec
 
 from castoff.launcher.errors import CastoffError, report
-from castoff.launcher.locks import is_locked
+from castoff.launcher.process.locks import is_locked
 from castoff.launcher.runs import journal
 from castoff.launcher.runs.directory import check_trusted, draft_of, is_run_directory
 from castoff.launcher.runs.records import Seconds, decode

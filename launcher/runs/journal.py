@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from castoff.launcher.locks import take
+from castoff.launcher.process.locks import take
 from castoff.launcher.runs.records import encode
 from castoff.launcher.trust.folders import make_folders
 

@@ -10,7 +10,7 @@ import socket
 
 import msgspec
 
-from castoff.launcher.locks import is_locked
+from castoff.launcher.process.locks import is_locked
 from castoff.launcher.runs.records import read, write
 from castoff.launcher.runs.run import LOCK, RunDirectory
 

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import HIDDEN, check_trusted
 from castoff.launcher.runs.run import LOCK, RunDirectory
 

@@ -155,6 +155,17 @@ class MachineInfo(NamedTuple):
     """What was asked about and not answered, each with why."""
 
 
+class Difference(NamedTuple):
+    """One thing that the profile and the scheduler say differently, in words."""
+
+    field: str
+    profile: str
+    source: str | None
+    """Where the profile has it from."""
+    date: str | None
+    scheduler: str
+
+
 _ALIKE = 0.03
 """By how much nodes of one kind may differ in the memory that they report."""
 

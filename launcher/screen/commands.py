@@ -7,8 +7,8 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 
+from castoff.launcher.process.attached import run_attached
 from castoff.launcher.process.own_program import own_program
-from castoff.launcher.submission.attached import run_attached
 
 _BY_PAGER = '"$@" 2>&1 | '
 _INTERRUPTED = 130

@@ -13,8 +13,8 @@ from castoff.launcher.config.quantities import brief
 from castoff.launcher.errors import printable
 from castoff.launcher.history.progress import Left, Metric, Progress, time_left
 from castoff.launcher.runs.states import EXPLAINED, FAILED, RunSummary, members_words
-from castoff.launcher.screen.layout import Cell, Line, bar, number, state_cell, table
 from castoff.launcher.status.overview import Row
+from castoff.launcher.text.layout import Cell, Line, bar, number, state_cell, table
 
 FILTERS: Mapping[str, Callable[[RunSummary], bool]] = {
     "all": lambda _: True,

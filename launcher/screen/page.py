@@ -18,7 +18,8 @@ from castoff.launcher.runs.states import (
     why,
 )
 from castoff.launcher.screen.detail import Detail
-from castoff.launcher.screen.layout import (
+from castoff.launcher.screen.listing import steps_words
+from castoff.launcher.text.layout import (
     STATE_STYLES,
     Cell,
     Line,
@@ -29,7 +30,6 @@ from castoff.launcher.screen.layout import (
     state_cell,
     table,
 )
-from castoff.launcher.screen.listing import steps_words
 
 _ATTEMPTS = 5
 """Attempts that are shown: the newest."""

@@ -15,10 +15,10 @@ from castoff.launcher.screen import page
 from castoff.launcher.screen.detail import Detail
 from castoff.launcher.screen.footer import footer
 from castoff.launcher.screen.host import Host
-from castoff.launcher.screen.layout import Span
 from castoff.launcher.screen.listing import Item
 from castoff.launcher.screen.looking import Looker, Opened
 from castoff.launcher.screen.widgets import Lines, OneLine
+from castoff.launcher.text.layout import Span
 
 _KEYS = {"Esc": "back", "l": "logs", "s": "stop", "c": "cancel", "x": "shell", "?": "help", "q": "quit"}
 _ABOVE = 3

@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from castoff.launcher.errors import printable
-from castoff.launcher.screen.layout import Line, cut
+from castoff.launcher.text.layout import Line, cut
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Mapping
 
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.records import Send, Start, Submission, read
 from castoff.launcher.runs.run import LOCK, RunDirectory

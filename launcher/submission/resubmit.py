@@ -11,7 +11,7 @@ import msgspec
 
 from castoff.launcher.config.array_indices import members_range
 from castoff.launcher.errors import CastoffError, report
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.directory import check_folder, check_trusted
 from castoff.launcher.runs.env_from import SECRETS, secrets
 from castoff.launcher.runs.index import record_runs

@@ -21,7 +21,8 @@ from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, report
 from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import Script, rendered
-from castoff.launcher.quoting import visible_word
+from castoff.launcher.preflight.presence import check_in_snapshot, check_present
+from castoff.launcher.preflight.syntax import check_syntax
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.drafts import Draft, new_run
 from castoff.launcher.runs.env_from import SECRETS, secrets
@@ -37,9 +38,8 @@ from castoff.launcher.schedulers.directives import dependency_words, own_depende
 from castoff.launcher.schedulers.local import control as local
 from castoff.launcher.schedulers.submit_request import SubmitRequest
 from castoff.launcher.submission.dependencies import resolve
-from castoff.launcher.submission.presence import check_in_snapshot, check_present
 from castoff.launcher.submission.send import send, unrecorded
-from castoff.launcher.submission.syntax import check_syntax
+from castoff.launcher.text.quoting import visible_word
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
+from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.trust.access import listed
 from castoff.launcher.trust.granted import granted
 from castoff.launcher.trust.paths import steps_to, weaknesses

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from castoff.launcher.errors import CastoffError, printable
-from castoff.launcher.quoting import visible_word
+from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.trust.folders import make_folders
 from castoff.launcher.trust.paths import weaknesses
 

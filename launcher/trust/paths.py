@@ -44,7 +44,7 @@ def hiding(path: Path) -> list[str]:
     """Kinds of file systems on the way to a path that may decide by access lists which they do not show."""
     if not hasattr(os, "getxattr"):  # only Linux shows lists
         return [sys.platform]
-    from castoff.launcher.mounts import current_mounts, mount_of  # late: only a report asks
+    from castoff.launcher.trust.mounts import current_mounts, mount_of  # late: only a report asks
 
     mounts = current_mounts()
     kinds: dict[str, bool] = {}

@@ -135,7 +135,7 @@ def _is_shut_off(step: Step) -> bool:
     """Whether nobody else reaches a step, as all ways to it lead through a folder that lets nobody in."""
     if step.shut_off_by is None:
         return False
-    from castoff.launcher.mounts import current_mounts  # late: few paths are open to others
+    from castoff.launcher.trust.mounts import current_mounts  # late: few paths are open to others
 
     # What is mounted has other ways to it: below another folder, or on other hosts.
     mounted = {one.point for one in current_mounts()}

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args,
 import msgspec
 
 from castoff.launcher.errors import Problem, shown
-from castoff.launcher.quoting import yaml_word
+from castoff.launcher.text.quoting import yaml_word
 from castoff.launcher.typed.document import Document, FieldPath, dotted
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -1,7 +1,7 @@
 """A rank of a training system that leaves word of where it found itself.
 
-`python -m tests.systems.rank NAME` does what `python -m trainers.NAME config.yaml` does, and with a port
-what a program does that makes two ranks itself. The folder of the training is the working directory, and
+`python -m tests.systems.rank NAME` does what `python -m castoff.trainers.NAME config.yaml` does, and with a
+port what a program does that makes two ranks itself. The folder of the training is the working directory, and
 rank N writes `rank-N.json` there once it has trained.
 """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from castoff.launcher.locks import NoLocks, try_lock
+from castoff.launcher.process.locks import NoLocks, try_lock
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.distributed.attempt import Attempt, AttemptOver
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from castoff.launcher.locks import NoLocks, try_lock
+from castoff.launcher.process.locks import NoLocks, try_lock
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The command line that every training system has: `castoff train NAME CONFIG`, or `python -m trainers.NAME`.
+"""The command line that every training system has, `castoff train NAME CONFIG`.
 
 Loads nothing heavy before the configuration is read: a mistake in it is said at once.
 """

@@ -33,7 +33,7 @@ from castoff.launcher.launchers.local.processes import (
     send,
     shares,
 )
-from castoff.launcher.locks import take
+from castoff.launcher.process.locks import take
 from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.env_from import SECRETS
 from castoff.launcher.runs.owner import record_owner, taken_submission

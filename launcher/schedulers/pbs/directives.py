@@ -15,9 +15,9 @@ from castoff.launcher.config.quantities import clock
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import shown
 from castoff.launcher.launchers.base import Request
-from castoff.launcher.quoting import PLAIN_DIRECTIVE, one_line
 from castoff.launcher.schedulers.directives import Dialect, Directives, Layer, layered
 from castoff.launcher.schedulers.pbs import NAME, attributes, requested
+from castoff.launcher.text.quoting import PLAIN_DIRECTIVE, one_line
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 

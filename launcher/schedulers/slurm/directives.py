@@ -13,9 +13,9 @@ from castoff.launcher.config.quantities import clock
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import shown
 from castoff.launcher.launchers.base import Request
-from castoff.launcher.quoting import PLAIN_DIRECTIVE, one_line
 from castoff.launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
 from castoff.launcher.schedulers.slurm import NAME
+from castoff.launcher.text.quoting import PLAIN_DIRECTIVE, one_line
 
 
 def directive(name: str, value: str | bool) -> str:

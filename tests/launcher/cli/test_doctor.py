@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from castoff.launcher.mounts import Mount
+from castoff.launcher.trust.mounts import Mount
 from tests.command_line import Castoff
 
 from ..conftest import STRANGER, give_away
@@ -20,7 +20,7 @@ Answers = Callable[..., dict[str, str]]
 @pytest.fixture(autouse=True)
 def installed_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever owns the castoff, the Python and the PATH that these tests run with."""
-    monkeypatch.setattr("castoff.launcher.submission.exposure._of_castoff", lambda environ: iter(()))
+    monkeypatch.setattr("castoff.launcher.diagnosis.exposure._of_castoff", lambda environ: iter(()))
 
 
 JOB = """
@@ -65,7 +65,9 @@ def test_a_file_system_that_shows_no_access_lists(
     castoff: Castoff, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As castoff cannot tell, it neither refuses nor says that all is well."""
-    monkeypatch.setattr("castoff.launcher.mounts.current_mounts", lambda: [Mount("/", "gpfs", "project")])
+    monkeypatch.setattr(
+        "castoff.launcher.trust.mounts.current_mounts", lambda: [Mount("/", "gpfs", "project")]
+    )
     answer = castoff("doctor", "--trust", "job.yaml", "--site", "local")
     assert answer.returncode == 0
     said = "who may change it by an access list is not known: gpfs shows none"

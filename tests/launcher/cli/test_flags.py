@@ -16,7 +16,7 @@ from castoff.launcher.cli import launch, submit
 from castoff.launcher.cli.flags import answered, flag_words, flags_of
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.errors import InvalidInput, Problem
-from castoff.launcher.quoting import yaml_word
+from castoff.launcher.text.quoting import yaml_word
 from castoff.launcher.typed.suggestion import setting
 
 from ..conftest import Castoff

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.run import LOCK
 from tests import patience
 from tests.launcher.status.test_watch import Made

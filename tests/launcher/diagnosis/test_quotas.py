@@ -10,7 +10,7 @@ import pytest
 
 from castoff.launcher.diagnosis import quotas
 from castoff.launcher.diagnosis.quotas import Usage
-from castoff.launcher.mounts import Mount
+from castoff.launcher.trust.mounts import Mount
 
 HOME = Mount("/home", "nfs4", "server:/home")
 KIB, GIB = 1 << 10, 1 << 30

@@ -16,7 +16,7 @@ import pytest
 
 from castoff import JobSpec, Site, plan, render
 from castoff.launcher.cli import main as cli
-from castoff.launcher.locks import is_locked
+from castoff.launcher.process.locks import is_locked
 from castoff.launcher.runs.directory import is_draft
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import LOCK, RunDirectory

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from castoff.launcher.cli import main as cli
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import LOCK, RunDirectory, request_stop, stop_requested
 from castoff.launcher.schedulers.local.control import cancel

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from castoff.launcher.locks import is_locked
+from castoff.launcher.process.locks import is_locked
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import LOCK, RunDirectory
 from tests.records import submission_of

@@ -1,1 +1,1 @@
-PYTHON -m castoff_plugin castoff.launcher.cli.local_scheduler "$CASTOFF_RUN_DIR"
+PYTHON -P -m castoff.launcher.cli.local_scheduler "$CASTOFF_RUN_DIR"

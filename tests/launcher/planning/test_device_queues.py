@@ -10,13 +10,13 @@ import pytest
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site, contradictions
 from castoff.launcher.errors import InvalidInput
+from castoff.launcher.interactive.in_allocation import plan_in
 from castoff.launcher.planning.planner import plan
 from castoff.launcher.planning.render import render
 from castoff.launcher.runs.plan import Plan
 from castoff.launcher.schedulers.machine_info import MachineInfo, QueueInfo
 from castoff.launcher.schedulers.pbs.allocation import PbsAllocation
-from castoff.launcher.schedulers.site_check import Comparison
-from castoff.launcher.submission.in_allocation import plan_in
+from castoff.launcher.siting.check import Comparison
 from castoff.launcher.typed.document import dotted
 
 JOB: dict[str, Any] = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from castoff.launcher import locks
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.process import locks
 from castoff.launcher.runs import drafts
 from castoff.launcher.runs.directory import is_draft
 from castoff.launcher.runs.drafts import new_run

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs import removal
 from castoff.launcher.runs.removal import remove, size, sweep
 from castoff.launcher.runs.run import LOCK, RunDirectory

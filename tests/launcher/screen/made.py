@@ -7,9 +7,9 @@ from typing import Any
 from castoff.launcher.history.progress import Progress
 from castoff.launcher.runs.index import Entry
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, RunSummary
-from castoff.launcher.screen.layout import Line
 from castoff.launcher.screen.listing import Item
 from castoff.launcher.status.overview import Row
+from castoff.launcher.text.layout import Line
 
 NOW = 1_795_000_000.0
 

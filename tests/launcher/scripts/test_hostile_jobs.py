@@ -27,13 +27,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from castoff import JobSpec, Site, plan, render
-from castoff.launcher import quoting
 from castoff.launcher.cli import init, submit  # noqa: F401 - which must be loaded: it quotes
 from castoff.launcher.config.site_fields import Queue, Required
 from castoff.launcher.errors import CastoffError, InvalidInput
 from castoff.launcher.planning.render import example_job, filters_for
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, NAMES, scheduler_of
 from castoff.launcher.submission.submit import _job_file
+from castoff.launcher.text import quoting
 from castoff.launcher.trust.decision import fixes
 from castoff.launcher.trust.granted import granted
 from castoff.launcher.trust.paths import weaknesses
@@ -306,7 +306,7 @@ ELSEWHERE = {
         ),
         "tests/launcher/diagnosis: words that a remedy shows",
     ),
-    "castoff.launcher.submission.interactive": "tests/launcher/cli/test_alloc.py",
+    "castoff.launcher.interactive.alloc": "tests/launcher/cli/test_alloc.py",
 }
 """Modules that quote nothing of a job's script, and where their quoting is tested."""
 
@@ -404,7 +404,7 @@ def test_every_module_that_quotes_is_loaded() -> None:
     """Those that are not could call a function here that nobody takes away."""
     package = Path(quoting.__file__).parent
     for path in package.rglob("*.py"):
-        if "castoff.launcher.quoting" in path.read_text():
+        if "castoff.launcher.text.quoting" in path.read_text():
             module = ".".join(["castoff", "launcher", *path.relative_to(package).with_suffix("").parts])
             assert module in sys.modules or module in ELSEWHERE, module
 

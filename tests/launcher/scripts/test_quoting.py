@@ -18,15 +18,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from castoff import InvalidInput, JobSpec, Site, plan, render
-from castoff.launcher.quoting import (
+from castoff.launcher.schedulers.pbs.directives import directive as pbs_directive
+from castoff.launcher.schedulers.slurm.directives import directive as slurm_directive
+from castoff.launcher.text.quoting import (
     comment,
     interpreter,
     shell_word,
     visible_word,
     yaml_word,
 )
-from castoff.launcher.schedulers.pbs.directives import directive as pbs_directive
-from castoff.launcher.schedulers.slurm.directives import directive as slurm_directive
 from castoff.launcher.typed.document import Document
 from tests.hostile import ANY, ANY_LINE, ARGUMENTS, ASCII, QUOTES
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.locks import locked
+from castoff.launcher.process.locks import locked
 from castoff.launcher.runs.records import Failure
 from castoff.launcher.runs.run import LOCK, RunDirectory
 from castoff.launcher.runs.states import failure_words, members_words, summary

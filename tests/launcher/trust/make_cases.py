@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from castoff.launcher import mounts
-from castoff.launcher.trust import people
+from castoff.launcher.trust import mounts, people
 from castoff.launcher.trust.paths import weaknesses
 
 _LOADED = (grp, pwd, mounts)

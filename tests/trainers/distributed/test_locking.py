@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from castoff.launcher.locks import try_lock
+from castoff.launcher.process.locks import try_lock
 from castoff.trainers.distributed import locking
 from castoff.trainers.distributed.locking import locked
 from tests.patience import until

@@ -1,0 +1,1 @@
+"""Work in an allocation that somebody waits for: castoff alloc, shell and launch."""

@@ -1,0 +1,217 @@
+"""An interactive allocation for a job: the scheduler's own command, and the script that begins on its
+first host.
+
+The directives are those of the job's script, but for what a batch job alone can have.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from castoff.launcher.config.job import JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.errors import CastoffError, report
+from castoff.launcher.interactive.in_allocation import find
+from castoff.launcher.interactive.terminal import run_on_terminal
+from castoff.launcher.planning.planner import decide
+from castoff.launcher.planning.render import filters_for, template_folder
+from castoff.launcher.process.attached import Ended, run_attached
+from castoff.launcher.runs.directory import check_folder
+from castoff.launcher.runs.env_from import SECRETS, secrets
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.records import write_file
+from castoff.launcher.runs.run import runs_folder
+from castoff.launcher.schedulers.base import QueuedScheduler
+from castoff.launcher.schedulers.command import command_environment
+from castoff.launcher.schedulers.registry import is_own, queued_of
+from castoff.launcher.submission.submit import working_directory
+from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.trust.folders import make_folders
+
+OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "stage", "container", "teardown")
+"""Fields of a job that mean nothing to an allocation; those of its ranks are `castoff launch`'s."""
+
+_FOLDER = "$CASTOFF_ALLOC_DIR"
+"""Stands for the folder that only a real allocation makes."""
+
+_LAG = 5.0
+"""Seconds after which a file that another host has written is here."""
+
+
+_THREADS = "OMP_NUM_THREADS"
+"""Follows from the cores of each rank, which launches in the allocation choose."""
+
+
+class Request(NamedTuple):
+    """An allocation that is to be asked for."""
+
+    plan: Plan
+    scheduler: QueuedScheduler
+    script: str
+    """What begins in it, on its first host."""
+    interactive: bool
+    """Whether that is a shell for the person at the terminal."""
+    jupyter: bool
+
+    def command(self, folder: str, *, terminal: bool) -> list[str]:
+        """The scheduler's command line, with the script in `folder`."""
+        words = [shlex.split(self.plan.shell)[0], f"{folder}/enter.sh"]
+        return self.scheduler.interactive_command(self.plan.directives, words, terminal)
+
+    @property
+    def shown(self) -> str:
+        """The command line as `--dry-run` shows it."""
+        words = self.command(_FOLDER, terminal=True)
+        return " ".join(f'"{word}"' if word.startswith(_FOLDER) else visible_word(word) for word in words)
+
+
+def request(
+    spec: JobSpec, site: Site, program: Sequence[str] | None, *, job: str | None, jupyter: bool
+) -> Request:
+    """The allocation for a job on a site. `program`: what runs in it; None: a shell. `job`: the job file.
+
+    Raises:
+        InvalidInput: the job cannot run there.
+        CastoffError: the site has no queue; or there is no jupyter for the job.
+    """
+    if is_own(site.scheduler):
+        raise CastoffError(
+            f"site {site.name} is this machine alone, which gives no allocations: start ranks here with "
+            f"castoff launch {visible_word(job) if job else '-- python train.py'}; or name a cluster's site "
+            "with --site"
+        )
+    plain = JobSpec()
+    left_out = {name: getattr(plain, name) for name in OF_BATCH_JOBS}
+    decided, _ = decide(spec.changed(**left_out), site)
+    scheduler = queued_of(site.scheduler)
+    if jupyter:
+        _check_jupyter(decided)
+    # Without -n it starts as many as a node of the site has devices.
+    what = f"castoff launch {visible_word(job) if job else f'-n {decided.ranks} -- python train.py'}"
+    said = {*site.env, *site.defaults.env}
+    variables = {
+        "plan": decided,
+        "directory": working_directory(),
+        "castoff": str(Path(sys.argv[0] if os.sep in sys.argv[0] else sys.executable).absolute().parent),
+        "interactive": program is None and not jupyter,
+        "jupyter": jupyter,
+        "default_env": {
+            name: text for name, text in decided.default_env.items() if name != _THREADS or name in said
+        },
+        "program": list(program or []),
+        "login": visible_word(f"{getpass.getuser()}@{socket.getfqdn()}"),
+        "hint": f"; `{what}` starts ranks on the allocation's hosts, and exit gives them back",
+    }
+    from castoff.launcher.planning import templates  # late: it loads Jinja
+
+    found = templates.environment(template_folder(), None, filters_for())
+    script = found.get_template("interactive/alloc.sh.j2").render(variables)
+    return Request(decided, scheduler, script, variables["interactive"] is True, jupyter)
+
+
+def _check_jupyter(plan: Plan) -> None:
+    """Make sure that there is a jupyter lab, as far as that can be known before the allocation.
+
+    Raises:
+        CastoffError: there is none.
+    """
+    fix = (
+        "install jupyterlab there, or name another python in the job file, as in python: /path/to/bin/python"
+    )
+    if plan.python is not None:
+        if Path(plan.python).is_file():  # else it is on the cluster's nodes alone
+            probe = "import importlib.util as u; raise SystemExit(u.find_spec('jupyterlab') is None)"
+            answer = subprocess.run([plan.python, "-c", probe], stdin=subprocess.DEVNULL, check=False)
+            if answer.returncode:
+                raise CastoffError(f"--jupyter: {plan.python} has no jupyterlab: {fix}")
+    elif not plan.setup and not (shutil.which("jupyter") and shutil.which("jupyter-lab")):
+        raise CastoffError(
+            "--jupyter: no jupyter lab is on PATH, and the job has no setup that could bring one: install "
+            "jupyterlab, or name the python that has it in the job file, as in python: /path/to/bin/python"
+        )
+
+
+def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = None) -> int:
+    """Ask for the allocation, wait for it, and return the code of what ran in it; 130 if it was given up.
+
+    Raises:
+        CastoffError: this is an allocation already, or it cannot be asked for from here.
+    """
+    if around := find(environ):
+        raise CastoffError(
+            f"this shell is in {around[0]} already: castoff launch starts ranks on its hosts; exit gives "
+            "them back, and then castoff alloc asks for others"
+        )
+    asked.scheduler.check_reachable(environ)
+    terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    if asked.interactive and not terminal:
+        raise CastoffError(
+            "a shell needs a terminal, and standard input or output is none; a command needs none: castoff "
+            "alloc … -- COMMAND"
+        )
+    folder = _folder(runs_dir or runs_folder(environ), asked, secrets(asked.plan.env_from, environ))
+    try:
+        argv = asked.command(str(folder), terminal=terminal)
+        environment = command_environment(environ)
+        if (prompt := asked.scheduler.interactive_prompt) is not None:
+            ended = run_on_terminal(argv, environment, (folder / "begun").exists, *prompt)
+        else:
+            ended = run_attached(argv, environment)
+        return _code(asked, folder, ended)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(runs: Path, asked: Request, hidden: str) -> Path:
+    """A folder that all hosts see, with what begins in the allocation."""
+    try:
+        make_folders(runs, 0o755)
+        check_folder(runs)
+        folder = Path(tempfile.mkdtemp(prefix=".alloc-", dir=runs))  # 0700
+        write_file(folder / ".gitignore", "*\n")
+        write_file(folder / "enter.sh", asked.script, 0o700)
+        if hidden:
+            write_file(folder / SECRETS, hidden)
+        if asked.jupyter:
+            write_file(folder / "token", f"{os.urandom(24).hex()}\n")
+    except OSError as error:
+        raise CastoffError(
+            f"{runs}: cannot be written: {error.strerror}; --runs-dir names another"
+        ) from error
+    return folder
+
+
+def _code(asked: Request, folder: Path, ended: Ended) -> int:
+    """The code of what ran, or that of having given up."""
+    title = asked.scheduler.title
+    if not (folder / "begun").exists():
+        if ended.interrupted:
+            report(f"the request is withdrawn: {title} gave no hosts")
+            return 130
+        report(f"{title} gave no hosts; its own words are above")
+        return ended.code or 1
+    deadline = time.monotonic() + _LAG
+    while not (text := _text(folder / "code")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if text.isdecimal():
+        return int(text)
+    report("the allocation ended before what ran in it: at its walltime, or somebody cancelled it")
+    return ended.code or 1
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

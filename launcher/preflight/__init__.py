@@ -1,0 +1,1 @@
+"""What is checked of a job before it is submitted: files, modules, syntax."""

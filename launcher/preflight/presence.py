@@ -1,0 +1,352 @@
+"""Whether the files that a job names exist, checked before submission.
+
+What the job cannot find either is an error; what only the nodes may have, or what setup may make, is a
+warning. Nothing is said of what cannot be known here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import which
+from typing import NamedTuple
+
+from castoff.launcher.config.job import COMMAND_LINE, JobSpec
+from castoff.launcher.config.site import Site
+from castoff.launcher.config.workdir import as_path
+from castoff.launcher.errors import InvalidInput, Problem, report
+from castoff.launcher.planning.findings import Findings
+from castoff.launcher.preflight.modules import unknown_modules
+from castoff.launcher.preflight.named_files import (
+    Module,
+    Named,
+    changes_folder,
+    expands,
+    loaded,
+    makes_nothing,
+    others,
+    program,
+    runs_scripts,
+    sourced,
+)
+from castoff.launcher.runs.plan import Plan
+from castoff.launcher.runs.secret_files import secret_part
+from castoff.launcher.schedulers.registry import queued
+from castoff.launcher.typed.suggestion import did_you_mean, nearest
+
+_OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
+"""Folders that each host has its own of."""
+
+_TOP = 2
+"""Parts of a path such as `/scratch`: where no more of it is here, the nodes may have another file system."""
+
+
+_FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
+"""Variables and home folders, as users write them for a shell."""
+
+
+class _Missing(NamedTuple):
+    field: str
+    message: str
+    is_certain: bool
+    """Whether the job will not find it either."""
+
+
+def check_present(
+    spec: JobSpec,
+    site: Site,
+    plan: Plan,
+    directory: Path,
+    environ: Mapping[str, str],
+    *,
+    refuses: bool = True,
+) -> None:
+    """See that what a job names is there; `directory`: where it is submitted.
+
+    What may be missing is reported on standard error; without `refuses`, also what is: a laptop that only
+    shows a job has not all that its cluster has.
+
+    Raises:
+        InvalidInput: something is missing for certain.
+    """
+    problems, warnings = missing(spec, site, plan, directory, environ)
+    if not refuses:
+        problems, warnings = [], [*problems, *warnings]
+    for warning in warnings:
+        where = "" if warning.where == COMMAND_LINE else warning.where
+        report(f"warning: {Problem(where, warning.path, warning.message)}")
+    if problems:
+        raise InvalidInput(problems)
+
+
+def missing(
+    spec: JobSpec, site: Site, plan: Plan, directory: Path, environ: Mapping[str, str]
+) -> tuple[list[Problem], list[Problem]]:
+    """What a job names and is not there for certain, and what may be missing."""
+    look = _Look(spec, plan, directory, environ)
+    found = [*(look.workdir() or look.program() or look.environment()), *look.variables(), *look.files()]
+    problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
+    for one in found:
+        (problems if one.is_certain else warnings).report(one.field, one.message)
+    if not problems.problems:  # a shell has to be asked
+        for field, message in unknown_modules([*loaded(spec.setup)], plan.setup, environ):
+            warnings.report(field, message)
+    return problems.problems, warnings.problems
+
+
+def check_in_snapshot(plan: Plan, code: Path) -> None:
+    """See that a snapshot has the job's program; `code`: the folder in it where the job will start.
+
+    Raises:
+        InvalidInput: it has not, though the original is there.
+    """
+    named = program(plan.command)
+    if not isinstance(named, Named) or named.word.startswith("/") or ("/" not in named.word and named.runs):
+        return
+    if not (code / as_path(plan.workdir) / named.word).exists():
+        fix = "take it out of .gitignore, or name it: snapshot: {paths: [.]} takes what git does not ignore"
+        why = "git ignores it"
+        if secret_part(named.word):
+            why = "its name looks like a secret's"
+            fix = f"git add it, or name it in the job: snapshot: {{paths: [., {named.word}]}}"
+        message = f"is {named.word!r}, which the snapshot lacks, as {why}: {fix}"
+        raise InvalidInput([Problem("", named.field, message)])
+
+
+class _Look:
+    """Looks for the files of one job."""
+
+    def __init__(self, spec: JobSpec, plan: Plan, directory: Path, environ: Mapping[str, str]):
+        self._spec, self._plan, self._environ = spec, plan, environ
+        self._directory = directory
+        self._folder = directory / as_path(plan.workdir)
+        self._moves = changes_folder(plan.setup)
+        self._is_as_now = makes_nothing(plan.setup) and not plan.after
+        """Whether the job will find the same files as are here now."""
+        self._runs_scripts = runs_scripts(plan.setup)
+        """Whether setup may make files or change the folder all the same, before the program starts."""
+
+    def workdir(self) -> list[_Missing]:
+        """Whether the folder is missing in which the ranks start."""
+        folder = self._plan.workdir
+        if not folder:
+            return []
+        plain = folder if folder.startswith("./~") else folder.removeprefix("./")  # where ~ is a plain name
+        return self._file(Named("workdir", plain), self._directory)
+
+    def program(self) -> list[_Missing]:
+        """What is wrong with the program."""
+        if self._plan.function:
+            return []
+        named = program(self._plan.command)
+        if isinstance(named, Module):
+            return self._module(named)
+        if named is None:
+            return []
+        if named.runs and "/" not in named.word and not expands(named.word):
+            return self._on_path(named)
+        return self._file(named, self._folder)
+
+    def environment(self) -> list[_Missing]:
+        """The environment that is active in the terminal, where a job begins without it."""
+        folder = self._environ.get("VIRTUAL_ENV") or self._environ.get("CONDA_PREFIX")
+        inherit = self._plan.inherit
+        sets_path = "PATH" in {*self._plan.env, *self._plan.env_from}
+        inherits_path = inherit == "all" or "PATH" in inherit
+        resets_path = inherits_path and _is_login_shell(self._plan)
+        of_its_own = self._plan.setup or self._plan.python or self._plan.container or self._plan.function
+        is_everywhere = self._environ.get("CONDA_DEFAULT_ENV") == "base"  # most login shells have it
+        if not folder or sets_path or (inherits_path and not resets_path) or of_its_own or is_everywhere:
+            return []
+        if "/" in self._plan.command[0] or which(self._plan.command[0], path=f"{folder}/bin") is None:
+            return []
+        fix = f"give --python {folder}/bin/python, or activate it in setup"
+        absent = "is not in the job"
+        if resets_path:
+            fix = f"set shell: {self._plan.shell.split()[0]}, or {fix}"
+            absent = (
+                f"may not be in the job, whose login shell ({self._plan.shell}) may reset PATH after inherit"
+            )
+        message = f"is not set, and {folder}, which is active in this terminal, {absent}: {fix}"
+        return [_Missing("python", message, False)]
+
+    def variables(self) -> list[_Missing]:
+        """Values of `env` that look as if a shell were to expand them."""
+        return [
+            _Missing(
+                f"env.{name}", f"is {value!r}, which is passed on as written: {_in_setup(name, value)}", False
+            )
+            for name, value in self._spec.env.items()
+            if value is not None and _FOR_A_SHELL.search(value)
+        ]
+
+    def files(self) -> list[_Missing]:
+        """What else is named and missing."""
+        named = [*sourced(self._spec.setup), *others(self._spec)]
+        return [missing for one in named for missing in self._file(one, self._directory)]
+
+    def _on_path(self, named: Named) -> list[_Missing]:
+        """A program without a folder, which PATH is searched for: here that says little of the job's PATH."""
+        path = self._environ.get("PATH", os.defpath)
+        sets_path = "PATH" in self._plan.env or any("PATH" in line for line in self._plan.setup)
+        if (
+            sets_path
+            or self._moves
+            or which(named.word, path=path)
+            or not _is_file(self._folder / named.word)
+        ):
+            return []
+        starts = "python " if named.word.endswith(".py") else "./"
+        is_there = f"is {named.word!r}, which is looked for on PATH, not in {self._folder}"
+        return [
+            _Missing(named.field, f"{is_there}: write {starts}{named.word}", self._plan.container is None)
+        ]
+
+    def _module(self, module: Module) -> list[_Missing]:
+        """A module of a package in the job's folder, where Python looks first."""
+        if self._moves or "PYTHONPATH" in self._plan.env or expands(module.name):
+            return []
+        top, *rest = module.name.split(".")
+        place = self._folder / top
+        if not _is_file(place / "__init__.py"):
+            return self._module_elsewhere(module, top)
+        for name in rest:
+            there = [one.name.partition(".")[0] for one in _entries(place) if _imports(one)]
+            if there and name not in there:  # nothing: nobody may list it
+                hint = did_you_mean(name, there)
+                message = f"is {module.name!r}, but {place} has no module {name}{hint}"
+                return [_Missing(module.field, message, self._is_as_now and not self._runs_scripts)]
+            place /= name
+        return []
+
+    def _module_elsewhere(self, module: Module, top: str) -> list[_Missing]:
+        """One that may be installed in the job's environment, unless one of a like name is here."""
+        here = [
+            one.stem for one in _entries(self._folder) if one.suffix == ".py" or _is_file(one / "__init__.py")
+        ]
+        near = nearest(top, here)
+        if top in here or (self._folder / top).is_dir() or near is None:
+            return []
+        message = f"is {module.name!r}, and {self._folder} has no such module; did you mean {near}?"
+        return [_Missing(module.field, message, False)]
+
+    def _file(self, named: Named, folder: Path) -> list[_Missing]:
+        """A file that is named by its path."""
+        word = named.word
+        if expands(word) and named.field.startswith("command"):
+            return self._unexpanded(named)
+        place = folder / _home(word, self._environ)
+        try:
+            is_there = place.exists()
+        except OSError:  # nobody knows
+            return []
+        relative = not word.startswith(("/", "~"))
+        certain = self._is_as_now if relative else self._is_everywhere(place)
+        if self._runs_scripts and relative and named.field.startswith("command"):
+            certain = False
+        if is_there:
+            return self._unusable(named, place, certain)
+        if relative and self._moves:
+            return []
+        where = f"not in {folder}" if relative else "not there"
+        beside = self._beside_job_file(word) if relative and folder == self._folder else ""
+        verb = "sources" if named.field.startswith("setup") else "is"
+        message = f"{verb} {word!r}, which is {where}{beside}{_near(word, place, folder)}"
+        inside = self._plan.container is not None and named.field.startswith("command") and not relative
+        return [_Missing(named.field, message, certain and not inside)]
+
+    def _is_everywhere(self, place: Path) -> bool:
+        """Whether a path is one of a file system that all hosts share, as far as can be seen from here."""
+        home = self._environ.get("HOME")
+        if queued(self._plan.scheduler) is None or (home and place.is_relative_to(home)):
+            return True
+        there = next(folder for folder in place.parents if folder.is_dir())
+        return len(there.parts) > _TOP and not any(map(place.is_relative_to, _OF_A_HOST))
+
+    def _unexpanded(self, named: Named) -> list[_Missing]:
+        """A word that only a shell would understand."""
+        if (self._folder / named.word).exists():
+            return []
+        home = _home(named.word, self._environ)
+        meant = os.path.expandvars(home)
+        how = f"write {meant}" if "$" not in meant and meant != named.word else "write the path"
+        message = f"is {named.word!r}, but no shell reads the command: {how}, or command: [bash, -c, …]"
+        return [_Missing(named.field, message, True)]
+
+    def _unusable(self, named: Named, place: Path, certain: bool) -> list[_Missing]:
+        """A file that is there."""
+        if not named.runs or (place.is_file() and os.access(place, os.X_OK)):
+            return []
+        if place.is_dir():
+            return [_Missing(named.field, f"is {named.word!r}, which is a folder", certain)]
+        starts = "python" if place.suffix == ".py" else "bash"
+        fix = f"chmod +x {named.word}, or write {starts} before it"
+        return [_Missing(named.field, f"is {named.word!r}, which is not executable: {fix}", certain)]
+
+    def _beside_job_file(self, word: str) -> str:
+        """Where the file is beside the job file, what to do."""
+        source = self._spec.source
+        origin = (
+            Path(source.origin).resolve().parent
+            if source and source.origin.endswith((".yaml", ".yml"))
+            else None
+        )
+        if origin is None or origin == self._folder or not (origin / word).exists():
+            return ""
+        return f", but beside the job file: submit from {origin}, or set workdir: {origin}"
+
+
+def _in_setup(name: str, value: str) -> str:
+    """How a shell expands a value."""
+    quoted = value if value.startswith("~") else f'"{value}"'
+    return (
+        f"castoff expands no variables; to have them expanded in the job: setup: ['export {name}={quoted}']"
+    )
+
+
+def _is_login_shell(plan: Plan) -> bool:
+    """Whether the job's script begins in a login shell, whose profiles may set PATH anew."""
+    return any(re.fullmatch(r"--login|-[a-zA-Z]*l[a-zA-Z]*", word) for word in plan.shell.split()[1:])
+
+
+def _near(word: str, place: Path, folder: Path) -> str:
+    """What may have been meant: the name that is like the first part of the path that is missing."""
+    missing = place
+    while not missing.parent.is_dir() and missing.parent != missing:
+        missing = missing.parent
+    near = nearest(missing.name, [one.name for one in _entries(missing.parent)])
+    if near is None:
+        return ""
+    meant = missing.parent / near / place.relative_to(missing)
+    if not meant.exists():
+        return ""
+    relative = not word.startswith(("/", "~")) and meant.is_relative_to(folder)
+    return f"; did you mean {meant.relative_to(folder) if relative else meant}?"
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there, as far as anybody may look."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _imports(path: Path) -> bool:
+    """Whether Python may import it: a module, one of machine code (NAME.cpython-….so), or a package."""
+    return path.suffix in (".py", ".pyc", ".so") or path.is_dir()
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return [folder / entry.name for entry in os.scandir(folder)][:10_000]
+    except OSError:
+        return []
+
+
+def _home(word: str, environ: Mapping[str, str]) -> str:
+    """A path with the user's own `~` expanded."""
+    home = environ.get("HOME")
+    return f"{home}{word[1:]}" if home and re.match(r"~(/|$)", word) else word

@@ -1,0 +1,1 @@
+"""Text for other readers: shells, terminals, pictures."""
