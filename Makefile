@@ -50,7 +50,7 @@ endif
 PYTEST := tests/in_memory.sh .venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
 # What people read: code with its messages, and documents. Tests have misspellings to refuse.
-PROSE := castoff/__init__.py castoff/__main__.py launcher trainers templates examples docs README.md CONTRIBUTING.md
+PROSE := $(wildcard castoff/*.py) launcher trainers templates examples docs README.md CONTRIBUTING.md
 
 READY := .venv/.ready
 # A newer Debian, whose Slurm the tests of the cluster run a second time with.

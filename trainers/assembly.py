@@ -66,7 +66,7 @@ class Assembly:
     ):
         self.config = config = Config.of(config)
         self.rank = rank
-        self.logger = logging.getLogger(f"trainers.{config.name}")
+        self.logger = logging.getLogger(f"castoff.trainers.{config.name}")
         self.context = context = context_of(rank, config)
         if context.is_main:
             self.logger.info("Using device: %s", context.device)

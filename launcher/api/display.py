@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from castoff.launcher.config.quantities import brief, moment
 from castoff.launcher.history.metrics import Metrics, Point, finite
 from castoff.launcher.history.progress import progress_of, time_left
 from castoff.launcher.runs.states import MemberStatus, RunStatus, failed_because, members_words
 from castoff.launcher.text.svg import document, line, rect, text
+from castoff.launcher.text.words import brief, moment
 
 _COLOURS = {
     "done": "#1a7f37",

@@ -21,9 +21,7 @@ from castoff.launcher.cli.output import (
     print_json,
     print_table,
     report,
-    several,
 )
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.index import Index
@@ -33,6 +31,7 @@ from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import ENDINGS, RunSummary, failed_because, summary
 from castoff.launcher.status.overview import Overview
 from castoff.launcher.status.watch import status
+from castoff.launcher.text.words import counted, size_words
 
 
 class _Candidate(NamedTuple):
@@ -99,7 +98,7 @@ def command(
         _show(candidates)
     if candidates and not (dry or yes):
         together = size_words(sum(one.bytes for one in candidates))
-        if not click.confirm(f"Remove {several(len(candidates), 'run')}, {together}?", err=True):
+        if not click.confirm(f"Remove {counted(len(candidates), 'run')}, {together}?", err=True):
             raise CastoffError("nothing was removed")
     removed, problems = ([], []) if dry else _remove(candidates, index)
     if as_json:
@@ -107,7 +106,7 @@ def command(
             place = {"id": run.id, "directory": str(run.path)}
             print_json({**place, "ending": summary.ending, "bytes": bytes, "removed": run in removed})
     elif removed:
-        report(f"removed {several(len(removed), 'run')}")
+        report(f"removed {counted(len(removed), 'run')}")
     if problems:
         raise CastoffError("\n".join(problems))
 

@@ -12,11 +12,12 @@ import click
 
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.job_options import job_options, load_site, read_job
-from castoff.launcher.cli.output import has_colours, is_terminal, json_option, print_json, report, several
+from castoff.launcher.cli.output import has_colours, is_terminal, json_option, print_json, report
 from castoff.launcher.cli.program import TakesJob
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.site import Site
 from castoff.launcher.errors import CastoffError, printable
+from castoff.launcher.text.words import counted
 
 if TYPE_CHECKING:
     from castoff.launcher.diagnosis.finding import Finding
@@ -136,7 +137,7 @@ def _nodes(subject: Subject, nodes: int, walltime: str | None, *, quiet: bool) -
     say = report if not quiet and is_terminal(sys.stderr) else lambda words: None
     try:
         with node_job.cancelled_on_interrupt(run):
-            report(f"run {run.id} tries {several(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
+            report(f"run {run.id} tries {counted(nodes, 'node')} as job {run.job}; Ctrl-C cancels it")
             now = node_job.watch(run, say)
     except (KeyboardInterrupt, SystemExit):
         report(f"run {run.id} was cancelled")
@@ -167,7 +168,7 @@ def _sum_up(found: list[Finding], as_json: bool) -> None:
         return
     counts = [(sum(one.status == status for one in found), status) for status in ("problem", "warning")]
     unknown = sum(one.status == "unknown" for one in found)
-    parts = [several(count, what) for count, what in counts]
+    parts = [counted(count, what) for count, what in counts]
     click.echo(", ".join([*parts, *([f"{unknown} unknown"] if unknown else [])]))
 
 

@@ -70,7 +70,7 @@ def _hear_interrupts() -> None:
     """From here on Ctrl-C is an exception: a verb may have something to clear up."""
     import signal
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff.__main__
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see castoff.program
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

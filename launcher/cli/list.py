@@ -20,7 +20,6 @@ from castoff.launcher.cli.output import (
     moment,
     print_json,
     report,
-    several,
     table_lines,
 )
 from castoff.launcher.errors import CastoffError, printable
@@ -31,6 +30,7 @@ from castoff.launcher.status.overview import Overview, Row, adopt_unlisted, alon
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import judge
+from castoff.launcher.text.words import counted
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""
@@ -198,7 +198,7 @@ def _scan(index: Index, folder: Path) -> None:
     rebuilt = rebuild(index, folder)
     for one in rebuilt.notes:
         report(one)
-    report(f"{folder}: {several(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
+    report(f"{folder}: {counted(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
 
 
 def _plain(row: Row) -> dict[str, Any]:

@@ -19,13 +19,12 @@ from castoff.launcher.cli.output import (
     print_json,
     print_table,
     report,
-    several,
 )
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote import entries as known
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.text.quoting import shell_word
+from castoff.launcher.text.words import counted, size_words
 
 if TYPE_CHECKING:
     from castoff.launcher.remote.machine import Machine
@@ -184,7 +183,7 @@ def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool
             _show_unneeded(folders)
         if folders and not (dry or yes):
             together = size_words(sum(folders.values()))
-            if not click.confirm(f"Remove {several(len(folders), 'folder')}, {together}?", err=True):
+            if not click.confirm(f"Remove {counted(len(folders), 'folder')}, {together}?", err=True):
                 raise CastoffError("nothing was removed")
         answer = session.ask(Remove([*folders]), "folders were removed") if folders and not dry else None
     removed = answer.folders if isinstance(answer, Removed) else []
@@ -193,7 +192,7 @@ def clean(context: click.Context, name: str, dry: bool, yes: bool, as_json: bool
     for note in found.notes if isinstance(found, Unneeded) else []:
         report(f"{name}: {note}")
     if removed:
-        report(f"{name}: removed {several(len(removed), 'folder')}")
+        report(f"{name}: removed {counted(len(removed), 'folder')}")
 
 
 def _show_unneeded(folders: dict[str, int]) -> None:

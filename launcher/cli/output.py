@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from castoff.launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
-from castoff.launcher.config.quantities import brief as brief
-from castoff.launcher.config.quantities import moment as moment
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.errors import report as report
+from castoff.launcher.text.words import brief as brief
+from castoff.launcher.text.words import moment as moment
 
 if TYPE_CHECKING:
     from castoff.launcher.runs.states import RunStatus
@@ -157,11 +157,6 @@ def table_lines(
 def ending_words(now: RunStatus, already: str = "") -> str:
     """A run's state, and how it ended where that is more."""
     return f"{now.state}{already}" + (f", {now.ending}" if now.ending not in (None, now.state) else "")
-
-
-def several(count: int, what: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
 def duration(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:

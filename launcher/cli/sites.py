@@ -11,12 +11,13 @@ import yaml
 from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.job_options import load_site
 from castoff.launcher.cli.offers import complete_sites
-from castoff.launcher.cli.output import json_option, print_json, several
+from castoff.launcher.cli.output import json_option, print_json
 from castoff.launcher.cli.sites_new import new, probe
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.schedulers.choice import choose_site, profile, site_named
 from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.text.words import counted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -158,7 +159,7 @@ def _check(site: Site, update: bool, as_json: bool) -> int:
     for one in found.differences:
         source = f" ({one.source}, {one.date})" if one.source else ""
         click.echo(f"{one.field}: {site.name}: {one.profile}{source}; {scheduler}: {one.scheduler}")
-    many = several(len(found.differences), "difference") if found.differences else "nothing differs"
+    many = counted(len(found.differences), "difference") if found.differences else "nothing differs"
     click.echo(f"{site.name} and {scheduler}: {many}")
     for what in found.not_compared:
         click.echo(f"not compared: {what}")

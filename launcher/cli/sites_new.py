@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from castoff.launcher.cli.offers import F, complete_runs, complete_sites, set_option
-from castoff.launcher.cli.output import duration, ending_words, report, several
+from castoff.launcher.cli.output import duration, ending_words, report
 from castoff.launcher.config.quantities import units
 from castoff.launcher.config.site import Search, Site
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.schedulers.choice import site_named
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES
 from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.text.words import counted
 
 
 def _probe_options(function: F) -> F:
@@ -80,7 +81,7 @@ def new(
     if also_probe and output is None:
         _probe(site_named(name, search=search), timeout, overrides)
     if questions := questions_of(path.read_text(encoding="utf-8")):
-        click.echo(f"open       {several(questions, 'question')} in it, the lines with `# ?`")
+        click.echo(f"open       {counted(questions, 'question')} in it, the lines with `# ?`")
     if output is not None:
         return
     word = visible_word(name)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from castoff.launcher.cli.help import examples
-from castoff.launcher.cli.output import duration, json_option, print_json, print_table, report, several
+from castoff.launcher.cli.output import duration, json_option, print_json, print_table, report
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.history.accounting import Share, Total, shares, total
 from castoff.launcher.runs.directory import check_trusted
@@ -21,6 +21,7 @@ from castoff.launcher.status.overview import adopt_unlisted, alone_in
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import judge
+from castoff.launcher.text.words import counted
 
 _HEADINGS = ("site", "account", "queue", "ending", "starts", "requested node-h", "used node-h")
 
@@ -99,6 +100,6 @@ def _plain(key: _Key, summed: Total) -> dict[str, Any]:
 def _explain(summed: Total) -> None:
     """What the sums are without."""
     if summed.unbounded and summed.unbounded < summed.starts:
-        report(f"requested is without {several(summed.unbounded, 'start')} that had no walltime")
+        report(f"requested is without {counted(summed.unbounded, 'start')} that had no walltime")
     if summed.unknown:
-        report(f"used is without {several(summed.unknown, 'start')} of which nobody knows when it ended")
+        report(f"used is without {counted(summed.unknown, 'start')} of which nobody knows when it ended")

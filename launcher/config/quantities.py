@@ -1,9 +1,8 @@
-"""Durations, memory sizes and CPU lists: text of job and site files to numbers and back; times for people."""
+"""Durations, memory sizes and CPU lists: text of job and site files to numbers and back."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 
 # [0-9], for \d takes every script's digits. END, for a $ alone also stands before a last line break;
@@ -50,14 +49,6 @@ def size(memory: str) -> int:
     return int(memory[:-1]) << 10 * ("KMGT".index(memory[-1]) + 1)
 
 
-def size_words(count: int) -> str:
-    """Bytes for people: `312 bytes`, `1.2 MiB`."""
-    if count < 1024:
-        return f"{count} bytes"
-    power = min((count.bit_length() - 1) // 10, 4)
-    return f"{count / (1 << 10 * power):.1f} {'KMGT'[power - 1]}iB"
-
-
 def clock(total: int) -> str:
     """`HH:MM:SS`, the hours as many as there are: what Slurm and PBS both read."""
     hours, rest = divmod(total, 3600)
@@ -69,27 +60,6 @@ def units(total: int) -> str:
     if total and total % 3600 == 0:
         return f"{total // 3600}h"
     return f"{total // 60}m" if total and total % 60 == 0 else f"{total}s"
-
-
-def brief(span: float) -> str:
-    """A number of seconds at a glance: 45s, 12m, 3h05m, 2d07h, 53d.
-
-    What a clock that was set back made negative is 0s.
-    """
-    total = max(int(span), 0)
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    if total < 100:
-        return f"{total}s"
-    if hours == 0:
-        return f"{minutes}m"
-    if days == 0:
-        return f"{hours}h{minutes % 60:02d}m"
-    return f"{days}d{hours % 24:02d}h" if days < 10 else f"{days}d"
-
-
-def moment(at: float) -> str:
-    """A point in time, in local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def cpus(cpulist: str) -> list[int]:

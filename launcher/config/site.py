@@ -40,6 +40,7 @@ from castoff.launcher.config.site_fields import (
     Values,
 )
 from castoff.launcher.errors import CastoffError
+from castoff.launcher.text.words import counted
 from castoff.launcher.trust.decision import check
 from castoff.launcher.typed.document import Document, FieldPath, invalid
 from castoff.launcher.typed.structure import fields_of
@@ -253,20 +254,15 @@ def range_words(range_: Range) -> str:
     """A range in words, as in "1 to 2 nodes for 5m to 1h"."""
     fewest, most = range_.min_nodes, range_.max_nodes
     if most is None:
-        words = "any number of nodes" if fewest == 1 else f"at least {nodes_words(fewest)}"
+        words = "any number of nodes" if fewest == 1 else f"at least {counted(fewest, 'node')}"
     else:
-        words = nodes_words(fewest) if fewest == most else f"{fewest} to {nodes_words(most)}"
+        words = counted(fewest, "node") if fewest == most else f"{fewest:,} to {counted(most, 'node')}"
     shortest, longest = range_.min_walltime, range_.max_walltime
     if shortest and longest:
         return f"{words} for {shortest} to {longest}"
     if shortest or longest:
         return f"{words} for " + (f"up to {longest}" if longest else f"at least {shortest}")
     return words
-
-
-def nodes_words(count: int) -> str:
-    """A number of nodes in words."""
-    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:

@@ -7,7 +7,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.diagnosis.finding import Finding, Findings, has_problem
 from castoff.launcher.diagnosis.node_files import STAGES, RankFile, read, read_preflight
 from castoff.launcher.diagnosis.subject import Subject
@@ -15,6 +14,7 @@ from castoff.launcher.logs.failures import FailedRank, failed_rank
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus, failure_words
 from castoff.launcher.schedulers.registry import scheduler_of, title_of
+from castoff.launcher.text.words import size_words
 
 _DOES = {
     "start": "starting its program",

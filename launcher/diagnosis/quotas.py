@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.diagnosis.finding import Finding, Findings
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
 from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.text.words import size_words
 from castoff.launcher.trust.mounts import Mount
 
 _NEARLY = 0.9

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 
 from castoff.launcher.config.quantities import clock
-from castoff.launcher.config.site import nodes_words
 from castoff.launcher.diagnosis.finding import Finding, Findings, Status
 from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.errors import CastoffError
@@ -19,6 +18,7 @@ from castoff.launcher.schedulers.base_queue import user_name
 from castoff.launcher.schedulers.command import SchedulerUnreachable, run_to_end
 from castoff.launcher.schedulers.machine_info import MachineInfo, QueryFailed, QueueInfo, ask, questions_of
 from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import nearest
 
 PATIENCE = 15.0
@@ -147,7 +147,7 @@ def hosts(subject: Subject, info: MachineInfo) -> Findings:
     if subject.plan is None or subject.plan.nodes <= left:
         yield Finding("hosts", "ok", fact)
         return
-    fix = f"the job, of {nodes_words(subject.plan.nodes)}, waits until they are back"
+    fix = f"the job, of {counted(subject.plan.nodes, 'node')}, waits until they are back"
     if left:
         fix += f", or ask for fewer: {subject.setting('nodes', str(left))}"
     yield Finding("hosts", "warning", fact, fix)
@@ -184,7 +184,7 @@ def _misfit(about: QueueInfo, subject: Subject) -> tuple[str, str] | None:
         (about.min_nodes, plan.nodes, "least"),
     ):
         if bound is not None and (wanted > bound if word == "most" else wanted < bound):
-            fact = f"takes {nodes_words(bound)} at {word}, and the job asks for {wanted}"
+            fact = f"takes {counted(bound, 'node')} at {word}, and the job asks for {wanted}"
             return subject.setting("nodes", str(bound)), fact
     if plan.walltime is None:
         return None
@@ -197,7 +197,7 @@ def _misfit(about: QueueInfo, subject: Subject) -> tuple[str, str] | None:
 
 
 def _limits(about: QueueInfo) -> str:
-    nodes = f", up to {nodes_words(about.max_nodes)}" if about.max_nodes else ""
+    nodes = f", up to {counted(about.max_nodes, 'node')}" if about.max_nodes else ""
     return f"{nodes} for {clock(about.max_walltime)}" if about.max_walltime else nodes
 
 

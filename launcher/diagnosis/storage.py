@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.config.workdir import as_path
 from castoff.launcher.diagnosis import quotas
 from castoff.launcher.diagnosis.finding import Finding, Findings, Status
 from castoff.launcher.diagnosis.subject import Subject
 from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.text.quoting import visible_word
+from castoff.launcher.text.words import size_words
 from castoff.launcher.trust.mounts import Mount, current_mounts, mount_of
 
 PATIENCE = 10.0

@@ -67,7 +67,7 @@ def early_words(early: list[EarlyRank], attempt: AttemptStatus) -> str | None:
     if not early:
         return None
     first, last = (f"{max(at(one.after for one in early), 0):.0f}" for at in (min, max))
-    ranks = f"rank{'s' if len(early) > 1 else ''} {cpulist([one.rank for one in early])}"
+    ranks = f"rank{'s' * (len(early) > 1)} {cpulist([one.rank for one in early])}"
     others = "while others still run" if attempt.state == "running" else "while others ran on"
     if attempt.failure is not None:
         others = "before the first failure"

@@ -10,11 +10,12 @@ import msgspec
 from castoff.launcher.config.directives import of_scheduler
 from castoff.launcher.config.job import JobSpec
 from castoff.launcher.config.quantities import clock, seconds, size
-from castoff.launcher.config.site import Site, nodes_words, range_words
+from castoff.launcher.config.site import Site, range_words
 from castoff.launcher.config.site_fields import Node, OtherNodes, Queue
 from castoff.launcher.errors import shown
 from castoff.launcher.schedulers.base import QueuedScheduler, Scheduler
 from castoff.launcher.schedulers.fields import refused_of_job
+from castoff.launcher.text.words import counted
 from castoff.launcher.typed.suggestion import did_you_mean, setting
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
@@ -287,4 +288,4 @@ def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members:
 
 
 def _asked(nodes: int, walltime: int | None) -> str:
-    return nodes_words(nodes) + (f" for {clock(walltime)}" if walltime else "")
+    return counted(nodes, "node") + (f" for {clock(walltime)}" if walltime else "")

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from castoff.launcher.launchers.base import Layout
 from castoff.launcher.runs.plan import Plan
+from castoff.launcher.text.words import counted
 
 
 def share_words(plan: Plan) -> list[str]:
     """Lines such as "each rank: 8 cores and 1 of 12 devices; 4 of 12 devices per node unused"."""
     if plan.driver:
         there = [(plan.cores_per_rank or 0, "core"), (plan.devices_per_rank, "device")]
-        words = " and ".join(_counted(count, what) for count, what in there if count)
+        words = " and ".join(counted(count, what) for count, what in there if count)
         return [f"each node: {words}"] if words else []
     share = " and ".join(_of_each_rank(plan))
     if not share:
@@ -36,7 +37,7 @@ def _unused(plan: Plan) -> str:
 def _of_each_rank(plan: Plan) -> Iterator[str]:
     devices, own = plan.devices_per_node, plan.devices_per_rank
     if plan.cores_per_rank:
-        yield _counted(plan.cores_per_rank, "core") + ("" if plan.bound else " (not bound to them)")
+        yield counted(plan.cores_per_rank, "core") + ("" if plan.bound else " (not bound to them)")
     if devices and not own:
         yield "no device"
     elif devices and plan.torchrun:
@@ -44,7 +45,7 @@ def _of_each_rank(plan: Plan) -> Iterator[str]:
     elif devices:
         sharing = plan.layout[0][0] * own // devices
         shared = f", each of which {sharing} ranks share" if sharing > 1 else ""
-        yield f"{own} of {_counted(devices, 'device')}{shared}"
+        yield f"{own} of {counted(devices, 'device')}{shared}"
 
 
 def _idle(plan: Plan, ranks: int) -> str:
@@ -52,11 +53,7 @@ def _idle(plan: Plan, ranks: int) -> str:
     parts = []
     if plan.cores_per_node and plan.cores_per_rank:
         left = plan.cores_per_node - ranks * plan.cores_per_rank
-        parts += [f"{left} of {_counted(plan.cores_per_node, 'core')}"] if left > 0 else []
+        parts += [f"{left} of {counted(plan.cores_per_node, 'core')}"] if left > 0 else []
     left = plan.devices_per_node - ranks * plan.devices_per_rank
-    parts += [f"{left} of {_counted(plan.devices_per_node, 'device')}"] if left > 0 else []
+    parts += [f"{left} of {counted(plan.devices_per_node, 'device')}"] if left > 0 else []
     return " and ".join(parts)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

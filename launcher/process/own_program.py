@@ -1,4 +1,4 @@
-"""castoff's own modules, run by the Python that runs castoff."""
+"""castoff's own modules, run as programs by the Python that runs castoff."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _SAFE_PATH = ["-P"] if sys.version_info >= (3, 11) else []
 
 
 def own_program(module: str, *arguments: str) -> list[str]:
-    """The command line that runs a module of castoff, such as `castoff.trainers.gnn`, as a program."""
-    return [sys.executable, *_SAFE_PATH, "-m", module, *arguments]
+    """The command line that runs a module of castoff, such as `castoff.trainers.gnn`."""
+    return [sys.executable, *_SAFE_PATH, "-m", "castoff.program", module, *arguments]

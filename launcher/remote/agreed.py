@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.errors import printable
 from castoff.launcher.remote.code import Travelling
 from castoff.launcher.remote.entries import Entry
 from castoff.launcher.remote.pending import state_folder
 from castoff.launcher.runs.records import write_file
 from castoff.launcher.runs.snapshot import files_words
+from castoff.launcher.text.words import size_words
 
 UNASKED = 64 << 20
 """Bytes of a repository, or of a folder that was agreed to, that are sent without a question."""

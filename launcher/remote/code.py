@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.remote.frames import CHUNK, Code, File, Part
 from castoff.launcher.runs import provenance
 from castoff.launcher.runs.records import decode
 from castoff.launcher.runs.snapshot import Names, Tree, files_words, left_out_words, tree_around
+from castoff.launcher.text.words import size_words
 
 if TYPE_CHECKING:
     from castoff.launcher.config.job_fields import Snapshot

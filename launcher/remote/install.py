@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import msgspec
 
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.remote.connection import broken
 from castoff.launcher.remote.login_shell import PYTHONS, Marks, python_script
 from castoff.launcher.remote.machine import Machine
 from castoff.launcher.remote.wheel import EXTRA, build
+from castoff.launcher.text.words import size_words
 
 _OLDEST_GLIBC = 5
 """manylinux_2_5 is the oldest platform of wheels (PEP 600)."""

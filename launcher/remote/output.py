@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import IO
 
-from castoff.launcher.config.quantities import size_words
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.remote.login_shell import MARK, Marks
+from castoff.launcher.text.words import size_words
 
 _READ = 1 << 16
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from castoff.launcher.config.quantities import brief
 from castoff.launcher.errors import report
+from castoff.launcher.text.words import brief
 
 _FIRST, _LONGEST = 15.0, 300.0
 """Seconds until the first time that it is said, and at the most between two."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from castoff.launcher.config.quantities import brief
 from castoff.launcher.history.metrics import step_words
 from castoff.launcher.report.facts import RunFacts
 from castoff.launcher.report.ranking import (
@@ -18,6 +17,7 @@ from castoff.launcher.report.ranking import (
 )
 from castoff.launcher.report.results import Result
 from castoff.launcher.report.tables import Table, ended, table
+from castoff.launcher.text.words import brief
 
 _FURTHER = 8
 """Metrics of members that are shown beside the one that decides."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from castoff.launcher.config.quantities import brief, size_words
 from castoff.launcher.report.facts import RunFacts
 from castoff.launcher.report.tables import Table, table
 from castoff.launcher.runs.records import Usage
+from castoff.launcher.text.words import brief, size_words
 
 
 class Use(NamedTuple):

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from castoff.launcher.config.quantities import brief, clock, cpulist
+from castoff.launcher.config.quantities import clock, cpulist
 from castoff.launcher.history.hosts import HostRanks
 from castoff.launcher.history.metrics import Point, step_words
 from castoff.launcher.report import timeline
@@ -26,6 +26,7 @@ from castoff.launcher.report.ranking import (
 )
 from castoff.launcher.report.tables import Cell, Table, ended, table
 from castoff.launcher.runs.states import members_words, why
+from castoff.launcher.text.words import brief
 
 _LINES = 500
 """Of a job file or a script's head."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from castoff.launcher.config.quantities import brief
 from castoff.launcher.history.phases import QUEUED, RUNNING, SETUP, START_UP, Phase
+from castoff.launcher.text.words import brief
 
 ORDER = (QUEUED, SETUP, START_UP, RUNNING)
 

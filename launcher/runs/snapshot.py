@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from castoff.launcher.config.quantities import size, size_words
+from castoff.launcher.config.quantities import size
 from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.runs.git import Git, GitError
 from castoff.launcher.runs.secret_files import secret_part
+from castoff.launcher.text.words import size_words
 
 if TYPE_CHECKING:
     from castoff.launcher.config.job_fields import Snapshot

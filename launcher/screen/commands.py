@@ -19,7 +19,7 @@ ENDED_FROM_OUTSIDE = (128 + signal.SIGHUP, 128 + signal.SIGTERM)
 
 def castoff_command(*words: str) -> list[str]:
     """The command line of a verb, run by this Python."""
-    return own_program("castoff", *words)
+    return own_program("castoff.__main__", *words)
 
 
 def pager(environ: Mapping[str, str]) -> str | None:

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from castoff.launcher.config.quantities import brief
 from castoff.launcher.errors import printable
 from castoff.launcher.history.progress import Left, Metric, Progress, time_left
 from castoff.launcher.runs.states import EXPLAINED, FAILED, RunSummary, members_words
 from castoff.launcher.status.overview import Row
 from castoff.launcher.text.layout import Cell, Line, bar, number, state_cell, table
+from castoff.launcher.text.words import brief
 
 FILTERS: Mapping[str, Callable[[RunSummary], bool]] = {
     "all": lambda _: True,

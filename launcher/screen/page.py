@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from castoff.launcher.config.quantities import brief, moment
 from castoff.launcher.errors import printable
 from castoff.launcher.history.hosts import HostRanks
 from castoff.launcher.history.phases import Phase
@@ -30,6 +29,7 @@ from castoff.launcher.text.layout import (
     state_cell,
     table,
 )
+from castoff.launcher.text.words import brief, moment
 
 _ATTEMPTS = 5
 """Attempts that are shown: the newest."""

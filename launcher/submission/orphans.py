@@ -16,6 +16,7 @@ from castoff.launcher.schedulers.base_queue import Queue
 from castoff.launcher.schedulers.command import SchedulerUnreachable
 from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.schedulers.registry import HAVE_DIRECTIVES, queued, queued_of
+from castoff.launcher.text.words import named
 
 _POLL = 0.5
 
@@ -134,7 +135,7 @@ def _jobs_of(queue: Queue, path: Path) -> list[JobInfo]:
 
 
 def _jobs_words(jobs: list[JobInfo]) -> str:
-    return f"job{'s' * (len(jobs) > 1)} {', '.join(one.job for one in jobs)}"
+    return named("job", [job.job for job in jobs])
 
 
 def _by_hand(queue: Queue, jobs: list[JobInfo]) -> str:

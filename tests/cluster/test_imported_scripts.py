@@ -22,7 +22,7 @@ KEPT = {
     "cd-and-rm": f"{TWO_NODES}mkdir -p w/x\ncd w\nrm -rf *\ncd ..\nls w\nsrun -n1 pwd | grep -c /desk",
     "at-once": f"{TWO_NODES}(echo a >a; srun -n1 hostname >h) & echo b >b & wait\ncat a b",
     "streams": f"#SBATCH -o %x.o%j -e %x.e%j\n{TWO_NODES}echo said; echo complained >&2; exit 3",
-    "devices": "#SBATCH -N1 --gres=gpu:a100:2 -c 2 -t 5\necho $CUDA_VISIBLE_DEVICES $SLURM_CPUS_PER_TASK",
+    "devices": "#SBATCH -N1 --gres=gpu:a100:2 -c2 -t5\necho $SLURM_GPUS_ON_NODE $SLURM_CPUS_PER_TASK",
     "tasks": "#SBATCH -n 6 -t 5\nsrun -l hostname | wc -l\necho ${SLURM_JOB_NAME} $(basename $0)",
     "memory": "#SBATCH -n 2 --mem-per-cpu=100M -t 5 -D below\necho $SLURM_MEM_PER_CPU $(basename $PWD)",
     "array": "#SBATCH --array=1-2 -t 5\n#SBATCH -J many\necho $SLURM_ARRAY_TASK_ID > at-$SLURM_ARRAY_TASK_ID",

@@ -48,7 +48,7 @@ class System(NamedTuple):
     @property
     def module(self) -> str:
         """The program."""
-        return f"trainers.{self.name}"
+        return f"castoff.trainers.{self.name}"
 
 
 def _train_causets(config: Config) -> None:

@@ -30,7 +30,7 @@ def _no_term_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _own_log_lines() -> Iterator[None]:
     """What a training sets of the trainers' logger ends with its test: others count the lines of theirs."""
-    ours = logging.getLogger("trainers")
+    ours = logging.getLogger("castoff.trainers")
     level, handlers = ours.level, ours.handlers[:]
     yield
     ours.setLevel(level)

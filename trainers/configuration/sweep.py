@@ -151,7 +151,7 @@ def _not_of_this_size(found: Members, size: int) -> str:
     return (
         f"stands for {found.words()}: train each in a job of an array, with {line} in the job file; or "
         f"choose one, from 0 to {found.count - 1}, with --member N (--members lists them), or in Python by "
-        "trainers.members(fields)[N]"
+        "castoff.trainers.members(fields)[N]"
     )
 
 

@@ -198,6 +198,6 @@ def run_on_rank(
     setup_logging(me.rank, config.log_level)
     with reported(me, own_words=own_words, ends=True):
         folder = str(expanded(config.training.path, "training.path"))
-    log = in_own_words(own_words, *_NAME_FIELDS, f"trainers.{config.name}")
+    log = in_own_words(own_words, *_NAME_FIELDS, f"castoff.trainers.{config.name}")
     with reported(me, folder, own_words, ends=True), log:
         train(config)

@@ -34,7 +34,7 @@ def show_trainers(rank: int, level: str = "INFO") -> None:
 
     A handler of the program's own that writes to the terminal shows them in its own form.
     """
-    ours = logging.getLogger("trainers")
+    ours = logging.getLogger("castoff.trainers")
     ours.setLevel(_level(rank, level))
     for handler in ours.handlers[:]:
         if isinstance(handler, _OnStandardError):
@@ -93,7 +93,7 @@ class _Lines(logging.Formatter):
         date, _, clock = record.asctime.partition(" ")
         when = clock if date == self._date else record.asctime
         self._date = date
-        whose = "" if record.name.partition(".")[0] == "trainers" else f" {record.name}"
+        whose = "" if record.name.startswith("castoff.") else f" {record.name}"
         text = f"[RANK {self._rank}] {when} {record.levelname}{whose}: {record.message}"
         columns = _columns()
         if columns is None or record.levelno > logging.INFO or len(text) <= columns:

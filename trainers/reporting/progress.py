@@ -125,7 +125,7 @@ class Progress:
         self._bar.add_task(total=self._total, completed=self._done, **self._words())
         terminal = sys.stderr
         self._bar.start()
-        for handler in (*logging.getLogger().handlers, *logging.getLogger("trainers").handlers):
+        for handler in (*logging.getLogger().handlers, *logging.getLogger("castoff.trainers").handlers):
             if isinstance(handler, logging.StreamHandler) and handler.stream is terminal:
                 handler.setStream(sys.stderr)  # rich's, which writes above the bar
                 self._borrowed.append(handler)

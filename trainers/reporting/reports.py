@@ -34,7 +34,7 @@ class Reports:
     def __init__(self, folder: Path, config: Config, context: RankContext):
         self.running = Running()
         """Sums of the loss and its metrics: a checkpoint keeps them."""
-        self.logger = logging.getLogger(f"trainers.{config.name}")
+        self.logger = logging.getLogger(f"castoff.trainers.{config.name}")
         self._context = context
         self._throughput = Throughput(context, config.training.log_every)
         self._progress: Progress | None = None

@@ -22,10 +22,11 @@ from castoff.launcher.launchers.local.gpus import masked
 from castoff.launcher.launchers.local.ports import free_port, is_free
 from castoff.launcher.launchers.local.processes import allowed_cores, on_cores
 from castoff.launcher.launchers.local.streams import RankLog, open_logs
-from castoff.launcher.launchers.local.supervision import Rank, Report, Supervision, counted
+from castoff.launcher.launchers.local.supervision import Rank, Report, Supervision
 from castoff.launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
 from castoff.launcher.ranks import is_stale
 from castoff.launcher.ranks.visible import own_of, share_of, within
+from castoff.launcher.text.words import counted
 
 NOT_FOUND = 127
 """Exit code, as a shell's, of a program that does not exist."""
@@ -337,7 +338,7 @@ def _announcement(request: StartRequest, host: str, cores: list[list[int]], port
         where += f", shared: {distinct} in all"
     parts = [
         f"{_started(request)} on {host}",
-        f"{counted(each, 'core', 'cores')}{' each' if request.ranks > 1 else ''}{where}",
+        f"{counted(each, 'core')}{' each' if request.ranks > 1 else ''}{where}",
     ]
     given = request.environment.get("OMP_NUM_THREADS")
     if given is not None or not request.driver:
@@ -351,7 +352,7 @@ def _announcement(request: StartRequest, host: str, cores: list[list[int]], port
 def _started(request: StartRequest) -> str:
     if request.driver:
         return "the program, which starts its own workers,"
-    return f"{counted(request.ranks, 'rank', 'ranks')}{_among(request)}"
+    return f"{counted(request.ranks, 'rank')}{_among(request)}"
 
 
 def _among(request: StartRequest) -> str:

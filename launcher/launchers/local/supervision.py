@@ -25,6 +25,7 @@ from castoff.launcher.launchers.local.mpi_worlds import MpiWorlds
 from castoff.launcher.launchers.local.out_of_memory import OUT_OF_MEMORY, oom_kills
 from castoff.launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
 from castoff.launcher.launchers.local.streams import RankLines, RankLog, Sink
+from castoff.launcher.text.words import counted
 
 _READ = 32 * 1024  # bytes of one pipe at a time, so that a flood leaves the others their turn
 _POLL = 0.05  # seconds between looks at processes that nothing tells us about
@@ -450,8 +451,3 @@ class Supervision:
         if self._paused:
             waits.append(_POLL)
         return max(0.0, min(waits)) if waits else None
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """`1 rank`, `2 ranks`."""
-    return f"{number} {one if number == 1 else many}"

@@ -62,7 +62,7 @@ def test_every_byte_is_handed_over(words: list[bytes], tmp_path: Path) -> None:
     pid, _, line = shown.partition(" ")
     assert (process.returncode, int(pid)) == (7, process.pid)
     python, *rest = ast.literal_eval(line)
-    assert rest == [*SAFELY, b"-m", b"castoff.trainers.gnn", *words]
+    assert rest == [*SAFELY, b"-m", b"castoff.program", b"castoff.trainers.gnn", *words]
     assert Path(os.fsdecode(python)).parent == Path(sys.executable).parent
 
 

@@ -15,8 +15,8 @@ from castoff.launcher.config.quantities import (
     cpus,
     seconds,
     size,
-    size_words,
 )
+from castoff.launcher.text.words import size_words
 
 
 @pytest.mark.parametrize(

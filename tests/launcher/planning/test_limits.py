@@ -113,7 +113,7 @@ class TestAurorasQueues:
         assert message.endswith("what would: debug-scaling, capacity"), "one job is not too many"
         message = self.of_queue(aurora, "prod", 1500, 20 * 3600)
         assert message is not None
-        assert "256 to 1024 nodes for 5m to 12h or 1025 to 1999 nodes for 5m to 18h or 2000" in message
+        assert "256 to 1,024 nodes for 5m to 12h or 1,025 to 1,999 nodes for 5m to 18h or 2,000" in message
         assert "what would" not in message, "nothing would"
 
     @pytest.mark.parametrize("queue", ["small", "medium", "large"])

@@ -129,7 +129,7 @@ def test_each_member_is_sent_once(begin: dict[int, int], others: set[int]) -> No
 def test_the_local_scheduler() -> None:
     command = local.submit_command("/runs/j-1")
     assert command[0] == sys.executable
-    assert command[-3:] == ["-m", "castoff.launcher.cli.local_scheduler", "/runs/j-1"]
+    assert command[-4:] == ["-m", "castoff.program", "castoff.launcher.cli.local_scheduler", "/runs/j-1"]
 
 
 @pytest.mark.parametrize(

@@ -217,8 +217,9 @@ def test_a_scheduler_that_never_answered(tmp_path: Path, index: Index, slurm: Fa
     looker = Looker(index, OFTEN, Poller())
     looker.start()
     try:
-        words = until(looker.unanswered)
-        assert "squeue failed with exit code 1" in words and "shown as of" not in words
+        failed = "squeue failed with exit code 1"
+        words = until(lambda: words if failed in (words := looker.unanswered() or "") else None)
+        assert "shown as of" not in words
         (item,) = seen_when(looker, lambda seen: seen.items and "could not be reached" in _reason(seen)).items
         assert item.word == "unknown"
     finally:

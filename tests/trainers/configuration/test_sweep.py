@@ -356,7 +356,7 @@ def command(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *words: st
     """What `castoff train toy` would train."""
     trained: list[Config] = []
     (folder / "search.yaml").write_text(text)
-    monkeypatch.setattr(sys, "argv", ["trainers.toy", str(folder / "search.yaml"), *words])
+    monkeypatch.setattr(sys, "argv", ["castoff.trainers.toy", str(folder / "search.yaml"), *words])
     monkeypatch.setattr(sys, "path", list(sys.path))
     command_line.run("toy", "Train a toy.", (), trained.append)
     return trained
@@ -409,7 +409,7 @@ class TestCommand:
         monkeypatch.setattr(sys, "argv", [system, str(tmp_path / "sweep.yaml"), "--members", *more])
         monkeypatch.setattr(sys, "path", list(sys.path))
         with pytest.raises(SystemExit) as ended:
-            importlib.import_module(f"trainers.{system}.__main__").main()
+            importlib.import_module(f"castoff.trainers.{system}.__main__").main()
         assert ended.value.code == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("0: ") and lines[-1] == f"array: {{count: {len(lines) - 1}}}"

@@ -46,7 +46,7 @@ def test_resuming_or_starting_fresh(
 ) -> None:
     """The command line wins over the file."""
     trained: list[Config] = []
-    monkeypatch.setattr(sys, "argv", ["trainers.toy", str(written(tmp_path, fresh=True)), *words])
+    monkeypatch.setattr(sys, "argv", ["castoff.trainers.toy", str(written(tmp_path, fresh=True)), *words])
     monkeypatch.setattr(sys, "path", list(sys.path))
     command_line.run("toy", "Train a toy.", (), trained.append)
     assert [each.training.fresh for each in trained] == [fresh]
@@ -56,7 +56,7 @@ def test_a_variable_in_a_path_that_is_not_set_is_reported_before_anything_is_tra
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = [str(written(tmp_path)), "--set", "training.path=$NOWHERE/runs"]
-    monkeypatch.setattr(sys, "argv", ["trainers.toy", *words])
+    monkeypatch.setattr(sys, "argv", ["castoff.trainers.toy", *words])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("NOWHERE", raising=False)
     with pytest.raises(SystemExit) as ended:
@@ -68,7 +68,7 @@ def test_a_variable_in_a_path_that_is_not_set_is_reported_before_anything_is_tra
 def test_not_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["trainers.toy", str(written(tmp_path)), "--fresh", "--resume"])
+    monkeypatch.setattr(sys, "argv", ["castoff.trainers.toy", str(written(tmp_path)), "--fresh", "--resume"])
     with pytest.raises(SystemExit) as ended:
         command_line.run("toy", "Train a toy.", (), lambda _: pytest.fail("it trained"))
     assert ended.value.code == 2

@@ -43,7 +43,7 @@ def _restored() -> Iterator[None]:
         each.setLevel(level)
 
 
-LOGGERS = (logging.getLogger(), logging.getLogger("trainers"))
+LOGGERS = (logging.getLogger(), logging.getLogger("castoff.trainers"))
 
 
 def unconfigured() -> None:
@@ -58,7 +58,10 @@ class Terminal(io.StringIO):
 
 
 def logged(
-    *messages: str, level: int = logging.INFO, name: str = "trainers.mine", to: io.StringIO | None = None
+    *messages: str,
+    level: int = logging.INFO,
+    name: str = "castoff.trainers.mine",
+    to: io.StringIO | None = None,
 ) -> list[str]:
     """Lines as a terminal, or something else, gets them of `setup_logging`."""
     stream = Terminal() if to is None else to
@@ -120,17 +123,17 @@ def test_the_logging_of_a_program_stays(tmp_path: Path, capsys: pytest.CaptureFi
     root.setLevel(logging.ERROR)
     for _ in range(2):  # a program may train twice
         show_trainers(0)
-    logging.getLogger("trainers.mine").info("one")
+    logging.getLogger("castoff.trainers.mine").info("one")
     logging.getLogger("others").warning("two")
     assert (root.handlers, root.level) == ([file], logging.ERROR)
     assert capsys.readouterr().err.count("INFO: one\n") == 1
     assert (tmp_path / "mine.log").read_text() == "one\n"
     root.addHandler(logging.StreamHandler())
     show_trainers(0)
-    logging.getLogger("trainers.mine").info("three")
+    logging.getLogger("castoff.trainers.mine").info("three")
     assert capsys.readouterr().err == "three\n"
     show_trainers(1)
-    logging.getLogger("trainers.mine").info("four")
+    logging.getLogger("castoff.trainers.mine").info("four")
     assert capsys.readouterr().err == ""
     file.close()
 
@@ -140,5 +143,5 @@ def test_a_program_that_sets_up_nothing_shows_all(capsys: pytest.CaptureFixture[
     setup_logging(0)
     show_trainers(0)
     logging.getLogger("mine").info("one")
-    logging.getLogger("trainers.mine").info("two")
+    logging.getLogger("castoff.trainers.mine").info("two")
     assert [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()] == ["one", "two"]
