@@ -1,7 +1,8 @@
 # make demo        show the head of a job's Aurora script, then train here on two ranks
 # make test        lint, types, spelling and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-fast   those that start no ranks, containers or clusters: while one works
-# make test-costly those that start many ranks, each of which imports torch: three minutes; .ci/run runs them, too
+# make test-costly those that start many ranks, each of which imports torch: three minutes
+# make test-ci     the everyday tests and the costly ones, as .ci/run does
 # make test-long   the others, which try more of what those show: about an hour
 # make test-versions the launcher's tests with the oldest and the newest Python and dependencies that there are
 # make bench       time the command line against bare Python, and training against a loop by hand and others
@@ -41,13 +42,17 @@ SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge i
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip ssh sshd fish tcsh debootstrap
 endif
 
-# Test processes, more than two cores have, for tests often wait. One takes all that use a cluster's
-# fixture, or a file at a time: see tests/grouping.py.
-TEST_PROCESSES ?= 5
-ifneq ($(TEST_PROCESSES),1)
-SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
-endif
-PYTEST := tests/in_memory.sh .venv/bin/python -m pytest $(SIDE_BY_SIDE)
+# Two sessions of pytest, so that each test process collects only half of the tests: those that load no torch, and
+# those of WITH_TORCH. The former often wait, so they have more processes than two cores need. A process takes all
+# tests that use a cluster's fixture, or a file at a time: see tests/grouping.py.
+WITH_TORCH := tests/trainers tests/bench tests/examples tests/mistakes tests/systems tests/test_pictures.py \
+  tests/test_references.py
+PYTEST := tests/in_memory.sh .venv/bin/python -m pytest
+side_by_side = $(if $(filter-out 1,$1),--numprocesses $1 --dist loadgroup --no-loadscope-reorder)
+LIGHT_SESSION := $(PYTEST) $(call side_by_side,$(or $(TEST_PROCESSES),5)) --no-torch $(WITH_TORCH:%=--ignore=%)
+TORCH_SESSION := $(PYTEST) $(call side_by_side,$(or $(TEST_PROCESSES),3)) $(WITH_TORCH)
+# The second also runs if a test of the first fails.
+sessions = code=0; $(LIGHT_SESSION) -m "$1" || code=$$?; $(TORCH_SESSION) -m "$1" || code=$$?; [ $$code = 0 ]
 
 # What people read: code with its messages, and documents. Tests have misspellings to refuse.
 PROSE := $(wildcard castoff/*.py) launcher trainers templates examples docs README.md CONTRIBUTING.md
@@ -71,7 +76,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(or $(PATH),/usr/local/bin:/usr/bin:/bin):/usr/local/sbin:/usr/sbin
 unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests again
 
-.PHONY: demo test test-fast test-costly test-long test-versions bench bench-proteins bench-structures bench-causets docs pictures site lock clean check system-packages
+.PHONY: demo test test-fast test-costly test-ci test-long test-versions bench bench-proteins bench-structures bench-causets docs pictures site lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state" PAGER=cat
@@ -94,18 +99,22 @@ demo: $(READY)
 	test -s "$$(grep -o 'trained/[^ ]*curves.png' "$$run/logs/job-0.log")"
 
 test: check
-	@$(PYTEST) -m "not long and not costly"
+	@$(call sessions,not long and not costly)
 
 test-fast: $(READY)
-	@$(PYTEST) -m "not long and not real"
+	@$(call sessions,not long and not real)
 
 test-costly: $(READY) $(INTEL_MPI_READY) system-packages
-	@$(PYTEST) -m "costly and not long"
+	@$(call sessions,costly and not long)
+
+# Both at once: a second session would collect the tests again.
+test-ci: check
+	@$(call sessions,not long)
 
 test-long: check $(if $(filter 0,$(shell id -u)),$(DEBIAN)/.ready)
-	@$(PYTEST) -m long
+	@$(call sessions,long)
 	if [ -e $(DEBIAN)/.ready ]; then
-	  CASTOFF_TESTS_DEBIAN="$$PWD/$(DEBIAN)" $(PYTEST) tests/cluster -m "not long and not costly"
+	  CASTOFF_TESTS_DEBIAN="$$PWD/$(DEBIAN)" $(PYTEST) $(call side_by_side,5) tests/cluster -m "not long and not costly"
 	fi
 
 $(DEBIAN)/.ready: $(READY) | system-packages

@@ -76,6 +76,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=False,
         help="rewrite tests/launcher/golden from what is rendered now; read the difference",
     )
+    parser.addoption(
+        "--no-torch",
+        action="store_true",
+        default=False,
+        help="fail if collecting the tests loads torch, as those of WITH_TORCH in the Makefile may",
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -250,8 +256,16 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """See `_skip_fails`: a whole module that skips itself."""
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """See `_skip_fails`: a whole module that skips itself. With --no-torch, one that loads torch fails."""
+    had_torch = "torch" in sys.modules
     report = yield
     _skip_fails(report)
+    if collector.config.getoption("no_torch") and "torch" in sys.modules and not had_torch:
+        report.outcome = "failed"
+        report.longrepr = (
+            "loads torch: import it inside the tests, or add this file to WITH_TORCH in the Makefile"
+        )
     return report

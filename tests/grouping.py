@@ -53,13 +53,12 @@ def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str,
 def _spread(items: list[pytest.Item]) -> dict[Path, float]:
     """When each file's turn comes, from 0 to 1, so that each package's tests spread over the whole run.
 
-    The launcher's mostly wait and the trainers' mostly compute: beside each other, they keep the cores busy.
+    Some packages' tests mostly wait and others' mostly compute: together, they keep the cores busy.
     """
     packages: dict[tuple[str, ...], list[Path]] = {}
-    for item in items:
-        own = packages.setdefault(Path(item.nodeid.partition("::")[0]).parts[:2], [])
-        if item.path not in own:
-            own.append(item.path)
+    files = {item.nodeid.partition("::")[0]: item.path for item in items}
+    for name, path in files.items():
+        packages.setdefault(Path(name).parts[:2], []).append(path)
     return {path: place / len(own) for own in packages.values() for place, path in enumerate(own)}
 
 

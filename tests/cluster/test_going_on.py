@@ -19,7 +19,6 @@ import pytest
 
 from castoff.launcher.runs.run import RunDirectory
 from tests.patience import until
-from tests.trainers.toys import lasting_lines, run
 
 from . import toy_training
 from .desk import Desk
@@ -110,6 +109,8 @@ class Trainings:
 
     def end(self, run: RunDirectory) -> tuple[str, list[dict[str, Any]]]:
         """The weights of a training on causal sets at its end, and all that it has measured."""
+        from tests.trainers.toys import lasting_lines
+
         folder = self.folder(run)
         assert folder is not None
         weights = folder / "checkpoints" / "step-0000000048" / "model.pt"
@@ -178,6 +179,8 @@ def interrupt_the_others(trainings: Toys, desk: Desk) -> str:
 
 def uninterrupted(ranks: int, folder: Path) -> str:
     """What the weights of such a training come to where nothing happens to it."""
+    from tests.trainers.toys import run
+
     place = folder / str(ranks)
     place.mkdir()
     with contextlib.chdir(place):
