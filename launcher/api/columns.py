@@ -1,4 +1,5 @@
-"""Metrics as columns: of several members one below the other, and as pandas has them where it is there."""
+"""Metrics as columns, those of several members one below the other; as a pandas DataFrame if pandas is
+installed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def joined(of_members: Mapping[int, Columns]) -> dict[str, list[float | None]]:
 
 
 def as_table(columns: Columns) -> Any:
-    """A DataFrame of pandas, if it is installed; else the columns themselves."""
+    """A pandas DataFrame if pandas is installed; otherwise the columns themselves."""
     try:
         import pandas
     except ImportError:

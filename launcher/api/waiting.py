@@ -1,4 +1,4 @@
-"""A line that tells how far a run is while a program waits for it: in a notebook, or on a terminal."""
+"""A line that shows a run's progress while a program waits for it, in a notebook or on a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from castoff.launcher.errors import printable
 
 
 class ProgressLine:
-    """One line that is written anew each time it changes; nothing without a notebook or a terminal."""
+    """One line that is rewritten each time it changes; empty outside a notebook or a terminal."""
 
     def __init__(self) -> None:
         self._shell = _ipython()
@@ -33,7 +33,7 @@ class ProgressLine:
         self._words = words
 
     def end(self) -> None:
-        """Leave the line as it is; what is written next begins another."""
+        """Leave the line as it is; further output begins on a new line."""
         if self._words and self._on_terminal and not self._in_notebook:
             sys.stderr.write("\n")
             sys.stderr.flush()
@@ -49,11 +49,11 @@ class ProgressLine:
 
 
 def watched_by_a_person() -> bool:
-    """Whether somebody sees what is printed as it happens: in a notebook or an IPython."""
+    """Whether a person sees the output as it is printed: in a notebook or an IPython."""
     return _ipython() is not None
 
 
 def _ipython() -> Any:
-    """The IPython that this program runs in; None: none. It is not imported for that."""
+    """The IPython in which this program runs; None: none. It is never imported for this."""
     module = sys.modules.get("IPython")
     return None if module is None else module.get_ipython()

@@ -31,19 +31,19 @@ from castoff.launcher.schedulers.job_info import member_job_id
 
 
 def pickle_of(run_path: Path, member: int) -> Path:
-    """The pickled function of a member."""
+    """The file with a member's pickled function."""
     return run_path / "functions" / f"{member}.pkl"
 
 
 class FunctionPaths(utils.JobPaths):
-    """submitit's names for what lies in a run directory; none depends on the scheduler's id."""
+    """submitit's names for the files of a run directory; none depends on the scheduler's job id."""
 
     def __init__(self, run_path: Path, job_id: str | None, *, member: int, attempt: int, rank: int):
         super().__init__(run_path, job_id=job_id, task_id=rank)
         self.member = member
         self.attempt = attempt
         self.within = run_path
-        """The run directory, where the function is read."""
+        """The run directory from which the function is read."""
 
     @property
     def folder(self) -> Path:
@@ -90,7 +90,7 @@ class FunctionPaths(utils.JobPaths):
 
 
 class CastoffJobEnvironment(job_environment.JobEnvironment):
-    """A rank of a job that `castoff.executor` submitted; submitit makes one wherever it is used."""
+    """A rank of a job that `castoff.executor` submitted. submitit creates one wherever it needs it."""
 
     _env: ClassVar = {"num_tasks": "WORLD_SIZE", "global_rank": "RANK", "local_rank": "LOCAL_RANK"}
 
@@ -105,7 +105,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def raw_job_id(self) -> str:
-        """The scheduler's id of the job, or of the array that it belongs to."""
+        """The scheduler's id of the job, or of the array it belongs to."""
         from castoff.launcher.runs.records import (  # late: what they need takes each rank some time
             Start,
             read,
@@ -116,12 +116,12 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_job_id(self) -> str | None:
-        """The same in an array, else None."""
+        """The id of the array that the job belongs to; None if it is no array."""
         return self.raw_job_id if self.array_task_id is not None else None
 
     @property
     def array_task_id(self) -> str | None:
-        """The index in the scheduler's array, else None."""
+        """The job's index in the scheduler's array; None if it is no array."""
         if int(os.environ["CASTOFF_ARRAY_COUNT"]) == 1:
             return None
         # The function's number counts on where an array was submitted in parts.
@@ -141,7 +141,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def node(self) -> int:
-        """Which of the hosts this is; a PlacementError where it is not known."""
+        """The number of this host in the job; raises a PlacementError if it is not known."""
         found = RankEnv.detect().node_rank
         if found is None:
             raise PlacementError("no variable gives the node's number in the job; use RANK and LOCAL_RANK")
@@ -149,7 +149,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def paths(self) -> FunctionPaths:
-        """Where this rank's function lies, and where its result belongs.
+        """The paths of this rank's function and of its result.
 
         Raises:
             CastoffError: others can have written to the run directory, or it holds no function.
@@ -166,18 +166,18 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         return paths
 
     def _requeue(self, countdown: int) -> None:
-        """Say that the job wants to be resumed; its script counts how often, and restarts it."""
+        """Ask for the job to be resumed; its script counts how often, and restarts it."""
         request_resume(Path(os.environ["CASTOFF_OUTCOME_FILE"]))
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
-        """See to it that the function is asked to stop; who starts it again is the script alone."""
+        """Have a signal ask the function to stop; only the script starts it again."""
         pickle = pickle_of(paths.folder, int(os.environ["CASTOFF_ARRAY_INDEX"]))
         Stopping(submission, pickle, self._usr_sig()).begin()
 
 
 @cache
 def held(run_path: Path) -> Path:
-    """A run directory as it was looked at and found to be ours, whatever has its path later."""
+    """A run directory that was checked to be the user's own, kept open: its path may be replaced later."""
     with opened(run_path) as directory:
         return Path(f"/proc/self/fd/{os.dup(directory)}")
 

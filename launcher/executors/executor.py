@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 
 class SubmissionError(utils.FailedSubmissionError, CastoffError):
-    """A scheduler took no job, or it is not known whether it did; the text is its own words."""
+    """A scheduler refused a job, or it is not known whether it accepted it. The text is the scheduler's."""
 
 
 def executor(
@@ -81,10 +81,10 @@ class CastoffExecutor(core.Executor):
         check_arguments(spec, site, folder)
         super().__init__(folder, msgspec.to_builtins(spec) if isinstance(spec, JobSpec) else dict(spec or {}))
         self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(self.parameters)
-        """The job; what it does not say follows from the functions."""
+        """The job. Fields that it does not set follow from the functions."""
         self.site = self._site(site)
         self.max_pickle_size_gb = max_pickle_size_gb
-        """A submission whose functions and arguments are larger, all together, is refused."""
+        """The largest size of the pickled functions and arguments of one submission."""
 
     def _site(self, site: Site | str | None) -> Site:
         from castoff.launcher.schedulers.choice import choose_site, site_named
@@ -127,7 +127,7 @@ class CastoffExecutor(core.Executor):
         return for_functions(self.spec, self.site, functions)
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
-        """Fields of the job file; each replaces that field as a whole, and None clears it.
+        """Set fields of the job file. Each value replaces the whole field; None clears it.
 
         Raises:
             InvalidInput: with every field that is wrong; then nothing has changed.
@@ -164,7 +164,7 @@ class CastoffExecutor(core.Executor):
         return [FunctionJob(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items())]
 
     def _write(self, run_path: Path, submissions: list[utils.DelayedSubmission]) -> None:
-        """Put the functions into a run directory that nobody sees yet."""
+        """Put the functions into a run directory that is not published yet."""
         from castoff.launcher.executors.environment import pickle_of
 
         size = 0.0
@@ -190,7 +190,7 @@ class PbsExecutor(CastoffExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Never AutoExecutor's own choice."""
+        """Not used: AutoExecutor never chooses this executor by itself."""
         return 0
 
     @classmethod
@@ -217,7 +217,8 @@ class PbsExecutor(CastoffExecutor):
         return with_tasks(super()._job(functions), self._gpus_per_node)
 
     def _site(self, site: Site | str | None) -> Site:
-        """PBS's machine of that name, else the one that `castoff submit` would choose, else any."""
+        """The PBS machine of that name; otherwise the one that `castoff submit` would choose; otherwise
+        any."""
         chosen = super()._site(site)
         if chosen.scheduler == self.name():
             return chosen

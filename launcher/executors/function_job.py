@@ -34,28 +34,28 @@ from castoff.launcher.submission.cancel import cancel_jobs
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
-"""Seconds that a network file system may take to show what another host has written."""
+"""Seconds that a network file system may take to show a file that another host has written."""
 _SETTLING = 60.0
-"""Seconds that a job may take to end once its function has, until that is believed all the same."""
+"""Seconds that a job may take to end after its function has; after that the result counts anyway."""
 
 
 class _Planned(msgspec.Struct):
-    """What is needed of a plan here, beside its `Facts`."""
+    """The fields of a plan that are needed here, besides its `Facts`."""
 
     restart: dict[str, Any] | None = None
 
 
 class JobEndedError(utils.UncompletedJobError):
-    """A job is over and has no result; the text says how it ended, and what to do."""
+    """A job has ended without a result. The text says how it ended and what to do."""
 
     run: Run
     """The run directory."""
     ending: str
-    """castoff's word for it: walltime, cancelled, again, failed …"""
+    """castoff's word for the ending: walltime, cancelled, again, failed …"""
 
 
 class FunctionJob(core.Job[R]):
-    """A function, or one of an array of them, in a run directory.
+    """A function, or one function of an array, in a run directory.
 
     `FunctionJob(run_dir, "37_3", range(4))` is again the job of that id, with its four ranks; with PBS
     it is `3.head`, as qsub printed it, or `7[2].head`. It stays the first submission's when the job resumes.
@@ -66,7 +66,7 @@ class FunctionJob(core.Job[R]):
     def __init__(
         self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,), *, member: int | None = None
     ):
-        """`folder` is the run directory; `member`: which of its functions, where that is known already.
+        """`folder`: the run directory. `member`: the number of its function, if known.
 
         Raises:
             CastoffError: no job of this id was ever submitted from there.
@@ -78,14 +78,14 @@ class FunctionJob(core.Job[R]):
         if member is None:
             raise CastoffError(f"{self.run.path}: no job {shown(job_id)} was submitted from there")
         self.member = member
-        """Which of the run's functions it is."""
+        """The number of its function in the run."""
         self._key = key_of(self.run.path, self.member)
         self._attempt = 0
-        """The newest that is known of."""
+        """The newest attempt that is known."""
         self._settled = -1
         """The attempt whose end was waited for."""
         self._written = 0
-        """When its submission was last written down."""
+        """The time of the submission record when it was last read."""
         super().__init__(self.run.path, job_id, tasks[:1])
         self._tasks = tuple(tasks)
         if len(tasks) > 1:
@@ -97,7 +97,7 @@ class FunctionJob(core.Job[R]):
 
     @property
     def paths(self) -> FunctionPaths:
-        """Where its newest attempt keeps things."""
+        """The paths of its newest attempt."""
         return self._paths_of(self._newest())
 
     def _paths_of(self, attempt: int) -> FunctionPaths:
@@ -106,9 +106,9 @@ class FunctionJob(core.Job[R]):
         )
 
     def _newest(self) -> int:
-        """The newest attempt; a look at the folder of all would take long in a large array.
+        """The newest attempt. Listing the folder of all attempts would take long in a large array.
 
-        What somebody has submitted again is not over, before its next attempt has begun too.
+        A function that was submitted again is not over before its next attempt has begun, too.
         """
         with contextlib.suppress(OSError):
             written = (self.run.path / "submission.json").stat().st_mtime_ns
@@ -127,30 +127,30 @@ class FunctionJob(core.Job[R]):
         return self._attempt
 
     def metrics(self) -> Any:
-        """What the function has reported, as `Run.metrics` has it."""
+        """The metrics that the function has reported, as `Run.metrics` returns them."""
         return self.run.metrics(self.member)
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it."""
+        """The job as a notebook shows it."""
         now = of_member(self.run.status(), self.member)
         found = [metrics_of(self.run, self.member)]
         return run_html(now, found, at=time.time(), folder=Path.cwd())
 
     def submission(self) -> utils.DelayedSubmission:
-        """What was submitted, or what its last checkpoint has put in its place."""
+        """The submission, or the one with which its last checkpoint has replaced it."""
         return cast("utils.DelayedSubmission", self._unpickled(self.paths.submitted_pickle))
 
     def _unpickled(self, path: Path) -> Any:
-        """What a file of the run directory holds: to unpickle it runs what it says, so it has to be ours."""
+        """Unpickle a file of the run directory, which must be the user's own because unpickling runs code."""
         name = str(path.relative_to(self.run.path))
         with opened(self.run.path) as directory, open_own(name, directory) as file:
             return pickle.load(file)
 
     @property
     def state(self) -> str:
-        """Its state in Slurm's words, as last seen; once it is done, the one that it keeps.
+        """The state in Slurm's words, as last seen; it no longer changes once the job is done.
 
-        Where its result is there and its script is about to end, that is waited for, once.
+        If the result exists and the script is about to end, the end is waited for, once.
         """
         if self.done() and self._settled != (attempt := self._newest()):
             self._settle(attempt)
@@ -158,14 +158,11 @@ class FunctionJob(core.Job[R]):
         return self.watcher.get_state(self._key)
 
     def get_info(self, mode: str = "force") -> dict[str, str]:
-        """What is known of it."""
+        """What is known about the job."""
         return self.watcher.get_info(self._key, mode=mode)
 
     def done(self, force_check: bool = False) -> bool:
-        """Whether it is over.
-
-        Its own records say most, and are read each time; its scheduler is asked now and then.
-        """
+        """Whether the job is over. Its records are read each time; its scheduler is asked only now and then."""
         if self._sub_jobs:
             return all(job.done(force_check) for job in self._sub_jobs)
         paths = self.paths
@@ -179,7 +176,7 @@ class FunctionJob(core.Job[R]):
 
     @cached_property
     def _restarts(self) -> bool:
-        """Whether an attempt that failed may be followed by another one of the same job."""
+        """Whether the same job may start another attempt after one that failed."""
         planned = read(self.run.path / "plan.json", _Planned)
         return planned is not None and planned.restart is not None
 
@@ -191,7 +188,7 @@ class FunctionJob(core.Job[R]):
             pause = min(_LONGEST_PAUSE, pause * 1.5)
 
     def results(self) -> list[R]:
-        """What the function returned on each rank, once it has.
+        """What the function returned on each rank; waits for it.
 
         Raises:
             FailedJobError: it raised; of several ranks, the one that failed first.
@@ -203,12 +200,12 @@ class FunctionJob(core.Job[R]):
             raise self._first_error() or error from None
 
     def exception(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
-        """Why it has no result: of several ranks, what the one that failed first has to say."""
+        """Why there is no result; of several ranks, the failure of the one that failed first."""
         error = super().exception()
         return error and (self._first_error() or error)
 
     def _first_error(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
-        """Of several ranks, the error of the one that is on record as the first; it is settled by now."""
+        """The error of the rank that is recorded as the first one to fail."""
         record = read(self.paths.attempt_folder / "failure.json", Failure)
         if not self._sub_jobs or record is None or record.rank is None or record.rank >= self.num_tasks:
             return None
@@ -227,7 +224,8 @@ class FunctionJob(core.Job[R]):
             self.wait()
 
     def _ended(self, paths: FunctionPaths) -> JobEndedError:
-        """Why the attempt with these paths has no result, what to do, and what its log says."""
+        """The error for an attempt that ended without a result: how it ended, what to do, and the end of its
+        log."""
         info, run = self.watcher.get_info(self._key, "soon"), self.run
         members = run.facts().array_count
         ending = info.get("Ending", "unknown")
@@ -273,7 +271,8 @@ class FunctionJob(core.Job[R]):
         return True
 
     def _settle(self, attempt: int) -> None:
-        """Wait, within reason, until an attempt that has a result is over, or another attempt resumes it."""
+        """Wait, for a limited time, until an attempt that has a result is over or another attempt follows
+        it."""
         give_up = time.monotonic() + _SETTLING
         while self._newest() == attempt and time.monotonic() < give_up:
             known = self.watcher.known.get(self._key)
@@ -290,7 +289,7 @@ class FunctionJob(core.Job[R]):
         return "".join(texts) if texts else None
 
     def cancel(self, check: bool = True) -> None:
-        """End it, and with it all of its ranks; others of its array continue.
+        """End the function with all its ranks; the others of its array continue.
 
         Raises:
             CastoffError: `check`, and it cannot be ended from here.
@@ -305,7 +304,7 @@ class FunctionJob(core.Job[R]):
 
 
 def ids(run: RunDirectory) -> dict[int, str]:
-    """The scheduler's ids of a run's members, as it was last submitted."""
+    """The scheduler's ids of a run's members at its last submission."""
     record = run.submission()
     found: dict[int, str] = {}
     if record is not None:
@@ -317,7 +316,7 @@ def ids(run: RunDirectory) -> dict[int, str]:
 
 
 def _cancel(run: RunDirectory, member: int) -> None:
-    """End a member of a run."""
+    """End one member of a run."""
     records = RunRecords(run)
     if is_own(records.plan.scheduler):
         return cancel(run, member if records.plan.array_count else None)
@@ -340,11 +339,11 @@ def _cancel(run: RunDirectory, member: int) -> None:
 
 
 def _wants_resume(paths: FunctionPaths) -> bool:
-    """Whether an attempt wants to be resumed later, whatever its ranks returned."""
+    """Whether an attempt asks to be resumed later, whatever its ranks returned."""
     return wants_resume(paths.attempt_folder / "outcome")
 
 
 def _look_anew(folder: Path) -> None:
-    """Have a network file system ask its server what is in a folder (submitit's way)."""
+    """Make a network file system ask its server for a folder's content, as submitit does."""
     with contextlib.suppress(OSError):
         folder.chmod(folder.stat().st_mode)

@@ -1,4 +1,4 @@
-"""The job file's fields as an executor's parameters, and what replaces submitit's names."""
+"""Fields of the job file as an executor's parameters, and the fields that replace submitit's names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from castoff.launcher.errors import CastoffError, InvalidInput, Problem
 from castoff.launcher.executors.stopping import can_resume
 
 _REQUEUES = 3
-"""How often a function is resumed where the job does not set it: submitit's max_num_timeout."""
+"""How often a function is resumed if the job does not say so: submitit's max_num_timeout."""
 
 
 def job_of(fields: Mapping[str, Any]) -> JobSpec:
-    """The job of an executor's fields; `command` is the functions' own affair.
+    """The job made of an executor's fields; `command` follows from the functions.
 
     Raises:
         InvalidInput: with every field that is wrong, or that is submitit's.
@@ -35,7 +35,8 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
 
 
 def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]) -> JobSpec:
-    """The job that runs these functions: what it does not say follows from them and from this process."""
+    """The job that runs these functions. Fields that it does not set follow from them and from this
+    process."""
     changes: dict[str, Any] = {"array": None}
     if len(functions) > 1:
         changes["array"] = Array(
@@ -68,8 +69,8 @@ def _name(function: Any) -> str:
 class AnyName(set[str]):
     """The parameters that AutoExecutor lets through to an executor: all, so that it says what is wrong.
 
-    Yet none to whoever goes through them: a name without a prefix, `account` say, AutoExecutor takes for
-    that of the last executor that lists it, and it has to remain Slurm's.
+    Iterating over them gives none: AutoExecutor would take a name without a prefix, such as `account`, for
+    a parameter of the last executor that lists it, and it has to remain Slurm's.
     """
 
     def __contains__(self, name: object) -> bool:
@@ -77,7 +78,7 @@ class AnyName(set[str]):
 
 
 def translated(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the job file for the parameters that all of submitit's executors share."""
+    """The job fields that correspond to parameters which all of submitit's executors share."""
     renamed = {"tasks_per_node": "ranks_per_node", "cpus_per_task": "cores_per_rank"}
     fields = {renamed.get(name, name): value for name, value in given.items()}
     fields.pop("stderr_to_stdout", None)  # a rank's log always holds both streams
@@ -89,7 +90,7 @@ def translated(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_tasks(spec: JobSpec, gpus_per_node: int | None) -> JobSpec:
-    """A job with submitit's default, one task on each node, and the node's GPUs dealt out to its tasks."""
+    """A job with submitit's default of one task per node, and the node's GPUs divided among the tasks."""
     tasks = spec.ranks_per_node or (1 if spec.ranks is None else None)
     devices = spec.devices_per_rank
     if gpus_per_node is not None and devices is None:
@@ -101,7 +102,7 @@ def with_tasks(spec: JobSpec, gpus_per_node: int | None) -> JobSpec:
 
 
 def check_arguments(spec: object, site: object, folder: object) -> None:
-    """See that the arguments of `executor` are what they are taken for.
+    """Check the arguments of `executor`: submitit's own executors take a folder first.
 
     Raises:
         CastoffError: one of them cannot be; submitit's own executors take a folder first.

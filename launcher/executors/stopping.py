@@ -35,7 +35,7 @@ from castoff.launcher.ranks import RankEnv
 
 _LOOK_EVERY = 1.0
 _LOOKS_PER_SECOND = 256
-"""Of all ranks together: a file system is not asked more often, however many there are."""
+"""How often all ranks together ask the file system, however many they are."""
 
 _UNWINDING = 10.0
 """Seconds that a job of one rank has to leave its `finally` and `with` blocks."""
@@ -47,15 +47,15 @@ def can_resume(function: Callable[..., Any]) -> bool:
 
 
 def request_resume(outcome: Path) -> None:
-    """Say that the job wants to be resumed; its script decides whether and when."""
+    """Ask for the job to be resumed; its script decides whether and when."""
     _replace(outcome, lambda draft: draft.write_text("resume\n", encoding="utf-8"))
 
 
 class Stopping:
-    """What sees to an early stop in one rank."""
+    """Handles an early stop in one rank."""
 
     def __init__(self, submission: DelayedSubmission, pickle: Path, number: signal.Signals):
-        """`pickle`: where the submission lies; `number`: the signal that asks for a stop."""
+        """`pickle`: the file of the submission. `number`: the signal that asks for a stop."""
         self._submission = submission
         self._pickle = pickle
         self._signal = number
@@ -65,13 +65,13 @@ class Stopping:
         self._leaving = Path(os.environ["CASTOFF_ATTEMPT_DIR"]) / "leaving"
         self._look_every = max(_LOOK_EVERY, self._place.world_size / _LOOKS_PER_SECOND)
         self._over = threading.Event()
-        """Set once the call has returned."""
+        """Set once the function has returned."""
         self._due = False
         self._forking = threading.local()
         """The signals that a thread had blocked before it forked."""
 
     def begin(self) -> None:
-        """From here on what asks for a stop is seen. In the main thread."""
+        """Begin to notice requests to stop. Call it in the main thread."""
         signals = [self._signal]
         if can_resume(self._submission.function):
             signals.append(signal.SIGTERM)  # it may save what it has; others end, as programs do
@@ -100,14 +100,14 @@ class Stopping:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
 
     def _forget(self) -> None:
-        """In a forked child: what was sent to this process is not sent to it."""
+        """In a forked child: forget signals that were sent to the parent."""
         for number, action in ((signal.SIGTERM, signal.SIG_DFL), (self._signal, signal.SIG_IGN)):
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, action)
         self._let_go()
 
     def _result(self, call: Callable[[], Any]) -> Any:
-        """The function's result; a failure that follows from the others' leaving is none."""
+        """The function's result, unless it failed only because the other ranks left."""
         try:
             return call()
         except Exception:
@@ -129,7 +129,7 @@ class Stopping:
                 return
 
     def _checkpoint(self) -> None:
-        """Save, say `resume`, tell the others, and leave."""
+        """Call `checkpoint`, ask to be resumed, tell the other ranks, and exit."""
         log = logger.get_logger()
         log.info("asked to stop: calling checkpoint()")
         following = self._submission._checkpoint_function()
@@ -155,7 +155,8 @@ class Stopping:
                 _leave_at(moment)
 
     def _moment(self) -> float | None:
-        """When to leave, once rank 0 has said so; no network file system answers this from its memory."""
+        """The time at which to exit, once rank 0 has announced it. Network file systems do not cache this
+        query."""
         try:
             descriptor = os.open(self._leaving, os.O_RDONLY | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, encoding="utf-8") as file:
@@ -165,7 +166,7 @@ class Stopping:
 
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file so that it is either there whole or as it was before."""
+    """Replace a file as a whole."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     write(draft)
     with draft.open("rb") as file:
@@ -174,7 +175,7 @@ def _replace(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def _leave_at(moment: float) -> None:
-    """Exit at this time, whatever the call and its threads are at: all of it begins anew."""
+    """Exit at this time, whatever the function and its threads are doing: the next attempt starts afresh."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -25,14 +25,14 @@ STATES = {
     "node-failure": "NODE_FAIL",
     "unknown": "UNKNOWN",
 }
-"""An ending in the words of Slurm, which are submitit's."""
+"""Endings in Slurm's words, which are submitit's."""
 
 _SOON = 2.0
-"""Seconds between two looks at the least, as submitit has it."""
+"""Shortest time between two queries, in seconds, as in submitit."""
 
 
 class Known(NamedTuple):
-    """What was last seen of a job."""
+    """What the last query has shown of a job."""
 
     run: RunStatus
     member: MemberStatus
@@ -46,21 +46,21 @@ class Known(NamedTuple):
 
 
 def key_of(run_path: Path, member: int) -> str:
-    """What the watcher calls a job: a scheduler may give the same id twice, in the course of time."""
+    """A unique key for a job: a scheduler may use an id twice over time."""
     return f"{run_path}:{member}"
 
 
 class RunWatcher(core.InfoWatcher):
-    """Looks at the runs of all jobs at once, with submitit's pauses between the looks."""
+    """Queries the states of all jobs' runs at once, with submitit's pauses."""
 
     def __init__(self, delay_s: int = 60):
         super().__init__(delay_s)
         self.known: dict[str, Known] = {}
-        """What the last look has shown, by their keys."""
+        """What the last query has shown, by the jobs' keys."""
         self._poller = Poller()
 
     def update_if_long_enough(self, mode: str) -> None:
-        """Look if it is time; besides submitit's modes there is `soon`, for a job that seems to be over."""
+        """Query if it is time. Besides submitit's modes there is `soon`, for a job that seems to be over."""
         if mode == "force":
             self._poller = Poller()  # it asks at its first look, and then less and less often
         if mode != "soon":
@@ -99,12 +99,12 @@ class RunWatcher(core.InfoWatcher):
         return self.get_info(job_id, mode).get("State", "UNKNOWN")
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Whether nothing more will happen to a job; whatever its state is called."""
+        """Whether a job is over, whatever its state is called."""
         self.get_info(job_id, mode)
         return job_id in self._finished
 
     def reopen(self, key: str) -> None:
-        """Look again at a job that was over: it was resumed."""
+        """Query a job again that was over, because it was resumed."""
         if key in self._finished:
             self._finished.discard(key)
             self.known.pop(key, None)
@@ -113,7 +113,7 @@ class RunWatcher(core.InfoWatcher):
 
 
 def _info(known: Known) -> dict[str, str]:
-    """What `job.get_info()` returns."""
+    """The value that `job.get_info()` returns."""
     run, member = known
     last = member.attempts[-1] if member.attempts else None
     ended = known.over and member.state != "pending"

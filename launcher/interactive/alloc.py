@@ -40,32 +40,32 @@ from castoff.launcher.text.quoting import visible_word
 from castoff.launcher.trust.folders import make_folders
 
 OF_BATCH_JOBS = ("array", "after", "requeue", "snapshot", "stage", "container", "teardown")
-"""Fields of a job that mean nothing to an allocation; those of its ranks are `castoff launch`'s."""
+"""Fields of a job that have no meaning for an allocation. Fields about ranks count for `castoff launch`."""
 
 _FOLDER = "$CASTOFF_ALLOC_DIR"
-"""Stands for the folder that only a real allocation makes."""
+"""A stand-in for the folder that only a real allocation creates."""
 
 _LAG = 5.0
-"""Seconds after which a file that another host has written is here."""
+"""Seconds after which a file that another host has written is visible here."""
 
 
 _THREADS = "OMP_NUM_THREADS"
-"""Follows from the cores of each rank, which launches in the allocation choose."""
+"""A variable that follows from the cores of each rank, which launches in the allocation choose."""
 
 
 class Request(NamedTuple):
-    """An allocation that is to be asked for."""
+    """A request for an allocation."""
 
     plan: Plan
     scheduler: QueuedScheduler
     script: str
-    """What begins in it, on its first host."""
+    """The script that starts in it, on its first host."""
     interactive: bool
-    """Whether that is a shell for the person at the terminal."""
+    """Whether the script is a shell for the user."""
     jupyter: bool
 
     def command(self, folder: str, *, terminal: bool) -> list[str]:
-        """The scheduler's command line, with the script in `folder`."""
+        """The scheduler's command line; the script lies in `folder`."""
         words = [shlex.split(self.plan.shell)[0], f"{folder}/enter.sh"]
         return self.scheduler.interactive_command(self.plan.directives, words, terminal)
 
@@ -121,7 +121,7 @@ def request(
 
 
 def _check_jupyter(plan: Plan) -> None:
-    """Make sure that there is a jupyter lab, as far as that can be known before the allocation.
+    """Check that jupyter lab is installed, as far as that can be known before the allocation.
 
     Raises:
         CastoffError: there is none.
@@ -143,7 +143,7 @@ def _check_jupyter(plan: Plan) -> None:
 
 
 def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = None) -> int:
-    """Ask for the allocation, wait for it, and return the code of what ran in it; 130 if it was given up.
+    """Request the allocation, wait for it, and return the exit code of its program; 130 if it was given up.
 
     Raises:
         CastoffError: this is an allocation already, or it cannot be asked for from here.
@@ -174,7 +174,7 @@ def run(asked: Request, environ: Mapping[str, str], *, runs_dir: Path | None = N
 
 
 def _folder(runs: Path, asked: Request, hidden: str) -> Path:
-    """A folder that all hosts see, with what begins in the allocation."""
+    """A folder that all hosts see, with the script that starts in the allocation."""
     try:
         make_folders(runs, 0o755)
         check_folder(runs)
@@ -193,7 +193,7 @@ def _folder(runs: Path, asked: Request, hidden: str) -> Path:
 
 
 def _code(asked: Request, folder: Path, ended: Ended) -> int:
-    """The code of what ran, or that of having given up."""
+    """The exit code of the program, or the code for giving up."""
     title = asked.scheduler.title
     if not (folder / "begun").exists():
         if ended.interrupted:

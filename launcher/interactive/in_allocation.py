@@ -30,18 +30,19 @@ _HERE_TOO = frozenset(
         *("env_from", "launcher"),
     }
 )
-"""Fields that are said to a scheduler and that castoff heeds by itself where it has given its hosts."""
+"""Fields for a scheduler that castoff also applies itself inside an allocation."""
 
 
 def submission_only(spec: JobSpec) -> list[str]:
-    """The job's other fields that are said to a scheduler, in its file's order: here it has given already."""
+    """The job's other fields for a scheduler, in the order of its file: they have no effect inside an
+    allocation."""
     said = {field.partition(".")[0] for one in map(queued_of, HAVE_DIRECTIVES) for field in one.handles}
     heeded = _HERE_TOO | {"select"} if kinds(spec.select) else _HERE_TOO
     return [name for name in fields_of(JobSpec) if name in said - heeded]
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
-    """The allocations that this environment describes: none, one, or one of each scheduler.
+    """Find the allocations that this environment describes: none, one, or one of each scheduler.
 
     Raises:
         CastoffError: the variables show one, but not which hosts it has.
@@ -52,9 +53,9 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text
 
 
 def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> Placement | None:
-    """The place of this process, if it is one of several ranks already; None if it is not.
+    """This process's place if it is one of several ranks already; None if it is not.
 
-    What was left over or set by hand, without a launcher, makes no rank: a script clears it.
+    Variables that were left over or set by hand, without a launcher, make no rank: a script clears them.
     """
     around = Around(environ, read_file)
     placement = None
@@ -68,7 +69,7 @@ def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read
 def plan_in(
     allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]
 ) -> tuple[Plan, Scheduler]:
-    """Resolve a job on the hosts of an allocation: on all of them unless it says otherwise.
+    """Plan a job on the hosts of an allocation; by default on all of them.
 
     Raises:
         InvalidInput: it asks for more than there is, or cannot run on that site at all.
@@ -91,7 +92,8 @@ def plan_in(
 
 
 def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
-    """Refuse what the launcher would refuse, or lay out otherwise: more on a host than it has CPUs for."""
+    """Refuse more ranks or cores on a host than it has CPUs, which the launcher would refuse or place
+    differently."""
     cores = decided.cores_per_rank or 1
     for host, cpus, count in zip(allocation.hosts, allocation.cpus, counts, strict=False):
         tasks = 1 if decided.torchrun and decided.cores_per_rank is None else count
@@ -125,7 +127,7 @@ def _ranks(count: int) -> str:
 def _job_in(
     allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]
 ) -> tuple[JobSpec, Site]:
-    """The job and the site without what a submission would ask for."""
+    """The job and the site without the fields that only a submission needs."""
     nodes = _nodes(allocation, spec)
     blank = {name: getattr(JobSpec(), name) for name in submission_only(spec)}
     own = {**blank, "nodes": nodes, "inherit": "all"}
@@ -155,7 +157,7 @@ def _job_in(
 
 
 def _devices(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[str, str]) -> dict[str, int]:
-    """The fields of devices and ranks where the hosts were given fewer devices than the site's nodes have."""
+    """The fields for devices and ranks, if the hosts have fewer devices than the site's nodes."""
     if not site.node or not site.node.device_count or kinds(spec.select):
         return {}
     given = _given(allocation, site.node, environ)
@@ -177,7 +179,7 @@ def _devices(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping
 
 
 def _given(allocation: Allocation, node: Node, environ: Mapping[str, str]) -> int | None:
-    """Devices of each host: as the scheduler reports, and no more than this shell sees."""
+    """The devices of each host: as the scheduler reports, and no more than this shell sees."""
     given, name = allocation.devices(environ, node), node.device_variable
     if name is None or node.device_names or (mask := environ.get(name)) is None:
         return given

@@ -84,7 +84,7 @@ def run_in_foreground(
 
 
 class _AsItIs(RankLines):
-    """Output as it is written; on a terminal it is whole lines, as `castoff logs` shows them."""
+    """Output unchanged; on a terminal it is split into whole lines, as `castoff logs` shows them."""
 
     def feed(self, data: bytes, now: float) -> bytes:
         """All of it."""
@@ -92,7 +92,7 @@ class _AsItIs(RankLines):
 
 
 class _Attempt(Supervision):
-    """The one attempt of such a run: from the start of its script to the end of all that it started."""
+    """The only attempt of such a run: from the start of its script to the end of its last process."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class _Attempt(Supervision):
         self._stop_at: float | None = None  # seconds since 1970
 
     def stop_before(self, end: float, grace: int) -> None:
-        """Ask the program to stop `grace` seconds before `end` (seconds since 1970), as a batch job is."""
+        """Ask the program to stop `grace` seconds before `end` (seconds since 1970), as in a batch job."""
         self._stop_at = end - grace
         left = end - time.time()
         if left <= grace:
@@ -122,7 +122,7 @@ class _Attempt(Supervision):
             )
 
     def start(self, command: list[str], environment: Mapping[str, str]) -> None:
-        """Start the script; a CastoffError where it cannot be."""
+        """Start the script; raises CastoffError if that is impossible."""
         log = RankLog(self._run.script_log())
         self._stack.callback(log.close)
         (out, stdout), (err, stderr) = os.pipe(), os.pipe()
@@ -149,7 +149,7 @@ class _Attempt(Supervision):
             watch(Rank(0, process, pipe, log, lines, sink))
 
     def _judge(self, rank: Rank, returncode: int) -> None:
-        """What the script's end means is in its records."""
+        """Record how the script ended."""
 
     def _stop_requested_again(self, now: float) -> None:
         # srun kills its tasks, on every host, when it gets TERM; KILL would leave them running.
@@ -185,7 +185,8 @@ class _Attempt(Supervision):
         super()._finish_output()
 
     def _code(self) -> int:
-        """The script's code, or that of the signal that ended it; sees to it that an ending is on record."""
+        """The script's exit code, or 128 + the signal that ended it. Makes sure that an ending is
+        recorded."""
         returncode = self._script.returncode if self._script else None
         code = 137 if returncode is None else returncode if returncode >= 0 else 128 - returncode
         record = read(self._folder / "ending.json", Ending)

@@ -24,11 +24,11 @@ from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.watch import status
 
 _SSH_FAILED = 255
-"""ssh(1), EXIT STATUS."""
+"""ssh's exit code if it fails itself: ssh(1), EXIT STATUS."""
 
 
 class _Distribution(msgspec.Struct):
-    """Of a plan.json, whether the job's own flags for srun say where its ranks start."""
+    """The field of plan.json that tells whether the job's own srun flags place its ranks."""
 
     own_distribution: str | None = None
 
@@ -40,18 +40,18 @@ class Place(NamedTuple):
     attempt: Path
     """The attempt's folder."""
     hosts: list[str]
-    """All of the job's, in its order."""
+    """The job's hosts, in its order."""
     number: int
-    """Which of them it is."""
+    """The number of the chosen host in `hosts`."""
     rank: int | None
-    """None: the first that runs there."""
+    """The rank; None: the first one on that host."""
     job: str | None
-    """The scheduler's id, a member's own in an array."""
+    """The scheduler's job id; in an array, the member's."""
     scheduler: str
 
 
 def place(run: RunDirectory, member: int | None, rank: int | None, host: str | None) -> Place:
-    """Where a rank of a run is, or the first rank of a host; by default of the first host.
+    """Find where a rank of a run is, or the first rank of a host; the default is the first host.
 
     Raises:
         CastoffError: the run does not run, or has no such member, rank or host.
@@ -70,7 +70,8 @@ def place(run: RunDirectory, member: int | None, rank: int | None, host: str | N
 def command_line(
     where: Place, program: Sequence[str], *, terminal: bool, environ: Mapping[str, str]
 ) -> list[str]:
-    """What runs a program there, or a shell where there is none; `terminal`: with one.
+    """The command line that runs a program on that host, or a shell if none is given. `terminal`: with a
+    terminal.
 
     Raises:
         CastoffError: there is no way to that host from here.
@@ -87,7 +88,7 @@ def command_line(
 
 
 def unreached(argv: Sequence[str], code: int) -> str | None:
-    """What to say where a command line of `command_line` may not have reached its host; None: it has."""
+    """The message if a command line of `command_line` may not have reached its host; None if it has."""
     if argv[0] != "ssh" or code != _SSH_FAILED:
         return None
     return (
@@ -97,7 +98,7 @@ def unreached(argv: Sequence[str], code: int) -> str | None:
 
 
 def _member(run: RunDirectory, now: RunStatus, member: int | None) -> MemberStatus:
-    """The member that is meant, or the only one that runs."""
+    """The member that the user named, or the only one that runs."""
     if member is not None:
         found = next((one for one in now.members if one.member == member), None)
         if found is None:
@@ -111,7 +112,7 @@ def _member(run: RunDirectory, now: RunStatus, member: int | None) -> MemberStat
 
 
 def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus) -> AttemptStatus:
-    """The attempt of a member that runs.
+    """The running attempt of a member.
 
     Raises:
         CastoffError: it does not run, with what to do instead.
@@ -138,7 +139,7 @@ def _attempt(run: RunDirectory, now: RunStatus, member: MemberStatus) -> Attempt
 def _host_number(
     run: RunDirectory, facts: Facts, hosts: list[str], rank: int | None, host: str | None
 ) -> int:
-    """Which of the hosts is meant."""
+    """The number of the host that the user named."""
     if host is not None:
         for same in (str, _short):
             if (name := same(host)) in (known := [same(one) for one in hosts]):
@@ -171,7 +172,7 @@ def _short(host: str) -> str:
 
 
 def _job(run: RunDirectory, member: int, attempt: int) -> str | None:
-    """The id of the job that an attempt is in."""
+    """The job id of an attempt."""
     records = RunRecords(run)
     recorded = next((one.job for one in records.attempts.get(member, []) if one.number == attempt), None)
     key = records.key(member, recorded or records.job)

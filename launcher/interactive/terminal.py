@@ -1,4 +1,5 @@
-"""A command on a terminal of its own, shown on ours: for one that asks before it gives up a request.
+"""Runs a command on a pseudo-terminal and shows it on ours: for a command that asks before it gives up a
+request.
 
 qsub -I takes nothing but a terminal, and asks at a Ctrl-C while it waits. Here a Ctrl-C is the answer.
 """
@@ -78,7 +79,7 @@ class _Relay:
         os.write(self._terminal, _INTERRUPT)
 
     def run(self, source: int | None) -> None:
-        """Pass on what comes, until the command has closed its terminal."""
+        """Pass input and output on until the command has closed its terminal."""
         sources = [self._terminal, *([] if source is None else [source])]
         while True:
             ready, _, _ = select.select(sources, [], [], _POLL)
@@ -119,7 +120,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _prepare(terminal: int, is_ours: bool) -> None:
-    """Make a terminal like ours; where there is none, one that echoes nothing."""
+    """Set a terminal up like ours; if we have none, as one that echoes nothing."""
     if is_ours:
         termios.tcsetattr(terminal, termios.TCSANOW, termios.tcgetattr(sys.stdin))
         _resize(terminal)
@@ -148,7 +149,7 @@ def _resizing(terminal: int, is_ours: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raw(is_ours: bool) -> Iterator[None]:
-    """Have every key passed on as it is, Ctrl-C too."""
+    """Have every key passed on unchanged, including Ctrl-C."""
     if not is_ours:
         yield
         return

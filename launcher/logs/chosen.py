@@ -1,4 +1,4 @@
-"""Which attempts of a run `castoff logs` shows."""
+"""Which attempts and ranks `castoff logs` shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 
 
 def members_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[MemberStatus]:
-    """The members that are meant.
+    """The members that the user named.
 
     Raises:
         CastoffError: one of them is none of the run's.
@@ -25,7 +25,7 @@ def members_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[
 
 
 def check_ranks(run: RunDirectory, selection: Selection) -> str | None:
-    """Why a rank that is asked for may have no log of its own; None where each has one.
+    """Check that each rank the user named exists and has a log of its own; returns why one has not, or None.
 
     Raises:
         CastoffError: there is no such rank.
@@ -40,7 +40,8 @@ def check_ranks(run: RunDirectory, selection: Selection) -> str | None:
 
 
 def attempts_of(run: RunDirectory, now: RunStatus, selection: Selection) -> list[tuple[int, AttemptStatus]]:
-    """The attempts that are meant, each with its member: of every member the one named, or the newest.
+    """The attempts that the user named, each with its member; the newest attempt of each member if none was
+    named.
 
     Raises:
         CastoffError: there is none, or a member that was named has none.

@@ -15,10 +15,10 @@ from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import HANG, AttemptStatus
 
 _LOOK_BACK = 4 * 1024 * 1024
-"""Bytes at the end of a log that are worth searching."""
+"""Number of bytes at the end of a log that are searched."""
 
 _RECENT = 64 * 1024
-"""Bytes at the end of the log of a script that runs: people look again and again."""
+"""Number of bytes read at the end of a running script's log: people look again and again."""
 
 _LAST = 40  # lines that are shown where there is no traceback
 _AFTER = (30, 30)  # first and last lines that are shown of what follows the exception's name
@@ -26,31 +26,31 @@ _STACK = 60  # lines that are shown of a rank's stacks
 _WIDE = 4096  # bytes of a line that are shown
 
 _OF_SETUP = "setup ended the job with code "
-"""How the reason of an attempt begins that the part `setup` of the script's machinery has ended."""
+"""How the recorded reason of an attempt begins if the script's part `setup` failed."""
 _OF_SETUP_LINES = 5
 
 _OF_LAUNCHER = ("the launcher failed with code ", "not all ranks have started")
-"""How the reason of an attempt begins that no rank has ended; most often there is none."""
+"""How the recorded reason of an attempt begins if no rank ended, mostly because none started."""
 _OF_LAUNCHER_LINES = 6
 
 _LAUNCHER_SAYS = re.compile(
     r"(?:srun|slurmstepd(?:-\S+)?|mpiexec[.\w]*|mpirun|orterun|prterun|flux[-\w]*|ssh)(?:\[\d+\])?: "
     r"|\[(?:mpiexec|proxy|prterun)\b|\d+\.\d+s: (?:job\.exception|flux-shell)"
 )
-"""How lines of launchers begin. Seen of Slurm 22.05, MPICH 4.0, Intel MPI 2021 and Open MPI 4.1."""
+"""How launchers' messages begin. Seen with Slurm 22.05, MPICH 4.0, Intel MPI 2021 and Open MPI 4.1."""
 _BEFORE_RANKS = re.compile(r"-{20,}$|\S+: line \d+: ")
-"""How others of Open MPI and of the script's bash begin, which a program may print as well."""
+"""How further messages of Open MPI and of the script's bash begin; a program may print such lines, too."""
 
 _BEGINS = re.compile(r"castoff: attempt (?:\d+ failed: .*; attempt )?(\d+) begins")
-"""The line of a script's log with which every attempt but the first begins, whoever has started it again."""
+"""The line in a script's log that begins every attempt but the first."""
 _WAITS = re.compile(r"castoff: after \d+ s these have not started: ")
 _ALONE = re.compile(r"castoff: the only rank waits for others")
-"""Whatever follows shows that it waits no longer."""
+"""The message of a rank that waits alone; any later line shows that it waits no longer."""
 _WORLDS = re.compile(r"castoff: rank \d+ has loaded MPI ")
 _WAITED = re.compile(r"castoff: after \d+ s all have started")
 
 _WHO = re.compile(rb"(?:\[rank\d+\]: )?")
-"""What torch.distributed puts before each line of a traceback."""
+"""The prefix that torch.distributed puts before each line of a traceback."""
 
 _HEADER = re.compile(
     rb"(?P<fatal>Fatal Python error: )|(?:  \+ Exception Group )?Traceback \(most recent call last\):"
@@ -60,45 +60,44 @@ _CHAINED = (
     b"During handling of the above exception, another exception occurred:",
 )
 _HARMLESS = (b"Exception ignored in", b"Exception in thread")
-"""What stands before the traceback of an exception that ends no process."""
+"""Words before the traceback of an exception that does not end its process."""
 
 _TORCHRUN = b"ChildFailedError"
-"""torchrun's own exception, which only tells that some rank had one."""
+"""torchrun's own exception, which says only that some rank had one."""
 
 _TORCHRUN_SAYS = re.compile(rb"torch[./]distributed[./]elastic[./]multiprocessing[./]api\b")
-"""In the lines in which torchrun tells that a rank failed and that it ends the others."""
+"""Words in the lines in which torchrun reports that a rank failed and that it ends the others."""
 _RANK_FAILED = b"failed (exitcode"
 
 _ROOT_CAUSE = re.compile(rb"^Root Cause \(first observed failure\):\n.*?^ *rank +: (\d+)", re.S | re.M)
-"""Where torchrun names that rank."""
+"""The line in which torchrun names the rank that failed first."""
 
 
 class FailedRank(NamedTuple):
-    """The first rank of an attempt that failed."""
+    """The rank of an attempt that failed first."""
 
     failure: Failure
     log: Path | None
-    """None where nobody knows which rank it was, or it has no log."""
+    """Its log; None if it is unknown which rank it was, or if it has no log."""
     reason: str | None = None
-    """What its attempt has on record beside it."""
+    """The reason that its attempt has recorded."""
     stacks: Path | None = None
-    """The folder with the stacks of all ranks, where none failed and all hung."""
+    """The folder with the stacks of all ranks, if none failed and all hung."""
 
     @property
     def time(self) -> float:
-        """When it failed, to tell which was the first."""
+        """When it failed, in seconds since the epoch."""
         return self.failure.time or 0.0
 
     @property
     def stack(self) -> Path | None:
-        """What it wrote of its stacks, where it hung; of rank 0, where no rank differs."""
+        """Its stack, if it hung and wrote one; that of rank 0 if no rank differs."""
         stack = None if self.stacks is None else self.stacks / f"rank-{self.failure.rank or 0:05d}.txt"
         return stack if stack is not None and stack.is_file() and stack.stat().st_size else None
 
     def excerpt(self) -> list[bytes]:
-        """The lines that show why: of its log, or of its stack where it hung and wrote one.
-
-        A rank that was stopped wrote none, and those of the others tell for what they wait.
+        """The lines that show why it failed: of its log, or of its stack if it hung and wrote one. A stopped
+        rank wrote no stack; then the other ranks' stacks tell what they wait for.
         """
         if self.stack is not None:
             lines = _stack_lines(self.stack)
@@ -110,7 +109,7 @@ class FailedRank(NamedTuple):
 
 
 def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> FailedRank | None:
-    """The rank of an attempt that failed first, or differs where all hung; None where none is known to."""
+    """The rank of an attempt that failed first, or that differs if all hang; None if it is not known."""
     failure = attempt.failure
     if failure is None:
         return None
@@ -124,9 +123,8 @@ def failed_rank(run: RunDirectory, member: int, attempt: AttemptStatus) -> Faile
 
 
 def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> list[str]:
-    """What the script's log says of an attempt whose ranks do not run or meet, or that no rank has ended: the
-    last lines of setup, or those of its launcher; none where it did not end so, or its log is elsewhere.
-    """
+    """The last lines of setup or of the launcher, for an attempt whose ranks did not start, did not meet, or
+    did not end; empty otherwise, or if the script's log is elsewhere."""
     reason = attempt.reason or ""
     if reason.startswith(_OF_SETUP):
         return _of_setup(_script_lines(run, member))
@@ -140,22 +138,21 @@ def script_output(run: RunDirectory, member: int, attempt: AttemptStatus) -> lis
 
 
 def script_headline(run: RunDirectory, member: int, attempt: AttemptStatus) -> str | None:
-    """The line at the end of the script's log that says best why an attempt failed that has no reason on
-    record, as its launcher's first; None where there is none.
-    """
+    """The line at the end of the script's log that says best why an attempt failed, if no reason is recorded;
+    None if there is none."""
     return None if attempt.reason else _of_failed(run, member, attempt, _RECENT).headline
 
 
 class _Printed(NamedTuple):
-    """What a script has printed of how its attempt failed."""
+    """What a script has printed about its attempt's failure."""
 
     lines: list[str]
     headline: str | None
-    """The one that says most."""
+    """The most telling line."""
 
 
 def _of_failed(run: RunDirectory, member: int, attempt: AttemptStatus, most: int) -> _Printed:
-    """Of an attempt that no rank has ended, in so many bytes at the end of its script's log."""
+    """The output of an attempt that no rank has ended, from the last bytes of its script's log."""
     if attempt.ending != "failed" or attempt.failure:
         return _Printed([], None)
     is_newest = not (run.path / "attempts" / f"{member}.{attempt.attempt + 1}").exists()
@@ -164,7 +161,7 @@ def _of_failed(run: RunDirectory, member: int, attempt: AttemptStatus, most: int
 
 
 def _script_lines(run: RunDirectory, member: int, most: int = _LOOK_BACK) -> list[str]:
-    """The end of a script's log."""
+    """The last lines of the script's log."""
     log = run.script_log(member)
     if not log.is_file():
         return []
@@ -183,7 +180,7 @@ def _of_setup(lines: list[str]) -> list[str]:
 
 
 def _of_waiting(lines: list[str]) -> list[str]:
-    """For what a launcher waits that has not started all ranks for a while, in its words and castoff's."""
+    """What a launcher waits for that has not yet started all ranks, in its words and castoff's."""
     begins = [number for number, line in enumerate(lines) if _WAITS.match(line)]
     if not begins or any(_WAITED.match(line) for line in lines[begins[-1] :]):
         return []
@@ -195,7 +192,7 @@ def _of_waiting(lines: list[str]) -> list[str]:
 
 
 def _of_ranks(lines: list[str]) -> list[str]:
-    """What castoff has seen of ranks that run: each is a world of its own, or the only one waits."""
+    """What castoff has noticed about running ranks: each is an MPI world of its own, or a lone rank waits."""
     said = [line for line in lines if line.strip()]
     found = [line for line in said if _WORLDS.match(line)] or [
         line for line in said[-1:] if _ALONE.match(line)
@@ -204,7 +201,7 @@ def _of_ranks(lines: list[str]) -> list[str]:
 
 
 def _of_attempt(lines: list[str], attempt: int, *, is_newest: bool) -> list[str]:
-    """Those of one attempt: from the line with which it begins to that of the next."""
+    """The lines of one attempt: from the line that begins it to the line that begins the next."""
     begins = [(at, int(found[1])) for at, line in enumerate(lines) if (found := _BEGINS.match(line))]
     own = [at + 1 for at, which in begins if which == attempt]
     if own:
@@ -215,7 +212,8 @@ def _of_attempt(lines: list[str], attempt: int, *, is_newest: bool) -> list[str]
 
 
 def _of_launcher(lines: list[str], *, began: bool) -> _Printed:
-    """What a launcher printed, from its first line on; where ranks wrote, the lines that look like it."""
+    """The launcher's messages, from its first one on; if ranks wrote too, only the lines that look like a
+    launcher's."""
     if began:
         its = [line for line in lines if _LAUNCHER_SAYS.match(line)][:_OF_LAUNCHER_LINES]
         return _Printed(its, next(iter(its), None))
@@ -234,13 +232,13 @@ def _of_launcher(lines: list[str], *, began: bool) -> _Printed:
 
 
 def _ranks_wrote(logs: Path) -> bool:
-    """Whether any has; the script makes the log of the first."""
+    """Whether any rank wrote something. The script creates the log of the first rank."""
     names = [name for name in names_in(logs) if name.startswith(("rank-", "node-"))]
     return any((logs / name).stat().st_size for name in names if (logs / name).is_file())
 
 
 def _stack_lines(stack: Path) -> list[bytes]:
-    """A rank's stacks."""
+    """The lines of a rank's stacks."""
     with stack.open("rb") as file:
         lines = [_narrow(line) for line in file.read(_LOOK_BACK).splitlines()]
     left = len(lines) - _STACK
@@ -250,7 +248,7 @@ def _stack_lines(stack: Path) -> list[bytes]:
 
 
 def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:
-    """The lines of a log that show why a rank failed; `rank`: which one, where several may share it."""
+    """The lines of a log that show why a rank failed. `rank`: the rank, if several may write to the log."""
     with log.open("rb") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - _LOOK_BACK)
         file.seek(begin)
@@ -258,9 +256,9 @@ def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:
 
 
 def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = None) -> list[bytes]:
-    """The lines to show of a log's end `text`; what is left out is said, with the log's `path`.
-
-    `cut`: whether `text` is not all of the log; `rank`: whose failure it is to tell of, where that is known.
+    """The lines to show of `text`, the end of a log; a first line tells what was left out, with the log's
+    `path`. `cut`: whether `text` is not the whole log. `rank`: the rank whose failure is to be shown, if
+    known.
     """
     lines = [_narrow(line) for line in text.split(b"\n")]
     if not lines[-1]:
@@ -287,7 +285,7 @@ def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = Non
 
 
 def _before_torchrun(lines: list[bytes]) -> list[bytes]:
-    """The lines above those in which torchrun tells of its last failure, with a traceback of its own."""
+    """The lines before torchrun's last failure report, which has a traceback of its own."""
     says = [number for number, line in enumerate(lines) if _TORCHRUN_SAYS.search(line)]
     failed = [number for number in says if _RANK_FAILED in lines[number]]
     if not failed:
@@ -297,9 +295,8 @@ def _before_torchrun(lines: list[bytes]) -> list[bytes]:
 
 
 def _tracebacks(lines: list[bytes], who: bytes) -> Iterator[tuple[int, int]]:
-    """Each traceback of exceptions that may have ended who writes it: the number of the line that names the
-    exception, the first that is not set in, and of the one where all that it was raised from begins.
-    """
+    """Each traceback that may have ended its process, as two line numbers: of the line that names the
+    exception (the first that is not indented), and of the first line of all exceptions it was raised from."""
     begin, harmless, unnamed, before = 0, False, False, b""
     for number, line in enumerate(lines):
         if not line.strip() or not line.startswith(who):
@@ -322,7 +319,7 @@ def _tracebacks(lines: list[bytes], who: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _narrow(line: bytes) -> bytes:
-    """What a terminal would show of a line, but no more than one would like to read."""
+    """A line as a terminal would show it, cut to a readable length."""
     line = line.rstrip(b"\r").rpartition(b"\r")[2]
     return line if len(line) <= _WIDE else line[:_WIDE] + f" … ({len(line)} bytes)".encode()
 

@@ -24,30 +24,31 @@ from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.watch import status
 
 _LOOKS = 200
-"""Looks at files per second, however many there are, but for the next two."""
+"""Looks at files per second, however many files there are, within the next two bounds."""
 _OFTEN, _SELDOM = 0.1, 2.0
-"""Seconds between two looks at all files, at least and at most."""
+"""Shortest and longest time between two looks at all files, in seconds."""
 _SURVEY = 0.5
-"""Seconds between looks at the records."""
+"""Seconds between two looks at the records."""
 _SURVEY_SHARE = 20
-"""Times longer than a look at the records takes, the next one waits."""
+"""The pause after a look at the records, as a multiple of the time that the look took."""
 _SURVEY_MOST = 10.0
-"""Seconds between two of them at most, as a scheduler that did not answer in time may answer the next."""
+"""Longest time between two looks at the records, in seconds: a scheduler that was slow once may answer the
+next time."""
 _SETTLE = 0.3
-"""Seconds after an ending in which what was written before may still come into sight."""
+"""Seconds after an ending in which lines written before may still become visible."""
 
 
 @dataclass(eq=False)
 class Follower:
-    """Shows a run's lines as they are written, and the first rank that fails before the others' noise."""
+    """Shows a run's lines as they are written, and the rank that failed first before the others' noise."""
 
     run: RunDirectory
     selection: Selection
     show: Show
     write: Callable[[bytes], None]
-    """Takes what is shown."""
+    """Writes the output."""
     report: Callable[[str], None]
-    """Takes what is said about it."""
+    """Writes messages about it."""
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
@@ -56,12 +57,14 @@ class Follower:
         self._merged = is_merged(self.run) and not self.selection.ranks
         self._watches: list[Log] = []
         self._over: set[tuple[int, int | None]] = set()
-        """Members' attempts, or with None members, that were seen to be over."""
+        """The attempts that have ended, as pairs of member and attempt; members whose attempt is None are
+        over."""
         self._retired: set[tuple[int, int | None]] = set()
-        """Those whose logs have been read to the end."""
+        """The attempts whose logs have been read to the end."""
         self._failed: dict[tuple[int, int], FailedRank] = {}
         self._tried: set[tuple[int, int]] = set()
-        """Those whose failure was on record since the last survey, be it half written."""
+        """The attempts whose failure record was looked for since the last survey; it may have been half
+        written."""
         self._reported: set[str] = set()
         self._next_survey = self._next_round = 0.0
         self._surveyed = False
@@ -110,10 +113,11 @@ class Follower:
         else:
             local = is_own(self._status.scheduler) and self.run.submission() is not None
             self._is_seen = local and other_host(self.run) is None
-        """Whether castoff knows if the run is active: by a queue, or by its own scheduler on this host."""
+        """Whether castoff knows if the run is active: from a queue, or from its own scheduler on this
+        host."""
 
     def _report_state(self) -> None:
-        """Say, once each, what the reader may wonder about while nothing comes."""
+        """Report, once each, what a reader may wonder about while no lines come."""
         now = self._status
         if not self._is_seen and now.state == "unknown":
             self._report_once(
@@ -135,7 +139,7 @@ class Follower:
             self.report(text)
 
     def _find_logs(self) -> None:
-        """Watch what has come since the last survey."""
+        """Start watching the logs that have appeared since the last survey."""
         run, known = self.run, {log.path for log in self._watches}
         # What comes later is shown from its beginning.
         wanted = self.selection._replace(tail=None) if self._surveyed else self.selection
@@ -154,7 +158,8 @@ class Follower:
     # What is over
 
     def _retire(self) -> None:
-        """Read to its end what the last survey saw to be over already, and look at it no more."""
+        """Read the logs of attempts to the end that the last survey saw to be over, and stop watching
+        them."""
         for key in self._over - self._retired:
             for log in [one for one in self._watches if one.of == key]:
                 self._watches.remove(log)
@@ -200,14 +205,14 @@ class Follower:
         return End(now.id, ending or "unknown", code, reason, first)
 
     def _newest(self, member: MemberStatus) -> AttemptStatus | None:
-        """The newest attempt of a member, of those that are wanted."""
+        """The newest of the wanted attempts of a member."""
         wanted = [one for one in member.attempts if self.selection.has(member.member, one.attempt)]
         return wanted[-1] if wanted else None
 
     # What is shown
 
     def _round(self) -> None:
-        """Look at every log, and show what they bring; a failure that is on record before all of it."""
+        """Look at every log and show its new lines; a recorded failure comes first."""
         # Before they are looked at: what is shown of it is then left out of the lines.
         if self._has_failed({log.of[0] for log in self._watches}):
             self._read_records()
@@ -223,7 +228,7 @@ class Follower:
         self._next_round = self.clock() + pause
 
     def _has_failed(self, members: set[int]) -> bool:
-        """Whether there is a record of a failure, of an attempt of these, new since the last survey."""
+        """Whether one of these attempts has a failure record that is new since the last survey."""
         for member in (one for one in self._members if one.member in members):
             newest = member.attempts[-1].attempt if member.attempts else -1
             for attempt in (newest, newest + 1):
@@ -235,7 +240,7 @@ class Follower:
         return False
 
     def _show_failures(self) -> None:
-        """The failures that have not been shown, first the first; not those of attempts long past."""
+        """Show the failures that were not shown yet, the earliest first; not those of attempts long past."""
         new = []
         for member in self._members:
             for one in member.attempts:

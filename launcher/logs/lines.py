@@ -1,4 +1,4 @@
-"""The lines of logs: which attempt and rank they are of. Pure."""
+"""Splits logs into the lines of attempts and ranks. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ ATTEMPT_BEGINS = re.compile(
     rb"(?: \(restart \d+ of \d+\))?$",
     re.MULTILINE,
 )
-"""What the script writes into its member's log where one attempt follows another, also in the same job."""
+"""The line that the script writes into its member's log when an attempt follows another, even in the same
+job."""
 
 _OF_RANK = re.compile(rb"^\[(\d{1,9})\] ")
 _BEGINS_LINE = re.compile(rb"\n(?:\[(\d{1,9})\] )?")  # \n is looked for ten times as fast as ^
@@ -21,7 +22,7 @@ _ZERO_PADDED = re.compile(rb"\n\[0\d{1,8}\] ")
 
 
 class Source(NamedTuple):
-    """Whose lines they are; without rank and node, the script's own."""
+    """The writer of a line: member, attempt, node and rank; without rank and node it is the script."""
 
     member: int
     attempt: int
@@ -30,7 +31,7 @@ class Source(NamedTuple):
 
 
 def by_attempt(block: bytes, attempt: int) -> Iterator[tuple[int, bytes]]:
-    """Whole lines of a member's log by attempt; the first are of `attempt`."""
+    """Split a member's log into attempts; the first lines belong to `attempt`."""
     begin = 0
     # The expression looks at every line, and nearly no block holds such a one.
     for found in ATTEMPT_BEGINS.finditer(block) if _BEGINS in block else ():
@@ -42,19 +43,20 @@ def by_attempt(block: bytes, attempt: int) -> Iterator[tuple[int, bytes]]:
 
 
 def by_rank(block: bytes) -> Iterator[tuple[int | None, bytes]]:
-    """Whole lines as castoff's launcher merges them, by rank and without `[rank] `; None: no rank's."""
+    """Split the lines that castoff's launcher merges by rank, and remove `[rank] `; None: the line is no
+    rank's."""
     for rank, lines in groupby(block.split(b"\n")[:-1], _rank):
         yield rank, b"".join(_OF_RANK.sub(b"", line) + b"\n" for line in lines)
 
 
 def ranks_and_texts(block: bytes) -> tuple[list[bytes | None], list[bytes]]:
-    """As `by_rank`, but of each line its rank, in digits, and its text."""
+    """As `by_rank`, but as pairs of rank, in digits, and text, line by line."""
     _, *parts = _BEGINS_LINE.split(b"\n" + block.removesuffix(b"\n"))
     return parts[::2], parts[1::2]
 
 
 def is_zero_padded(block: bytes) -> bool:
-    """Whether a rank stands in such a block as in `[07] `, as castoff's launcher does not write it."""
+    """Whether a block's rank is zero-padded, as in `[07] `, which castoff's launcher never writes."""
     return bool(_ZERO_PADDED.search(b"\n" + block))
 
 

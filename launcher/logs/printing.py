@@ -1,4 +1,4 @@
-"""The logs of attempts as they are now: the first rank that failed, then all ranks' lines."""
+"""Prints the logs of attempts as they are now: the rank that failed first, then all ranks' lines."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def write_logs(
     terminal: bool = False,
     colours: bool = False,
 ) -> None:
-    """Write the lines of attempts, each given with its member, and of which the newest where none is named.
+    """Write the lines of attempts, given as pairs of member and attempt; None means the newest attempt.
 
-    One rank's log alone, where nobody watches a `terminal`, is written byte for byte.
+    A single rank's log is written byte for byte, unless a person watches a `terminal`.
 
     Raises:
         CastoffError: a log that was asked for is not there, or cannot be read; all that can be was written.
@@ -47,7 +47,7 @@ def write_logs(
 
 
 def _copy(path: Path, tail: int | None, write: Callable[[bytes], None]) -> None:
-    """A log's bytes as they are."""
+    """A log's bytes, unchanged."""
     with path.open("rb") as file:
         file.seek(0 if tail is None else tail_start(path, tail))
         while block := file.read(READ):
@@ -78,7 +78,7 @@ def _write_lines(
 
 
 def _logs(run: RunDirectory, of: Source, selection: Selection, show: Show) -> Iterator[Log]:
-    """The logs that hold an attempt's lines: one where they are merged, else each rank's and the script's."""
+    """The logs that hold an attempt's lines: the merged log, or each rank's log and the script's."""
     # Its last lines may be another attempt's.
     tail = selection.tail if selection.attempt is None else None
     script = selection._replace(attempt=of.attempt, tail=tail)
@@ -91,7 +91,7 @@ def _logs(run: RunDirectory, of: Source, selection: Selection, show: Show) -> It
 
 
 def _last(blocks: Iterable[bytes], count: int | None) -> Iterable[bytes]:
-    """Blocks of whole lines; with `count`, the last so many lines."""
+    """Blocks of whole lines; with `count`, only that many lines at the end."""
     if count is None:
         return blocks
     lines = deque((line for block in blocks for line in block.split(b"\n")[:-1]), count)

@@ -1,4 +1,4 @@
-"""How lines of logs are shown: with their rank, in colours on a terminal, or as JSON for programs. Pure."""
+"""Formats lines of logs: with their rank, in colours on a terminal, or as JSON for programs. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from castoff.launcher.logs.lines import Source, by_rank, is_zero_padded, ranks_a
 from castoff.launcher.runs.states import why
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
-"""SGR codes of the ranks, in turn; red is for failures."""
+"""Terminal colour codes (SGR) of the ranks, in turn; red is for failures."""
 _FAILURE = b"\x1b[1;31m"
 
 LINE_PATIENCE = 2.0
@@ -28,55 +28,56 @@ More than in castoff's launcher, which sees a program's writes: a file's end may
 
 
 class End(NamedTuple):
-    """How what was followed has ended."""
+    """How a followed run has ended."""
 
     id: str
-    """The run's."""
+    """The run's id."""
     ending: str
     code: int | None
-    """None where nobody knows."""
+    """Its exit code; None if unknown."""
     reason: str | None
-    """Why it ended so, where more is known than the ending says."""
+    """Why it ended that way, if more is known than the ending."""
     failed: FailedRank | None
     """The rank that failed first."""
 
 
 class Show(ABC):
-    """Turns what is known of logs into the bytes that are written to standard output."""
+    """Turns log lines into the bytes that go to standard output."""
 
     @abstractmethod
     def lines(self, source: Source, block: bytes) -> bytes:
         """Whole lines of one source."""
 
     def merged(self, source: Source, block: bytes) -> bytes:
-        """Whole lines of an attempt, whose launcher has put `[rank] ` before those of ranks."""
+        """Whole lines of an attempt; the launcher has put `[rank] ` before the ranks' lines."""
         parts = by_rank(block)
         return b"".join(self.lines(source._replace(rank=rank), part) for rank, part in parts)
 
     @abstractmethod
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
-        """The rank that failed first, and what its log says about it."""
+        """The rank that failed first, with the lines of its log that show why."""
 
     def end(self, end: End) -> bytes:
         """That the run is over; people read it on standard error."""
         return b""
 
     def whole_lines(self, member: int, whose: str | None = None) -> RankLines:
-        """What makes the lines of a log of a member; `whose`: all of them are, as in `rank 3`."""
+        """A splitter for one log's lines. `whose`: the rank that wrote the whole log, as in `rank 3`."""
         return RankLines(b"", LINE_PATIENCE)
 
 
 class Text(Show):
-    """For people: `[rank] ` before each line, or `[member.attempt:rank] ` where there are several members."""
+    """Output for people: `[rank] ` before each line, or `[member.attempt:rank] ` if several members are
+    shown."""
 
     def __init__(self, *, several: bool, terminal: bool, colours: bool, labels: bool = True):
-        """`terminal`: leave out what could harm one; `labels`: False where one rank alone is shown."""
+        """`terminal`: remove control characters. `labels`: False if a single rank is shown."""
         self._several = several
         self._terminal = terminal
         self._colours = colours
         self._labels = labels
         self._is_plain = labels and not (several or terminal or colours)
-        """Whether lines are shown as castoff's launcher merges them."""
+        """Whether the lines of castoff's launcher are shown unchanged."""
         self._seen: defaultdict[int, SeenErrors] = defaultdict(SeenErrors)  # by member
         self._failed: dict[int, int] = {}  # by member, the attempt whose failure was shown last
 
@@ -114,7 +115,7 @@ class Text(Show):
         return self._red(header) + block + self._red(b"--- all ranks ---")
 
     def whole_lines(self, member: int, whose: str | None = None) -> RankLines:
-        """See `Show`; an error that several ranks had is shown once."""
+        """See `Show`. An error that several ranks had is shown once."""
         where = None if whose is None else f"as on {whose}".encode()
         return ErrorLines(b"", LINE_PATIENCE, seen=self._seen[member], where=where)
 
@@ -136,7 +137,7 @@ class Text(Show):
 
 
 class Json(Show):
-    """For programs: a JSON object a line, each with its `event`."""
+    """Output for programs: one JSON object per line, each with its `event`."""
 
     def lines(self, source: Source, block: bytes) -> bytes:
         """See `Show`."""
@@ -156,7 +157,7 @@ class Json(Show):
 
 
 def failure_facts(failed: FailedRank, excerpt: list[bytes]) -> dict[str, Any]:
-    """A failure for programs."""
+    """A failure as JSON fields."""
     text = b"".join(line + b"\n" for line in excerpt).decode(errors="replace")
     log = None if failed.log is None else str(failed.log)
     stacks = None if failed.stacks is None else str(failed.stacks)

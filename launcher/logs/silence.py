@@ -1,4 +1,4 @@
-"""When the ranks of an attempt last wrote anything, or got further: silence may be a hang."""
+"""When the ranks of an attempt last wrote a line or made progress: silence may mean a hang."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from castoff.launcher.runs.states import AttemptStatus
 
 LONG = 60.0
-"""Seconds of silence that are worth a word."""
+"""Seconds of silence that are reported."""
 
 _PROGRESS = ("progress", "metrics.jsonl")
-"""What a program writes in its attempt's folder to say how far it is."""
+"""The files in which a program reports its progress, in its attempt's folder."""
 
 
 def last_sign(attempt: AttemptStatus) -> float | None:
-    """In seconds since the epoch; None where no rank has begun."""
+    """The time of the last line or progress, in seconds since the epoch; None if no rank has started."""
     logs = Path(attempt.logs)
     folder = logs.parents[1] / "attempts" / logs.name
     times = []

@@ -25,40 +25,41 @@ from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.run import RunDirectory
 
 READ = 1024 * 1024
-"""Bytes that are read of a log at a time, so that a flood leaves the others their turn."""
+"""Number of bytes read of a log at a time, so that a log that grows fast does not delay the others."""
 
 _REPEATS = re.compile(rb"castoff: .* was the first to fail, with code .*; see .*/([^/]+\.log)$")
 _REPEATED = 40
-"""Behind such a line, a script on a cluster repeats so many of that log: templates/machinery/start.sh."""
+"""The line after which a script on a cluster repeats a number of lines of that log:
+templates/machinery/start.sh."""
 
 _RANK_LOG = re.compile(r"(?P<kind>rank|node)-(?P<number>\d{5,})\.log")
 
 
 class Selection(NamedTuple):
-    """Which of a run's lines are wanted."""
+    """The lines of a run that the user wants."""
 
     members: frozenset[int] = frozenset()
-    """Empty: all."""
+    """The members; empty: all."""
     attempt: int | None = None
-    """None: all."""
+    """The attempt; None: all."""
     ranks: frozenset[int] = frozenset()
-    """Their own logs alone; empty: all ranks, and what the script wrote."""
+    """The ranks, whose own logs alone are shown; empty: all ranks, and the script's output."""
     tail: int | None = None
-    """The last so many lines of each log; None: all."""
+    """Number of lines at the end of each log; None: all."""
     since: int = 0
-    """The first attempt that is wanted."""
+    """The first attempt to show."""
 
     def has(self, member: int, attempt: int) -> bool:
-        """Whether an attempt is wanted."""
+        """Whether an attempt is selected."""
         return self.has_member(member) and self.attempt in (None, attempt) and attempt >= self.since
 
     def has_member(self, member: int) -> bool:
-        """Whether a member is wanted."""
+        """Whether a member is selected."""
         return not self.members or member in self.members
 
 
 class Log:
-    """A log's growth, as lines to show."""
+    """A log that grows, as lines to show."""
 
     def __init__(
         self,
@@ -68,23 +69,26 @@ class Log:
         lines: RankLines,
         start: int,
     ):
-        """`shown`: how whole lines are shown; `lines`: what makes them; `start`: the place to begin at."""
+        """`shown`: formats whole lines. `lines`: splits the text into lines. `start`: the offset to begin
+        at."""
         self.path = path
         self.of: tuple[int, int | None] = (source.member, source.attempt)
-        """The member and its attempt; without one: it is of all of them."""
+        """The member and attempt it belongs to; without an attempt it belongs to all of the member's
+        attempts."""
         self.grown = 0
-        """Bytes that the last look has brought."""
+        """Number of bytes that the last look has brought."""
         self._tail = Tail(path, start)
         self._shown = shown
         self._lines = lines
 
     @property
     def trouble(self) -> str | None:
-        """Why it could not be read at the last look."""
+        """Why the log could not be read at the last look; None if it could."""
         return self._tail.trouble and f"{self.path}: cannot be read: {self._tail.trouble}"
 
     def poll(self, now: float) -> bytes:
-        """What to show of up to `READ` new bytes, and of a line that stands for too long."""
+        """The output for up to `READ` new bytes, and for an unfinished line that has been waiting too
+        long."""
         data = self._tail.read(READ)
         self.grown = len(data)
         shown = [self.finish()] if self._tail.restarted else []
@@ -94,11 +98,11 @@ class Log:
         return b"".join(shown)
 
     def finish(self) -> bytes:
-        """The line that nobody has finished."""
+        """The output for an unfinished last line."""
         return self._shown(self._lines.flush())
 
     def rest(self, now: float) -> Iterator[bytes]:
-        """What to show of all that is there and has not been shown."""
+        """The output for everything that has not been shown yet."""
         yield self.poll(now)
         while self.grown:
             yield self.poll(now)
@@ -106,7 +110,8 @@ class Log:
 
 
 class ScriptLog(Log):
-    """What a script wrote in all attempts: merged with all ranks' lines, or without those that it repeats."""
+    """The script's log of all attempts: merged with all ranks' lines, or without the lines that it repeats
+    from a rank's log."""
 
     def __init__(self, run: RunDirectory, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
@@ -127,7 +132,7 @@ class ScriptLog(Log):
             self._look_before(start)
 
     def _look_before(self, start: int) -> None:
-        """Find what is repeated at the place to begin at: it is announced above."""
+        """Find which lines are repeated at the starting offset: an earlier line announces them."""
         above = tail_start(self.path, (self._selection.tail or 0) + _REPEATED + 1)
         block = Tail(self.path, above).read(max(0, start - above))
         *_, (_, lines) = [(0, b""), *by_attempt(block, self._attempt)]
@@ -135,7 +140,7 @@ class ScriptLog(Log):
             self._expect_repeats(line)
 
     def _expect_repeats(self, line: bytes) -> None:
-        """Count the lines of the log that the script repeats behind this one, if it says so."""
+        """Count the lines of the log that the script repeats after this line, if it announces any."""
         if repeats := _REPEATS.search(line):
             list(self._repeated(os.fsdecode(repeats[1]), _REPEATED).rest(0.0))
 
@@ -166,7 +171,8 @@ class ScriptLog(Log):
         self._ahead = 0  # bytes of this log that have been read and not yet of the first rank's
 
     def _own(self, block: bytes) -> bytes:
-        """Lines but those that it repeats: counted, so that one which another has torn costs only itself."""
+        """The lines without those that it repeats. They are counted, so that a torn line costs only
+        itself."""
         self._ahead += len(block)
         # Read on in the first rank's log, but not much further than in this one.
         while self._ahead > -READ:
@@ -185,7 +191,7 @@ class ScriptLog(Log):
         return b"".join(own)
 
     def _repeated(self, name: str, tail: int | None) -> Log:
-        """A log of the attempt of which this one repeats what is read of it."""
+        """The log of the attempt whose lines the script's log repeats."""
         path = self._logs / name
         lines = RankLines(b"", LINE_PATIENCE)
         return Log(Source(self._member, self._attempt), path, self._count, lines, _start(path, tail))
@@ -203,7 +209,7 @@ def is_merged(run: RunDirectory) -> bool:
 def rank_logs(
     run: RunDirectory, member: int, attempt: int, ranks: Collection[int] = ()
 ) -> list[tuple[Source, Path]]:
-    """The logs of an attempt's nodes and ranks, in order; with `ranks`, those of these ranks alone."""
+    """The logs of an attempt's nodes and ranks, in order; with `ranks`, only those ranks' logs."""
     folder = run.log_folder / f"{member}.{attempt}"
     logs = filter(None, map(_RANK_LOG.fullmatch, sorted(names_in(folder))))
     found = [(Source(member, attempt, **{one["kind"]: int(one["number"])}), folder / one[0]) for one in logs]

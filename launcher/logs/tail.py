@@ -9,23 +9,24 @@ from pathlib import Path
 
 
 class Tail:
-    """A file that grows, may not be there yet, and may be emptied meanwhile.
+    """A file that grows, may not exist yet, and may be emptied meanwhile.
 
     It is opened for every look and never held open. So a thousand logs need one descriptor, and a
     network file system is asked for the file's true size, which it knows at an opening and not before.
     """
 
     def __init__(self, path: Path, offset: int = 0):
-        """`offset`: where to begin."""
+        """`offset`: the byte to begin at."""
         self.path = path
         self.trouble: str | None = None
-        """Why the last look failed, in the system's words; a file that is missing is none."""
+        """Why the last look failed, in the system's words; None if it did not fail, or if the file is
+        missing."""
         self.restarted = False
-        """Whether the last look found it shorter, and began anew."""
+        """Whether the last look found the file shorter than before, and started again from its beginning."""
         self._offset = offset
 
     def read(self, limit: int) -> bytes:
-        """What was added since the last look, up to `limit` bytes; nothing where it cannot be read."""
+        """The bytes added since the last look, up to `limit`; empty if the file cannot be read."""
         self.trouble = None
         try:
             with _opened(self.path) as file:
@@ -43,7 +44,7 @@ class Tail:
 
 
 def _opened(path: Path | str) -> FileIO:
-    """A file to read; a pipe in its place holds nobody up.
+    """Open a file for reading; a pipe in its place does not block.
 
     Raises:
         OSError: it cannot be read.
@@ -52,7 +53,7 @@ def _opened(path: Path | str) -> FileIO:
 
 
 def tail_start(path: Path, lines: int) -> int:
-    """Where the last so many lines of a file begin, as tail(1) counts them; 0 if it is not there.
+    """The offset at which the last lines of a file begin, counted as by tail(1); 0 if there is no file.
 
     Raises:
         OSError: it cannot be read.

@@ -17,7 +17,7 @@ from pathlib import Path
 from castoff.launcher.trust.paths import weaknesses
 
 PATIENCE = 5.0
-"""Seconds that the shell may take; nothing is said where it takes longer."""
+"""Seconds that the shell may take; if it takes longer, nothing is reported."""
 
 _DEFINED = """\
 [[ $(type -t module) == function ]] || . "$MODULESHOME/init/bash"
@@ -28,15 +28,14 @@ castoff_known castoff-no-such-module && exit # it knows no is-avail
 
 
 _PLAIN_LINE = re.compile(r"(module|ml)(\s+(-{1,2}|/)?[A-Za-z0-9][A-Za-z0-9_.+:=@/-]*)+")
-"""Of names, options and absolute paths alone: nothing in it is for a shell."""
+"""A line of names, options and absolute paths only, with nothing that a shell would expand."""
 
 
 def unknown_modules(
     loads: Sequence[tuple[str, str]], setup: Sequence[str], environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """The field of each module that is not known on this host, and what to say.
-
-    `loads`: the field and the name of each; `setup`: all lines of the job, in their order.
+    """The field of each module that does not exist on this host, and the message. `loads`: the field and name
+    of each. `setup`: all lines of the job, in order.
     """
     names = dict.fromkeys(name for _, name in loads)
     if not names or not {"MODULESHOME", "LMOD_CMD"} & set(environ):
@@ -51,7 +50,7 @@ def unknown_modules(
 
 
 def _only_loads(line: str) -> bool:
-    """Whether a line does no more than load modules of the machine's own."""
+    """Whether a line does nothing but load modules of the machine's own."""
     if not _PLAIN_LINE.fullmatch(line.rstrip()):
         return False
     _, *words = line.split()
@@ -74,7 +73,7 @@ def _ask(
     before: Sequence[str],
     environ: Mapping[str, str],
 ) -> set[str]:
-    """Those that are not known after these lines; none where the shell does not say."""
+    """The names that the shell does not know after these lines; empty if it does not answer."""
     lines = [f"{{ {line}\n}} >/dev/null 2>&1 || :\n" for line in before]
     asks = [f"castoff_known {shlex.quote(name)} || printf '%s\\n' {shlex.quote(name)}\n" for name in names]
     script = "".join([_DEFINED, *lines, *asks, "printf '%s\\n' castoff-asked\n"])

@@ -18,7 +18,7 @@ _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
 _SHELL = re.compile(r"(?:ba|da|k|z)?sh")
 
 _PYTHON_VALUES = ("-W", "-X", "--check-hash-based-pycs")
-"""Options of Python that take a word (https://docs.python.org/3/using/cmdline.html)."""
+"""Options of Python that take a value (https://docs.python.org/3/using/cmdline.html)."""
 
 _HARMLESS = (
     "module",
@@ -34,10 +34,10 @@ _HARMLESS = (
     "umask",
     "echo",
 )
-"""Commands of a setup that make no file and change no folder."""
+"""Setup commands that create no file and do not change the folder."""
 
 _EXPANDED = re.compile(r"[$`*?\[{]")
-"""What a shell, were there one, would expand."""
+"""Characters that a shell would expand."""
 
 
 class Named(NamedTuple):
@@ -46,25 +46,25 @@ class Named(NamedTuple):
     field: str
     """The field that names it: `command.1`."""
     word: str
-    """What stands there."""
+    """The word as it is written."""
     runs: bool = False
-    """Whether it is executed, so it must be executable."""
+    """Whether it is executed, so that it must be executable."""
 
 
 class Module(NamedTuple):
-    """A Python module that `python -m` is to run."""
+    """A Python module that `python -m` runs."""
 
     field: str
     name: str
 
 
 def is_python(word: str) -> bool:
-    """Whether a command's first word is a Python, by its name."""
+    """Whether a command's first word is a Python, judged by its name."""
     return _PYTHON.fullmatch(PurePosixPath(word).name) is not None
 
 
 def program(command: Sequence[str]) -> Named | Module | None:
-    """The program's file or module, where the command shows which word that is."""
+    """The program's file or module, if the command shows which word that is."""
     if not command:
         return None
     first = PurePosixPath(command[0]).name
@@ -78,7 +78,7 @@ def program(command: Sequence[str]) -> Named | Module | None:
 def _after_options(
     command: Sequence[str], takes_word: tuple[str, ...], *, modules: bool
 ) -> Named | Module | None:
-    """An interpreter's first operand; None if it runs text (`-c`) or standard input."""
+    """An interpreter's first argument; None if it runs text (`-c`) or standard input."""
     place = 1
     while place < len(command):
         word = command[place]
@@ -97,7 +97,7 @@ def _after_options(
 
 
 def sourced(setup: Sequence[str]) -> Iterator[Named]:
-    """The files that setup's lines source, where they are named by a path without anything to expand."""
+    """The files that setup's lines source, if their paths contain nothing to expand."""
     for number, line in enumerate(setup):
         words = _words(line)
         if len(words) == 2 and words[0] in ("source", ".") and "/" in words[1]:
@@ -115,7 +115,7 @@ def loaded(setup: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def others(spec: JobSpec) -> Iterator[Named]:
-    """What the job names besides its program and setup: its interpreter, an image, what is staged."""
+    """Other files that the job names: its interpreter, an image, files to stage."""
     if spec.python is not None:
         yield Named("python", spec.python, runs=True)
     image = spec.container.image
@@ -127,7 +127,7 @@ def others(spec: JobSpec) -> Iterator[Named]:
 
 
 def makes_nothing(setup: Sequence[str]) -> bool:
-    """Whether these lines neither make files nor change the folder, as far as their first words show."""
+    """Whether these lines create no files and do not change the folder, judged by their first words."""
     firsts = [line.split()[:1] for line in setup]
     plain = all(
         not first or first[0] in _HARMLESS or re.match(r"#|[A-Za-z_]\w*=", first[0]) for first in firsts
@@ -136,7 +136,7 @@ def makes_nothing(setup: Sequence[str]) -> bool:
 
 
 def runs_scripts(setup: Sequence[str]) -> bool:
-    """Whether one of these lines sources a file of the user's that may do anything; not `activate`."""
+    """Whether one of these lines sources a user's file that may do anything; `activate` does not count."""
     words = (line.split() for line in setup)
     return any(
         one[:1] in (["source"], ["."])
@@ -153,12 +153,12 @@ def changes_folder(setup: Sequence[str]) -> bool:
 
 
 def expands(word: str) -> bool:
-    """Whether a shell would expand a word; a job's command is read by none."""
+    """Whether a shell would expand this word. No shell reads a job's command."""
     return word.startswith("~") or "$" in word
 
 
 def _words(line: str) -> list[str]:
-    """A line's words, if it is one plain command with nothing to expand in it; else none."""
+    """The words of a line that is one plain command with nothing to expand; otherwise empty."""
     if _EXPANDED.search(line) or re.search(r"[;&|<>()\n]", line):
         return []
     try:

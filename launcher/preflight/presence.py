@@ -37,21 +37,22 @@ from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.typed.suggestion import did_you_mean, nearest
 
 _OF_A_HOST = ("/tmp", "/var", "/dev", "/run", "/local", "/scratch/local", "/usr", "/opt", "/etc")
-"""Folders that each host has its own of."""
+"""Folders that each host has for itself."""
 
 _TOP = 2
-"""Parts of a path such as `/scratch`: where no more of it is here, the nodes may have another file system."""
+"""Length of the common part of a path, such as `/scratch`: if nothing more of the path is here, the nodes may
+have another file system."""
 
 
 _FOR_A_SHELL = re.compile(r"\$\{?[A-Za-z_]|(?:^|:)~(?:/|$)")
-"""Variables and home folders, as users write them for a shell."""
+"""Variables and home folders as users write them for a shell."""
 
 
 class _Missing(NamedTuple):
     field: str
     message: str
     is_certain: bool
-    """Whether the job will not find it either."""
+    """Whether the job will certainly not find it."""
 
 
 def check_present(
@@ -65,8 +66,8 @@ def check_present(
 ) -> None:
     """See that what a job names is there; `directory`: where it is submitted.
 
-    What may be missing is reported on standard error; without `refuses`, also what is: a laptop that only
-    shows a job has not all that its cluster has.
+    Files that may be missing are reported on standard error. With `refuses` false, so are those that
+    certainly are: a laptop that only shows a job lacks files of its cluster.
 
     Raises:
         InvalidInput: something is missing for certain.
@@ -84,7 +85,7 @@ def check_present(
 def missing(
     spec: JobSpec, site: Site, plan: Plan, directory: Path, environ: Mapping[str, str]
 ) -> tuple[list[Problem], list[Problem]]:
-    """What a job names and is not there for certain, and what may be missing."""
+    """What a job names that is certainly missing, and what may be missing."""
     look = _Look(spec, plan, directory, environ)
     found = [*(look.workdir() or look.program() or look.environment()), *look.variables(), *look.files()]
     problems, warnings = (Findings(plan.name, site, spec.source, spec.directives) for _ in range(2))
@@ -97,7 +98,8 @@ def missing(
 
 
 def check_in_snapshot(plan: Plan, code: Path) -> None:
-    """See that a snapshot has the job's program; `code`: the folder in it where the job will start.
+    """Check that a snapshot contains the job's program. `code`: the folder in the snapshot where the job
+    starts.
 
     Raises:
         InvalidInput: it has not, though the original is there.
@@ -124,9 +126,9 @@ class _Look:
         self._folder = directory / as_path(plan.workdir)
         self._moves = changes_folder(plan.setup)
         self._is_as_now = makes_nothing(plan.setup) and not plan.after
-        """Whether the job will find the same files as are here now."""
+        """Whether the job will see the same files that are here now."""
         self._runs_scripts = runs_scripts(plan.setup)
-        """Whether setup may make files or change the folder all the same, before the program starts."""
+        """Whether setup may create files or change the folder before the program starts."""
 
     def workdir(self) -> list[_Missing]:
         """Whether the folder is missing in which the ranks start."""
@@ -137,7 +139,7 @@ class _Look:
         return self._file(Named("workdir", plain), self._directory)
 
     def program(self) -> list[_Missing]:
-        """What is wrong with the program."""
+        """Problems with the program."""
         if self._plan.function:
             return []
         named = program(self._plan.command)
@@ -150,7 +152,7 @@ class _Look:
         return self._file(named, self._folder)
 
     def environment(self) -> list[_Missing]:
-        """The environment that is active in the terminal, where a job begins without it."""
+        """Whether an environment is active in the terminal that the job will not have."""
         folder = self._environ.get("VIRTUAL_ENV") or self._environ.get("CONDA_PREFIX")
         inherit = self._plan.inherit
         sets_path = "PATH" in {*self._plan.env, *self._plan.env_from}
@@ -173,7 +175,7 @@ class _Look:
         return [_Missing("python", message, False)]
 
     def variables(self) -> list[_Missing]:
-        """Values of `env` that look as if a shell were to expand them."""
+        """Values of `env` that look as if a shell should expand them."""
         return [
             _Missing(
                 f"env.{name}", f"is {value!r}, which is passed on as written: {_in_setup(name, value)}", False
@@ -183,12 +185,12 @@ class _Look:
         ]
 
     def files(self) -> list[_Missing]:
-        """What else is named and missing."""
+        """Other files that the job names and that are missing."""
         named = [*sourced(self._spec.setup), *others(self._spec)]
         return [missing for one in named for missing in self._file(one, self._directory)]
 
     def _on_path(self, named: Named) -> list[_Missing]:
-        """A program without a folder, which PATH is searched for: here that says little of the job's PATH."""
+        """A program named without a folder. The PATH here says little about the job's PATH."""
         path = self._environ.get("PATH", os.defpath)
         sets_path = "PATH" in self._plan.env or any("PATH" in line for line in self._plan.setup)
         if (
@@ -222,7 +224,7 @@ class _Look:
         return []
 
     def _module_elsewhere(self, module: Module, top: str) -> list[_Missing]:
-        """One that may be installed in the job's environment, unless one of a like name is here."""
+        """A module that may be installed in the job's environment, unless one with a similar name is here."""
         here = [
             one.stem for one in _entries(self._folder) if one.suffix == ".py" or _is_file(one / "__init__.py")
         ]
@@ -233,7 +235,7 @@ class _Look:
         return [_Missing(module.field, message, False)]
 
     def _file(self, named: Named, folder: Path) -> list[_Missing]:
-        """A file that is named by its path."""
+        """A file named by its path."""
         word = named.word
         if expands(word) and named.field.startswith("command"):
             return self._unexpanded(named)
@@ -258,7 +260,7 @@ class _Look:
         return [_Missing(named.field, message, certain and not inside)]
 
     def _is_everywhere(self, place: Path) -> bool:
-        """Whether a path is one of a file system that all hosts share, as far as can be seen from here."""
+        """Whether a path lies on a file system that all hosts share, as far as can be seen here."""
         home = self._environ.get("HOME")
         if queued(self._plan.scheduler) is None or (home and place.is_relative_to(home)):
             return True
@@ -276,7 +278,7 @@ class _Look:
         return [_Missing(named.field, message, True)]
 
     def _unusable(self, named: Named, place: Path, certain: bool) -> list[_Missing]:
-        """A file that is there."""
+        """A file that exists: whether it can be used."""
         if not named.runs or (place.is_file() and os.access(place, os.X_OK)):
             return []
         if place.is_dir():
@@ -286,7 +288,7 @@ class _Look:
         return [_Missing(named.field, f"is {named.word!r}, which is not executable: {fix}", certain)]
 
     def _beside_job_file(self, word: str) -> str:
-        """Where the file is beside the job file, what to do."""
+        """What to do if the file lies beside the job file."""
         source = self._spec.source
         origin = (
             Path(source.origin).resolve().parent
@@ -307,12 +309,12 @@ def _in_setup(name: str, value: str) -> str:
 
 
 def _is_login_shell(plan: Plan) -> bool:
-    """Whether the job's script begins in a login shell, whose profiles may set PATH anew."""
+    """Whether the job's script starts in a login shell, whose profiles may change PATH."""
     return any(re.fullmatch(r"--login|-[a-zA-Z]*l[a-zA-Z]*", word) for word in plan.shell.split()[1:])
 
 
 def _near(word: str, place: Path, folder: Path) -> str:
-    """What may have been meant: the name that is like the first part of the path that is missing."""
+    """A name that is similar to the first missing part of the path."""
     missing = place
     while not missing.parent.is_dir() and missing.parent != missing:
         missing = missing.parent
@@ -327,7 +329,7 @@ def _near(word: str, place: Path, folder: Path) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a file is there, as far as anybody may look."""
+    """Whether a file exists, as far as that may be looked up."""
     try:
         return path.is_file()
     except OSError:
@@ -335,7 +337,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _imports(path: Path) -> bool:
-    """Whether Python may import it: a module, one of machine code (NAME.cpython-….so), or a package."""
+    """Whether Python can import it: a module, an extension module (NAME.cpython-….so), or a package."""
     return path.suffix in (".py", ".pyc", ".so") or path.is_dir()
 
 

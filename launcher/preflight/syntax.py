@@ -20,10 +20,10 @@ from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.script import head_of
 
 _PROGRAM = re.compile(r"<<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
-"""A program for the nodes, as a script holds it."""
+"""A program for the nodes, as a script contains it."""
 
 _END_OF_TEARDOWN = "CASTOFF_TEARDOWN"
-"""In a script these lines are a here-document up to this one."""
+"""The end of the here-document in which a script holds the teardown lines."""
 
 _PLAIN_LINE = re.compile(r"(?:[A-Za-z0-9_./:=,+@%-]+(?: |$))+")
 
@@ -33,11 +33,11 @@ _RESERVED = frozenset(
         *("select", "then", "time", "until", "while"),
     )
 )
-"""https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html, as far as they are letters."""
+"""https://www.gnu.org/software/bash/manual/html_node/Reserved-Words.html: those that consist of letters."""
 
 
 def check_syntax(plan: Plan, script: Script) -> None:
-    """Have bash read what the job is to run.
+    """Have bash check the syntax of everything the job runs.
 
     Raises:
         CastoffError: it complains, be it with a warning alone; the text names who wrote it.
@@ -71,7 +71,7 @@ def check_syntax(plan: Plan, script: Script) -> None:
 
 
 def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What people wrote, each as a whole, and what it is called."""
+    """The texts that users wrote, each with its name for messages."""
     yield "setup", "".join(f"{line}\n" for line in plan.setup)
     yield "teardown", "".join(f"{line}\n" for line in plan.teardown)
     yield "the site's teardown", "".join(f"{line}\n" for line in plan.site_teardown)
@@ -80,13 +80,14 @@ def _parts(plan: Plan, theirs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether each line is a command of unquoted words, as `module load a`: bash has nothing to ask of it."""
+    """Whether each line is a command of unquoted words, such as `module load a`, so that bash need not be
+    asked."""
     lines = text.split("\n")[:-1]
     return all(_PLAIN_LINE.fullmatch(line) and line.partition(" ")[0] not in _RESERVED for line in lines)
 
 
 def _complaints(text: str, *options: str) -> str | None:
-    """What bash says of a script that it reads without running it; None: nothing."""
+    """What bash complains about if it reads a script without running it; None: nothing."""
     # -p, as BASH_ENV is another's; extglob, for setup may turn it on.
     command = ["bash", "-p", "-n", "-O", "extglob", *options]
     content = text.encode(errors="surrogateescape")
@@ -112,7 +113,8 @@ def _complaints(text: str, *options: str) -> str | None:
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[FileIO]:
-    """A file for bash to read: of a pipe it reads byte by byte, which takes a tenth of a render's time."""
+    """A file in memory for bash to read: it reads a pipe byte by byte, which takes a tenth of a render's
+    time."""
     with FileIO(os.memfd_create("script"), "r+") as file:
         if file.write(content) < len(content):
             raise OSError("no file may be so long")

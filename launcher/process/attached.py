@@ -17,16 +17,15 @@ class Ended(NamedTuple):
     """How a command ended."""
 
     code: int
-    """128 + N where signal N ended it."""
+    """The exit code; 128 + N if signal N ended it."""
     interrupted: bool
-    """Whether somebody interrupted it, or us."""
+    """Whether a Ctrl-C interrupted it or us."""
 
 
 def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> Ended:
     """Run a command with our standard streams to its end.
 
-    A terminal's Ctrl-C is the command's, which gets it as we do; TERM and HUP are passed on. Call it in the
-    main thread.
+    The command gets a terminal's Ctrl-C as we do; TERM and HUP are passed on. Call it in the main thread.
 
     Raises:
         CastoffError: it cannot be started.
@@ -50,7 +49,7 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> Ended:
 def started(
     argv: Sequence[str], environ: Mapping[str, str], *, stream: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """A command that has been started; with `stream` as its own terminal.
+    """Start a command; with `stream` as its controlling terminal.
 
     Raises:
         CastoffError: it cannot be.
@@ -73,7 +72,7 @@ def started(
 
 @contextlib.contextmanager
 def signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Have what would end this process handled meanwhile. Handlers are not inherited by other programs."""
+    """Handle the signals that would end this process meanwhile; other programs do not inherit handlers."""
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda given, _: handle(given)) for number in numbers}
     try:

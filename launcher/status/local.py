@@ -1,4 +1,4 @@
-"""The state of the members of a run that castoff itself schedules: locally, or in an allocation.
+"""The states of a run's members when castoff itself schedules the run: on this machine or in an allocation.
 
 It follows from the run's records, and from whether its scheduler is alive.
 """
@@ -10,12 +10,14 @@ from castoff.launcher.status.survey import RunRecords
 
 
 def judge(records: RunRecords, elsewhere: str | None) -> list[MemberStatus]:
-    """The states of a run's members; `elsewhere`: the host to ask whether its scheduler lives, if another."""
+    """The states of a run's members. `elsewhere`: another host, which has to be asked whether the run's
+    scheduler lives."""
     return [_member(records, elsewhere, number, records.begin.get(number)) for number in records.numbers]
 
 
 def _member(records: RunRecords, elsewhere: str | None, number: int, begin: int | None) -> MemberStatus:
-    """`begin`: the attempt that the newest submission starts with; None: it leaves this member alone."""
+    """One member's state. `begin`: the attempt that the newest submission starts with; None: it does not
+    start this member."""
     attempts = records.attempts.get(number, [])
     newest = max([begin or 0, *(one.number for one in attempts)])  # what came before is over
     found = []

@@ -1,4 +1,5 @@
-"""Why a rank's program could not be run, from its log: exit codes 126 and 127 say only that it was not."""
+"""Why the shell could not run a rank's program: exit codes 126 and 127 alone do not say it, the rank's log
+does."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ _SAYS_WHY = re.compile(
     r"^castoff: no \S+ on this job's PATH|not found|No such file|Permission denied|cannot execute"
     r"|Exec format error|Is a directory|bad interpreter"
 )
-"""In the line with which a shell, env or rank.sh says why."""
+"""The line in which a shell, env or rank.sh gives the reason."""
 
 _LAST = 64 * 1024
-"""Bytes at the end of a log that are searched."""
+"""Number of bytes at the end of a log that are searched."""
 
 
 def explained(failure: Failure | None, logs: Path) -> Failure | None:
-    """The failure, with what its log in the folder `logs` says of a program that could not be run."""
+    """The failure with the reason from the rank's log in the folder `logs`, if its program could not be
+    run."""
     if failure is None or failure.code not in _NOT_RUN or failure.reason:
         return failure
     name = failure.log or (None if failure.rank is None else f"rank-{failure.rank:05d}.log")

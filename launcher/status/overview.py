@@ -1,4 +1,4 @@
-"""All runs at a glance: from the index if it has their ending, otherwise from the run itself."""
+"""All runs at a glance: from the index if it holds a run's ending, otherwise from the run's records."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from castoff.launcher.status.watch import judge
 
 
 class Row(NamedTuple):
-    """A run and what a list shows of it."""
+    """A run, and what a list shows of it."""
 
     entry: Entry
     summary: RunSummary
 
     @property
     def run(self) -> RunDirectory:
-        """The run."""
+        """The run's directory."""
         return self.entry.run
 
     @property
     def submitted(self) -> float:
-        """When it was submitted, or became known, in seconds since the epoch."""
+        """When it was submitted, or entered the index, in seconds since the epoch."""
         return self.summary.submitted or self.summary.started or self.entry.added
 
 
 class Overview:
-    """The runs in the index: as their records tell, and, once `ask` was called, as their schedulers do."""
+    """The runs in the index, by their records; after `ask`, also by what their schedulers answer."""
 
     def __init__(self, index: Index, *, names: Collection[str] = (), also: Collection[str] = ()):
-        """Look at every run that may not be over.
+        """Look at every run that may not be over yet.
 
         `names`: only at runs whose name is one of these, where * stands for anything. `also`: the directories
         of runs to look at in any case.
@@ -49,20 +49,21 @@ class Overview:
             CastoffError: the index cannot be read.
         """
         self.notes: list[str] = []
-        """What a person should know: runs that were left out, an index that cannot be written."""
+        """Messages for the user: runs that were left out, an index that cannot be written."""
         self.statuses: dict[str, RunStatus] = {}
-        """The runs that were looked at, by their directories."""
+        """The status of each run that was looked at, by its directory."""
         self._index = index
         self._seen: dict[str, RunSummary] = {}
         entries = index.entries()
         self.known = len(entries)
-        """Runs in the index, whether their directories are there or not."""
+        """Number of runs in the index, including those whose directories are gone."""
         if names:
             entries = [entry for entry in entries if any(fnmatchcase(entry.name, one) for one in names)]
         self._entries = entries
         to_look = [entry for entry in entries if entry.ended is None or entry.path in also]
         self.doubtful = self._look(filter(self._is_trusted, to_look))
-        """The runs of which only their schedulers know more, with their records."""
+        """The runs whose records leave their state open, so that only their schedulers know it; with their
+        records."""
 
     @classmethod
     def asked(cls, index: Index, *, names: Collection[str] = (), poller: Poller | None = None) -> Overview:
@@ -77,15 +78,15 @@ class Overview:
 
     @property
     def rows(self) -> list[Row]:
-        """The runs of which something is known, oldest first.
-
-        That those the index knows are still on disk is seen only when they are chosen.
+        """The runs that are in the index, oldest first. Whether their directories still exist is checked by
+        `choose`.
         """
         seen = ((entry, entry.ended or self._seen.get(entry.path)) for entry in self._entries)
         return [Row(entry, one) for entry, one in seen if one]
 
     def ask(self, poller: Poller) -> None:
-        """Ask about all runs whose records leave a doubt: one question to each scheduler, if one is due."""
+        """Ask the schedulers about all runs whose records leave their state open: one query each, if one is
+        due."""
         answers = judge([records for _, records in self.doubtful], poller)
         looked = [(entry, now) for (entry, _), now in zip(self.doubtful, answers, strict=True)]
         self._keep(looked)
@@ -97,9 +98,9 @@ class Overview:
     def choose(
         self, wanted: Callable[[Row], bool] = lambda _: True, newest: int | None = None
     ) -> tuple[list[Row], int]:
-        """The wanted runs on disk, oldest first, and the number of those left out, on disk or not.
+        """Choose the wanted runs that are on disk, oldest first, and count those left out.
 
-        With `newest`, only so many of those that are over, and all that are not.
+        `newest`: of the runs that are over, only this many of the newest.
         """
         chosen, left_out, room = [], 0, newest
         for row in reversed(self.rows):
@@ -114,7 +115,7 @@ class Overview:
         return chosen[::-1], left_out
 
     def _is_trusted(self, entry: Entry) -> bool:
-        """Whether its directory may be looked at; where one is there that may not, a person should know."""
+        """Whether a run's directory is trusted; a directory that is not adds a note for the user."""
         try:
             check_trusted(Path(entry.path))
         except CastoffError as error:
@@ -124,7 +125,7 @@ class Overview:
         return True
 
     def _look(self, entries: Iterable[Entry]) -> list[tuple[Entry, RunRecords]]:
-        """Look at runs, and keep what their records tell; those whose schedulers have to be asked as well."""
+        """Read the records of runs. Runs whose schedulers have to be asked go to `doubtful`."""
         looked, doubtful = [], []
         for entry in entries:
             try:
@@ -142,7 +143,7 @@ class Overview:
         return doubtful
 
     def _keep(self, looked: Collection[tuple[Entry, RunStatus]]) -> None:
-        """Keep what was seen, and have the index remember what nothing but a new beginning changes."""
+        """Keep a status, and store endings in the index if only a new attempt could change them."""
         found = [(entry, summary(now), now.final) for entry, now in looked]
         self._seen |= {entry.path: one for entry, one, _ in found}
         self.statuses |= {entry.path: now for entry, now in looked}
@@ -154,7 +155,8 @@ class Overview:
 
 
 def alone_in(folder: Path) -> list[RunDirectory]:
-    """This user's runs in a folder whose scripts stood alone: nobody has submitted them, nor listed them."""
+    """This user's runs in a folder that nobody submitted through castoff, and that are in no index: their
+    scripts ran alone."""
     found = []
     with contextlib.suppress(OSError):  # the working directory itself may be gone
         for path in sorted(folder.resolve().glob("castoff-*")):
@@ -166,7 +168,7 @@ def alone_in(folder: Path) -> list[RunDirectory]:
 
 
 def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[RunDirectory]) -> None:
-    """Add runs to the user's index that it does not have."""
+    """Add runs to the user's index that it lacks."""
 
     def add(index: Index) -> None:
         known = {entry.path for entry in index.entries()}
@@ -178,7 +180,7 @@ def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[RunDirectory]) -> 
 
 
 class Rebuilt(NamedTuple):
-    """What a search for runs has brought."""
+    """The result of a search for runs."""
 
     found: int
     new: int

@@ -1,4 +1,5 @@
-"""When castoff queries schedulers, and for what: one query for all runs of each.
+"""When castoff queries a scheduler: one query for all its runs, none if the records leave nothing open, and
+less often the longer nothing changes.
 
 None where records leave nothing in doubt, and the less often, the longer nothing changes.
 """
@@ -23,10 +24,10 @@ from castoff.launcher.status.settle import decide
 from castoff.launcher.status.survey import LAST_WORD, RunRecords
 
 AT_A_GLANCE = 5.0
-"""Seconds for a scheduler's answer that a person waits for."""
+"""Seconds that an interactive command waits for a scheduler's answer."""
 
 LOOK_INTERVAL = 2.0
-"""Seconds between two looks at runs that a person watches: at files; a scheduler is asked as is said here."""
+"""Seconds between two looks at the files of runs that a person watches. Schedulers are queried less often."""
 
 _SHORTEST_PAUSE = 2.0
 _LONGEST_PAUSE = 30.0
@@ -38,24 +39,25 @@ class Poller:
     """Asks the schedulers of runs about them when that is due."""
 
     def __init__(self, patience: float | None = None) -> None:
-        """`patience`: seconds for an answer (default: what a busy scheduler may take)."""
+        """`patience`: seconds to wait for an answer (default: what a busy scheduler may take)."""
         self._patience = patience
         self._sides: dict[str, _Side] = {}
 
     def silence_on(self, run: RunDirectory) -> str | None:
-        """Why its scheduler could not report on a run the last time; None where it did, or was not asked."""
+        """Why the last query could not tell the state of a run; None if it could, or if there was no
+        query."""
         return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
     def unanswered(self) -> dict[str, float]:
         """The schedulers that owe an answer, also while one of them is being asked, and for how many seconds.
 
-        Any thread may call this. What is known of their runs is older than that.
+        Any thread may call this. The states of these schedulers' runs are older than that.
         """
         now, sides = time.monotonic(), list(self._sides.values())
         return {side.title: now - side.owes_since for side in sides if side.owes_since is not None}
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
-        """What is known of runs on Slurm or PBS, by directory, each with its records as it is by now."""
+        """What is known of runs on Slurm or PBS, by directory, each with its current records."""
         found: dict[Path, scheduler_view.SchedulerView] = {}
         theirs: dict[str, list[RunRecords]] = {}
         for records in runs:
@@ -70,7 +72,7 @@ class Poller:
 
 
 class _Side:
-    """One scheduler, asked about all runs that are its own."""
+    """One scheduler, and the runs that were sent to it."""
 
     def __init__(self, scheduler: QueuedScheduler, patience: float | None) -> None:
         self._queue = scheduler.queue(patience=patience or PATIENCE)
@@ -84,14 +86,16 @@ class _Side:
         self._changed = 0.0
         self.title = self._queue.title
         self.owes_since: float | None = None
-        """The monotonic clock when the first question was asked of those in a row that have no answer yet."""
+        """When the first of the latest unanswered queries was sent, by the monotonic clock; None if none is
+        unanswered."""
 
     def silence_on(self, run: RunDirectory) -> str | None:
-        """Why it could not report on a run the last time; None where it did, or was not asked about it."""
+        """Why the last query could not tell the state of a run; None if it could, or if the run was not in
+        it."""
         return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 
     def query(self, runs: list[RunRecords]) -> dict[Path, scheduler_view.SchedulerView]:
-        """What is known of its runs."""
+        """What is known of the runs that were sent to this scheduler."""
         doubtful = [records for records in runs if records.needs_queue()]
         if doubtful and self._is_due(doubtful):
             self._ask(doubtful)
@@ -127,7 +131,8 @@ class _Side:
             self._records, self._changed = records, self._asked
 
     def _query_further(self, runs: list[RunRecords]) -> bool:
-        """Ask about jobs that have been submitted since, as by those that resume; whether there were any."""
+        """Ask about jobs that were submitted during the last query, for example by jobs that resume. Returns
+        whether there were any."""
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
         if not further or not self._queue.queries_by_id or self._answer.silence:
@@ -137,7 +142,7 @@ class _Side:
         return True
 
     def _again(self, records: RunRecords) -> RunRecords:
-        """A run's records as they are after the answer, which may decide whether it was submitted."""
+        """A run's records as they are after the answer: they may show that it was submitted meanwhile."""
         try:
             if records.unclear and not records.held and records.run.path not in self._elsewhere:
                 decide(records.run, self._queue, self._answer, records.unclear)

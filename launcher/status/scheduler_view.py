@@ -21,22 +21,23 @@ from castoff.launcher.schedulers.job_info import JobInfo, member_job_id
 from castoff.launcher.status.survey import Attempt, RunRecords
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
-"""The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""
+"""The exit code to show for an attempt whose ending only the scheduler knows; 1 for endings not in this
+table."""
 
 _FILES_LAG = 60.0
-"""Seconds after which a network file system shows what was written on another host."""
+"""Seconds until a network file system shows what another host wrote."""
 
 _CLOCKS = 3.0
-"""Seconds that the clocks of a node and of the controller may differ."""
+"""Seconds by which the clocks of a node and of the controller may differ."""
 
 _LONGEST_WORD = 40
-"""Letters of a scheduler's word that are shown."""
+"""Number of characters of a scheduler's state that are shown."""
 
 _ABOUT_TO_BEGIN = "its next attempt is about to begin"
 
 
 class SchedulerView:
-    """What is known of the members of a run."""
+    """The states of a run's members, from its records and its scheduler's answers."""
 
     def __init__(
         self,
@@ -46,9 +47,8 @@ class SchedulerView:
         history: Mapping[str, list[JobInfo]] | None,
         seen: Container[tuple[int, int]],
     ):
-        """Judge by what a queue has answered, and what accounting knows of jobs; None: it has not answered.
-
-        `seen`: the attempts that had begun before the queue was asked, each as its member and number.
+        """Take what the queue has answered, and what accounting knows of jobs; None: no answer. `seen`: the
+        attempts that had begun before the queue was asked, as pairs of member and number.
         """
         self.records = records
         self.queue = queue
@@ -60,11 +60,11 @@ class SchedulerView:
         self.doubtful: set[str] = set()
         """The jobs about which accounting should be asked."""
         self.learnt: list[tuple[Path, LastWord]] = []
-        """Last words to keep, each with the attempt's folder."""
+        """The scheduler's last words that have to be written down, each with its attempt's folder."""
         self.unsettled = False
-        """Whether something is unknown only for now."""
+        """Whether something is unknown now and may become known later."""
         self.stuck: str | None = None
-        """Why a member waits until somebody does something."""
+        """Why a member will wait until somebody acts; None: none does."""
         self.members = [self._member(number) for number in records.numbers]
         if (
             records.unclear is not None and not self.unsettled
@@ -73,7 +73,7 @@ class SchedulerView:
             self.members = [one if one.state in going else self._unclear(one) for one in self.members]
 
     def _member(self, number: int) -> MemberStatus:
-        """One member's state."""
+        """The state of one member."""
         attempts = self.records.attempts.get(number, [])
         own = self.records.own(number)
         newest = own[-1] if own else None
@@ -93,7 +93,7 @@ class SchedulerView:
         return self._begun(number, newest, job, statuses)
 
     def _left_alone(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member that nothing was sent off for, by the newest submission."""
+        """The state of a member that the newest submission does not start."""
         if statuses:
             return _ended_as(number, statuses)
         submission = self.records.submission
@@ -104,7 +104,7 @@ class SchedulerView:
         return MemberStatus(number, "unknown", "unknown", [], "nothing was submitted for it")
 
     def _not_begun(self, number: int, send: Send, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member whose newest attempt has left no record."""
+        """The state of a member whose newest attempt has left no record."""
         if send.error is not None:
             return _ended_as(number, statuses) if statuses else MemberStatus(number, "ended", "failed", [])
         if send.job is None:
@@ -146,7 +146,8 @@ class SchedulerView:
     def _begun(
         self, number: int, newest: Attempt, job: str | None, statuses: list[AttemptStatus]
     ) -> MemberStatus:
-        """A member of whose newest attempt there are records; of `job`, if they do not yet say so."""
+        """The state of a member whose newest attempt has left records. `job`: the job to assume if the
+        records do not name one yet."""
         key = self.records.key(number, newest.job or job)
         info = self._reported(key) if key else None
         was_seen = (number, newest.number) in self.seen
@@ -215,7 +216,7 @@ class SchedulerView:
         info: JobInfo | None,
         statuses: list[AttemptStatus],
     ) -> MemberStatus:
-        """A member that was to be started again, and is no longer in the queue."""
+        """The state of a member that should have been started again, but is no longer in the queue."""
         info = info or (self._newest_start(key) if key else None)
         lost = newest.last is not None and info is not None and info.stage == "ended"
         if info is not None and (info.was_cancelled or (lost and info.ending != "done")):
@@ -229,7 +230,8 @@ class SchedulerView:
     def _follows(
         self, number: int, newest: Attempt, job: str, statuses: list[AttemptStatus]
     ) -> MemberStatus | None:
-        """A member whose next attempt is another job's, which has left no record; None: it will have none."""
+        """The state of a member whose next attempt belongs to another job that has left no record; None if
+        there will be no such attempt."""
         key = self.records.key(number, job) or (job, None)
         info = self._reported(key)
         statuses = [*statuses, self._past(number, newest, requeued=False)]
@@ -250,7 +252,7 @@ class SchedulerView:
     # Answers
 
     def _reported(self, key: Key) -> JobInfo | None:
-        """What the queue says of a job; None where it has nothing to say."""
+        """What the queue reports of a job; None if it does not list the job."""
         info = self.answer.jobs.get(key)
         whole = self.answer.jobs.get((key[0], None))
         if info is None and whole and whole.is_active:
@@ -258,11 +260,12 @@ class SchedulerView:
         return info if info and self.records.owns(info) else None
 
     def _silence(self, key: Key | None) -> str | None:
-        """Why the queue has said nothing of a job."""
+        """Why the queue has not answered about a job."""
         return self.answer.silence_on([key[0] if key else None])
 
     def _starts(self, key: Key) -> list[JobInfo]:
-        """What accounting knows of a job's starts; whoever asks for it too early has it asked."""
+        """What accounting knows of a job's starts. A caller that needs it before it was asked has the job
+        added to `doubtful`."""
         job, index = key
         if self.history is None:
             self.doubtful.add(job)
@@ -270,12 +273,13 @@ class SchedulerView:
         return [one for one in info if one.task == index and self.records.owns(one)]
 
     def _newest_start(self, key: Key) -> JobInfo | None:
-        """How a job ended by accounting, or that its word does not say; None where it has not ended."""
+        """How a job ended according to accounting, or that its state is not understood; None if it has not
+        ended."""
         newest = max(self._starts(key), key=lambda one: one.submitted or 0.0, default=None)
         return newest if newest and newest.stage in ("ended", "unknown") else None
 
     def _start_of(self, key: Key | None, attempt: Attempt) -> JobInfo | None:
-        """How the start of a job that an attempt was ended by accounting, or that its word does not say."""
+        """How one start of a job ended according to accounting, or that its state is not understood."""
         if key is None:
             return None
         began = (attempt.start.time if attempt.start else None) or 0.0
@@ -295,7 +299,8 @@ class SchedulerView:
         return MemberStatus(number, "pending", None, statuses, reason, never, expected_start=info.start)
 
     def _in_unknown_state(self, number: int, info: JobInfo, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member whose job is listed in a state that does not say whether it has ended."""
+        """The state of a member whose job is listed with a state from which castoff cannot tell whether it
+        has ended."""
         self.unsettled = True
         meaning = f": {info.why}" if info.why else ", a state that castoff does not know"
         reason = (
@@ -304,7 +309,7 @@ class SchedulerView:
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
     def _unclear(self, member: MemberStatus) -> MemberStatus:
-        """A member of which something was sent that may or may not have arrived."""
+        """The state of a member whose submission may or may not have arrived."""
         self.unsettled = True
         reason = "there was no answer, so it may or may not have been submitted; "
         silence = self.answer.silence
@@ -312,7 +317,8 @@ class SchedulerView:
         return MemberStatus(member.member, "unknown", "unknown", member.attempts, reason)
 
     def _nameless(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member of a script that castoff did not submit, and that has not recorded yet which job it is."""
+        """The state of a member whose script was not submitted by castoff and has not yet recorded its
+        job."""
         touched = max((one.touched for found in self.records.attempts.values() for one in found), default=0.0)
         if self.now - touched < _FILES_LAG:
             self.unsettled = True
@@ -329,7 +335,8 @@ class SchedulerView:
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
     def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member that was ended before it began: an attempt all the same, so that it is shown."""
+        """The state of a member that ended before it began. It counts as an attempt, so that lists show
+        it."""
         attempt = max([self.records.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
         folder = self.records.run.path / "attempts" / f"{number}.{attempt}"
         if last.ending == "failed" and last.ended_itself:
@@ -348,7 +355,7 @@ class SchedulerView:
         return _ended_as(number, [*statuses, one.by_records()])
 
     def _beside_excluded(self, reason: str) -> str:
-        """Why a job does not start, and which hosts its scheduler was asked to keep it out of."""
+        """Why a job does not start, and which hosts its scheduler was asked to exclude."""
         submission = self.records.submission
         if submission is None or not submission.excluded:
             return reason
@@ -356,7 +363,7 @@ class SchedulerView:
         return f"{reason}; it excludes {hosts}, set aside before: castoff resubmit --all-hosts does not"
 
     def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
-        """An attempt that others have followed, or that will be followed by one."""
+        """An attempt that another one has followed or will follow."""
         if (
             requeued and one.gave_up and one.end is not None
         ):  # Slurm had not answered, and did it all the same
@@ -377,7 +384,7 @@ class SchedulerView:
         return one.by_records()
 
     def _by_scheduler(self, one: Attempt, info: JobInfo, *, requeued: bool = False) -> AttemptStatus:
-        """An attempt whose ending the script cannot know, or could not write down."""
+        """An attempt whose ending its script could not know or could not write down."""
         if one.end is not None and info.ended_itself:
             ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
             last = LastWord(ending, code, info.job, info.word, one.end.reason, time, ended_itself=True)
@@ -401,7 +408,7 @@ class SchedulerView:
         return LastWord(ending, code, info.job, info.word, why, info.end, ended_itself=info.ended_itself)
 
     def _cancelled(self, key: Key | None) -> LastWord | None:
-        """What became of a job that its scheduler has forgotten, where castoff itself has cancelled it."""
+        """How a job ended that its scheduler has forgotten, if castoff cancelled it."""
         if key is None or self.records.cancelled.isdisjoint((key[0], member_job_id(*key))):
             return None
         return LastWord("cancelled", _CODES["cancelled"], key[0])
@@ -418,7 +425,7 @@ class SchedulerView:
 
 
 def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
-    """A member that is as its last attempt is, which is over."""
+    """The state of a member whose last attempt is over."""
     last = statuses[-1]
     return MemberStatus(
         number, last.state, last.ending, statuses, last.reason if last.state == "unknown" else None

@@ -20,18 +20,18 @@ from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.status.survey import RunRecords
 
 APART = 5.0
-"""Seconds between the two questions."""
+"""Seconds between the two queries."""
 
 _POLL = 1.0
 
 
 def settle(run: RunDirectory, queue: Queue, *, patience: float = 0.0, refused: bool = False) -> bool:
-    """Find out from its scheduler's queue what became of a run's unclear send; write it into submission.json.
+    """Find out from the scheduler's queue what became of a submission without a clear answer, and write it
+    into submission.json.
 
-    A job that was found is adopted: its id is written down. A send that two questions have not found gets an
-    error that says so, and may be repeated; of one that was `refused`, one question is enough. Asks until
-    that is decided, or `patience` seconds have passed. The caller holds the run's lock. Whether all is
-    certain by now.
+    The id of a job that is found is written down. A submission that two queries have not found gets an
+    error that says so, and may be repeated; for one that was `refused`, one query is enough. Queries until
+    that is decided, or for `patience` seconds.
 
     Raises:
         CastoffError: a record cannot be read.
@@ -49,7 +49,8 @@ def settle(run: RunDirectory, queue: Queue, *, patience: float = 0.0, refused: b
 
 
 def decide(run: RunDirectory, queue: Queue, answer: Answer, of: Send) -> None:
-    """The same by an answer that was asked for when the run's lock was free, and `of` was its unclear send.
+    """Decide the same from an answer that was asked for while the run's lock was free and `of` was the
+    unclear submission.
 
     Raises:
         CastoffError: a record cannot be read.
@@ -78,7 +79,7 @@ def _decide(
 
 
 def _record(send: Send, job: str | None, now: float, refused: bool) -> None:
-    """What a question has brought to light of a send."""
+    """Write down what the queries have shown about a submission."""
     if job is not None:
         send.job = job
     elif refused:
@@ -93,9 +94,8 @@ def _record(send: Send, job: str | None, now: float, refused: bool) -> None:
 def _candidates(
     run: RunDirectory, queue: Queue, answer: Answer, submission: Submission
 ) -> dict[str, set[int | None]] | None:
-    """The jobs of this script that are nobody's yet, each with the indices that are known of it.
-
-    None: the scheduler does not say.
+    """The jobs of this script that no record names yet, each with its known array indices. None: the
+    scheduler does not answer.
     """
     owned = {send.job for send in submission.all_sends}
     script = str(run.script)
@@ -116,7 +116,7 @@ def _candidates(
 
 
 def _match(record: Submission, send: Send, candidates: Mapping[str, set[int | None]]) -> str | None:
-    """The job of the last send: jobs' numbers ascend, and so it is the first after those before it."""
+    """The job of the last submission: jobs' numbers ascend, so it is the first after the recorded ones."""
     before = max(_number(one.job or "") for one in record.sends)
     indices = {*send.starts().values()}
     fitting = [job for job, known in candidates.items() if _number(job) > before and known <= indices]
@@ -124,6 +124,6 @@ def _match(record: Submission, send: Send, candidates: Mapping[str, set[int | No
 
 
 def _number(job: str) -> int:
-    """The number that a job's id begins with, as `7[].head` does; 0 where it begins with none."""
+    """The number at the beginning of a job's id, such as `7[].head`; 0 if there is none."""
     digits = re.match(r"\d{1,18}", job)
     return int(digits[0]) if digits else 0

@@ -1,4 +1,4 @@
-"""RunRecords(run): what a run's directory records of its submissions and scripts; asks no scheduler."""
+"""RunRecords(run): what a run directory records of its submissions and attempts. No scheduler is asked."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from castoff.launcher.schedulers.registry import queued
 from castoff.launcher.status.not_run import explained
 
 LAST_WORD = "scheduler.json"
-"""The scheduler's last word on an attempt, in its folder."""
+"""The file in an attempt's folder with the scheduler's last word on it."""
 
 CANCELLED = "cancelled.json"
-"""The jobs that castoff has cancelled, in the run directory."""
+"""The file in the run directory that lists the jobs castoff has cancelled."""
 
 REQUEUE_MEMORY = 3600.0
-"""Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
-forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns none that has ended."""
+"""Seconds after which no scheduler starts an ended job again, by itself or on request: Slurm has forgotten it
+(MinJobAge, 300 s unless a site says otherwise), and PBS never reruns an ended job."""
 
 _KILLED = (137, 143)
-"""Codes of what TERM or KILL has ended, which its scheduler may have sent."""
+"""Exit codes of a process that TERM or KILL has ended; its scheduler may have sent the signal."""
 
 
 class Attempt(NamedTuple):
@@ -53,19 +53,19 @@ class Attempt(NamedTuple):
     failure: Failure | None
     last: LastWord | None
     next: str | None = None
-    """The job that it has submitted to resume it."""
+    """The job that this attempt submitted to resume the run; None: none."""
     settled: bool = False
-    """Whether its local scheduler has seen to it that nothing of it is left."""
+    """Whether its local scheduler has made sure that none of its processes is left."""
     requeue: bool = False
-    """Whether its local scheduler is to begin another one."""
+    """Whether its local scheduler will begin another attempt."""
     requeues: bool = False
-    """Whether its script has its scheduler start the same job again."""
+    """Whether its script asks the scheduler to start the same job again."""
     touched: float = 0.0
-    """When something was last recorded in its folder, where that does not hold its start yet; else 0."""
+    """When its folder was last changed, if its start is not recorded there yet; otherwise 0."""
 
     @property
     def job(self) -> str | None:
-        """The job that it was a start of."""
+        """The job that this attempt is a start of."""
         if self.start and self.start.job:
             return self.start.job
         return self.last.job if self.last else None
@@ -79,7 +79,7 @@ class Attempt(NamedTuple):
 
     @property
     def is_certain(self) -> bool:
-        """Whether its ending is known for good from the records."""
+        """Whether the records alone show its final ending."""
         if self.last is not None:
             return not self.last.requeued
         if self.restarted:
@@ -90,17 +90,17 @@ class Attempt(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether rank 0, or torchrun where that was, has ended well."""
+        """Whether rank 0, or torchrun, has exited with code 0."""
         return any((self.folder / "ended" / name).exists() for name in ("0", "node-0"))
 
     @property
     def restarted(self) -> bool:
-        """Whether the same job has started its ranks again."""
+        """Whether the same job has restarted its ranks."""
         return self.end is not None and self.end.restart
 
     @property
     def gave_up(self) -> bool:
-        """Whether its script wanted its job started again and did not hear that this was done: it may be."""
+        """Whether its script asked for a requeue and got no confirmation: the requeue may still happen."""
         return (
             self.requeues
             and self.end is not None
@@ -114,7 +114,7 @@ class Attempt(NamedTuple):
 
     @property
     def was_killed(self) -> bool:
-        """Whether it failed by a signal that others send: for want of memory, say."""
+        """Whether it failed by a signal that others send, for example when memory runs out."""
         if self.end is None or self.end.ending != "failed":
             return False
         signal = self.failure.signal if self.failure else None
@@ -144,7 +144,7 @@ class Attempt(NamedTuple):
         )
 
     def by_records(self) -> AttemptStatus:
-        """It as its own records tell, and its scheduler's last word where there is one."""
+        """The attempt by its own records, and by its scheduler's last word if there is one."""
         late = self.end is not None and self.last is not None and self.last.ended_itself
         record = self.end if late else self.last or self.end  # a record that was late wins
         if record is None:
@@ -154,7 +154,7 @@ class Attempt(NamedTuple):
 
 
 def logs_of(folder: Path) -> Path:
-    """The folder of the ranks' logs of the attempt with that folder."""
+    """The folder of the ranks' logs that belongs to an attempt's folder."""
     return folder.parents[1] / "logs" / folder.name
 
 
@@ -192,7 +192,7 @@ def _touched(folder: Path) -> float:
 
 
 class RunRecords:
-    """A run as its directory tells of it, before any scheduler is asked."""
+    """What a run directory tells before any scheduler is asked."""
 
     def __init__(self, run: RunDirectory, *, held: bool = False):
         """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
@@ -204,35 +204,35 @@ class RunRecords:
         self.held = held
         # Before the records: what is written between the two looks then counts.
         self.alive = not held and is_alive(run)
-        """Whether anything holds its lock; of one that is Slurm's or PBS's, that it is being submitted."""
+        """Whether a process holds the run's lock; on Slurm or PBS that means that it is being submitted."""
         names = names_in(run.path)
         self.is_there = bool(names)
         self.stop_requested = STOP in names
         cancelled = read(run.path / CANCELLED, Cancelled) if CANCELLED in names else None
         self.cancelled = frozenset(cancelled.jobs if cancelled else ())
-        """The ids of jobs that castoff has cancelled, members' among them."""
+        """The ids of the jobs that castoff has cancelled, including those of single members."""
         self.submission = submission = run.submission()
-        """None where castoff did not submit it."""
+        """The newest submission; None if castoff did not submit the run."""
         self.set_aside = set_aside_hosts(run.path) if SET_ASIDE in names else []
-        """The hosts that its jobs have set aside, by name."""
+        """The names of the hosts that its jobs have set aside."""
         self.plan = run.facts()
         self.scheduler = queued(self.plan.scheduler)
-        """The one that it was sent to; None: castoff's own, or none that is known."""
+        """The scheduler it was sent to; None: castoff's own, or an unknown one."""
         requeues = self.plan.requeue_how == "requeue" and self.scheduler is not None
         self.attempts: dict[int, list[Attempt]] = {}
-        """Of each member its attempts."""
+        """The attempts of each member."""
         for member, number, folder in run.attempts():
             self.attempts.setdefault(member, []).append(_attempt(number, folder, requeues))
         for found in self.attempts.values():
             if found[-1].restarted:  # the next is about to begin; until then its job is all that runs
                 found[-1] = found[-1]._replace(end=None)
         self.begin = begins(submission, self.plan)
-        """The members that the newest submission starts, and with which attempt."""
+        """The members that the newest submission starts, and the attempt that each starts with."""
         self.numbers = sorted({*self.plan.members, *self.attempts})
-        """Its members."""
+        """The numbers of its members."""
         # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
         self.queued = self.scheduler is not None and not owns_latest_submission(run)
-        """Whether a queue may know of it: none of castoff's own."""
+        """Whether a scheduler's queue may know of it; castoff's own scheduler has none."""
         self.sends = submission.sends if submission else []
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
         self._places: dict[int, Send] = {}
@@ -243,7 +243,7 @@ class RunRecords:
 
     @property
     def job(self) -> str | None:
-        """The job's id; the first one's, where it took several."""
+        """The job's id; the first job's if there are several."""
         if self.submission is not None:
             return self.submission.job or next((send.job for send in self.sends if send.job), None)
         jobs = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
@@ -251,7 +251,7 @@ class RunRecords:
 
     @property
     def clusters(self) -> frozenset[str]:
-        """Slurm's names of the clusters that have, or may have, jobs of it, as far as they are known."""
+        """The names of the Slurm clusters that have, or may have, jobs of it."""
         sent = any(send.error is None for send in self.sends)
         recorded = self.submission.cluster if self.submission and sent else None
         found = {recorded}
@@ -263,18 +263,19 @@ class RunRecords:
 
     @property
     def unclear(self) -> Send | None:
-        """What was sent, and may or may not have arrived."""
+        """The submissions that may or may not have arrived."""
         return self.submission.unclear if self.submission and not self.alive else None
 
     @property
     def state_of_records(self) -> frozenset[tuple[int, int, bool]]:
-        """What changes with each attempt: member, number, and whether an attempt has no ending yet."""
+        """A value that changes with each attempt: member, number, and whether the attempt has an ending
+        yet."""
         attempts = ((member, one) for member, found in self.attempts.items() for one in found)
         return frozenset((member, one.number, one.end is None) for member, one in attempts)
 
     @property
     def jobs(self) -> set[str]:
-        """The ids of all jobs that its scheduler may still have something to say about."""
+        """The ids of all jobs about which the scheduler may still know something new."""
         own = {self.job, *(send.job for send in self.sends)}
         for found in self.attempts.values():
             own |= {one.job for one in found if not one.is_certain}
@@ -284,7 +285,7 @@ class RunRecords:
         return {job for job in own if job is not None}
 
     def following(self, one: Attempt) -> str | None:
-        """The job that resumes an attempt; only on PBS is it another one."""
+        """The job that resumes an attempt; only on PBS is it another job."""
         if one.next is not None:
             return one.next if one.end is None or one.end.ending == "resume" else None
         if one.job not in self._chain or (one.end and one.end.ending not in ("resume", "walltime")):
@@ -292,7 +293,7 @@ class RunRecords:
         return next(iter(self._chain[self._chain.index(one.job) + 1 :]), None)
 
     def needs_queue(self) -> bool:
-        """Whether the records leave anything in doubt that the scheduler may know."""
+        """Whether the records leave something open that the scheduler may know."""
         if self.unclear:
             return True
         for found in self.attempts.values():
@@ -312,7 +313,7 @@ class RunRecords:
         )
 
     def place(self, member: int) -> Send | None:
-        """What sends a member off in the newest submission; None: nothing does."""
+        """The submission that starts a member; None: the newest does not start it."""
         if self.submission is not None:
             return self._places.get(member)
         members, tasks = self.plan.members, self._tasks
@@ -321,7 +322,7 @@ class RunRecords:
         return Send(job=self.job, count=self.plan.array_count, members=own, tasks=of_scheduler)
 
     def key(self, member: int, job: str | None) -> Key | None:
-        """Where a member stands in a job's array; None where it is not known to."""
+        """The member's index in its job array; None if unknown."""
         if job is None:
             return None
         send = self._of_job.get(job)
@@ -333,13 +334,13 @@ class RunRecords:
 
     @cached_property
     def _tasks(self) -> dict[int, int]:
-        """The index that its scheduler gives each member of an array, where it is not the member's number."""
+        """The array index that the scheduler gives each member, if it is not the member's number."""
         members = self.plan.members
         tasks = members if self.scheduler is None else self.scheduler.tasks(members)
         return {} if tasks is members else dict(zip(members, tasks, strict=True))
 
     def owns(self, info: JobInfo) -> bool:
-        """Whether a job of that id is this run's, and not another cluster's that has the same."""
+        """Whether a job id belongs to this run, and not to another cluster that uses the same id."""
         return self.submission is None or info.runs(str(self.run.script))
 
     def own(self, member: int) -> list[Attempt]:

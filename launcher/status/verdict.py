@@ -1,4 +1,4 @@
-"""The status of a run as a whole, from those of its members: its state and ending, and why it is so."""
+"""The status of a whole run, from the states of its members: its state, its ending, and the reason."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def assembled(
     elsewhere: str | None = None,
     view: scheduler_view.SchedulerView | None = None,
 ) -> RunStatus:
-    """The status of a run. `elsewhere`: the host to ask whether castoff's own scheduler of it lives.
-
-    `view`: what its scheduler says of it, where that is another one.
+    """The status of a run. `elsewhere`: the host to ask whether castoff's own scheduler lives. `view`: what
+    another scheduler reports of it.
     """
     state = aggregate_state(members)
     over = state in ("ended", "unknown")
@@ -55,7 +54,7 @@ def assembled(
 
 
 def _is_final(records: RunRecords, members: list[MemberStatus]) -> bool:
-    """Whether an ended run will stay as it is: what its scheduler might start again will not."""
+    """Whether the status of an ended run is final: its scheduler might still start it again."""
     if records.submission is not None and is_own(records.plan.scheduler):
         return not records.alive
     last = [member.attempts[-1] for member in members if member.attempts]
@@ -71,7 +70,7 @@ def _reason(
     elsewhere: str | None,
     view: scheduler_view.SchedulerView | None,
 ) -> str | None:
-    """Why it was never submitted, why it waits, failed or is unknown, or how it can be resumed."""
+    """Why it was never submitted, waits, failed or is unknown; or how it can be resumed."""
     run, submission, state = records.run, records.submission, aggregate_state(members)
     refused = [send.error for send in records.sends if send.error]
     if submission and (submission.error is not None or refused):
@@ -106,7 +105,7 @@ def _reason(
 
 
 def _awaited(submission: Submission | None) -> str | None:
-    """The other runs for which one of castoff's own scheduler waits; None: it waits for none."""
+    """The runs that this run of castoff's own scheduler waits for; None: it waits for none."""
     after = submission.after.items() if submission else ()
     others = [f"{condition} of {Path(path).name}" for condition, paths in after for path in paths]
     return f"it waits for {', '.join(others)}" if others else None
@@ -129,6 +128,6 @@ _STAYS_ENDED = ("done", "failed", "out-of-memory")
 
 
 def needs_no_secrets(now: RunStatus) -> bool:
-    """Whether nothing of a run will begin, unless it is submitted again."""
+    """Whether nothing of a run will start unless it is submitted again, so that its secrets can go."""
     ended = now.state == "ended"
     return ended and (now.final or all(member.ending in _STAYS_ENDED for member in now.members))

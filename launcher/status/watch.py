@@ -23,11 +23,11 @@ from castoff.launcher.status.verdict import assembled, needs_no_secrets
 
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
-"""Seconds between two looks at a run: more of them the longer it takes, but never more than these."""
+"""Longest time between two looks at a run, in seconds; the pause grows the longer the run takes."""
 
 
 def status(run: RunDirectory, poller: Poller | None = None) -> RunStatus:
-    """The status of a run; a scheduler is asked only where its records leave something in doubt.
+    """The status of a run. A scheduler is asked only if the records leave something open.
 
     Raises:
         CastoffError: something in its directory cannot be read.
@@ -36,9 +36,9 @@ def status(run: RunDirectory, poller: Poller | None = None) -> RunStatus:
 
 
 def statuses(runs: Iterable[RunDirectory], poller: Poller | None = None) -> list[RunStatus]:
-    """The statuses of runs, with one question to each scheduler for all of them.
+    """The statuses of runs, with one query to each scheduler for all of them.
 
-    Who looks again and again with the same `poller` asks the less often, the longer nothing changes.
+    With the same `poller`, the scheduler is asked less often the longer nothing changes.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -47,7 +47,7 @@ def statuses(runs: Iterable[RunDirectory], poller: Poller | None = None) -> list
 
 
 def judge(runs: list[RunRecords], poller: Poller | None = None) -> list[RunStatus]:
-    """The statuses of runs whose directories have just been read; `poller` asks their schedulers.
+    """The statuses of runs whose directories have just been read. `poller` asks their schedulers.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -67,7 +67,7 @@ def judge(runs: list[RunRecords], poller: Poller | None = None) -> list[RunStatu
 
 
 def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> RunStatus:
-    """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
+    """The status of a run that castoff itself schedules, or of which only records are known."""
     if not records.alive and any(not found[-1].settled for found in records.attempts.values()):
         mark = mark_of(records.run)
         alive = mark is not None and mark in marks()
@@ -78,10 +78,7 @@ def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> R
 
 
 def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[list[RunStatus]]:
-    """The statuses of runs, looked at again and again until nothing more will happen to any of them.
-
-    Or until `timeout` seconds have passed.
-    """
+    """Yield the statuses of runs again and again until all runs are over, or `timeout` seconds have passed."""
     begun, poller = time.monotonic(), Poller()
     now = dict(enumerate(statuses(runs, poller)))
     yield [*now.values()]
@@ -98,14 +95,15 @@ def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[lis
 
 
 def wait(run: RunDirectory, timeout: float | None = None) -> RunStatus:
-    """The status of a run as soon as it is over or can never begin, or when `timeout` seconds have passed."""
+    """Wait until a run is over or can never begin, or until `timeout` seconds have passed; return its
+    status."""
     for (now,) in poll([run], timeout):
         last = now
     return last
 
 
 def check_over(found: Iterable[RunStatus], timeout: float | None) -> None:
-    """See that nothing more will happen to runs that were waited for.
+    """Check that runs that were waited for are over.
 
     Raises:
         StillRunning: something may, after `timeout` seconds.

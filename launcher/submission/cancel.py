@@ -1,4 +1,4 @@
-"""Ending runs: castoff asks their schedulers, and checks that nothing is left.
+"""Cancelling runs: castoff asks their schedulers, and checks that nothing is left.
 
 However many they are, each scheduler gets one question, one command to end as many jobs as fit, and then one
 question after the other about all of them.
@@ -28,37 +28,37 @@ from castoff.launcher.status.watch import status, statuses
 _POLL = 0.05
 _QUEUE_POLL = 0.5
 _PATIENCE = 30.0
-"""Seconds: more than castoff's own scheduler takes for TERM, KILL and what is left behind."""
+"""Seconds to wait: more than castoff's own scheduler takes to send TERM, then KILL, and to clean up."""
 
 
 @dataclass(eq=False)
 class CancelRequest:
-    """That a run ends, and what came of it."""
+    """The request to end one run, and its result."""
 
     run: RunDirectory
     before: RunStatus
     asked: bool = False
     """Whether there was anything to end."""
     is_active: bool = False
-    """Whether something of it is still left."""
+    """Whether something of the run is still active."""
     problem: str | None = None
-    """Why it could not be asked to, refuses, or is still not over."""
+    """Why the run could not be cancelled, was refused, or is still active."""
     after: RunStatus | None = None
-    """What became of it; None where it could not be asked to, or refuses."""
+    """The run's status afterwards; None if the request was not sent or was refused."""
     queue: Queue | None = None
-    """What was asked; None: castoff's own scheduler, or nobody."""
+    """The scheduler's queue that was asked; None: castoff's own scheduler, or none."""
     jobs: set[str] = field(default_factory=set)
     refusal: str | None = None
-    """The scheduler's words, which count if its jobs are still there."""
+    """The scheduler's words of refusal, which count if its jobs are still there."""
 
     @property
     def patience(self) -> float:
-        """Seconds within which all of it should be gone."""
+        """Seconds within which the whole run should be gone."""
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
 
 def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
-    """End runs, and return what came of each.
+    """End runs, and return the result for each.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -83,7 +83,7 @@ def end(runs: Iterable[RunDirectory]) -> list[CancelRequest]:
 
 
 def _conclude(requests: list[CancelRequest]) -> None:
-    """Say what became of those that had to end; some may need longer."""
+    """Write down the results for the runs that had to end; some may need longer."""
     for request, now in zip(requests, statuses(request.run for request in requests), strict=True):
         request.after = now
         if request.is_active:
@@ -92,7 +92,7 @@ def _conclude(requests: list[CancelRequest]) -> None:
 
 
 def _ask(requests: list[CancelRequest]) -> None:
-    """Ask the schedulers of runs to end them; what is wrong with one is its own problem."""
+    """Ask the schedulers of runs to end them. A problem with one run does not affect the others."""
     theirs: dict[str, list[CancelRequest]] = {}
     for request in requests:
         run, now = request.run, request.before
@@ -114,7 +114,7 @@ def _ask(requests: list[CancelRequest]) -> None:
 
 
 def _query_queue(queue: Queue, requests: list[CancelRequest]) -> None:
-    """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
+    """Ask Slurm or PBS to end runs, with one query and one command for all."""
     runs = [RunRecords(request.run) for request in requests]
     here = [records for records in runs if not queue.elsewhere(records.clusters)]
     answer = queue.ask({job for records in here for job in records.jobs})
@@ -134,7 +134,7 @@ def _query_queue(queue: Queue, requests: list[CancelRequest]) -> None:
 def cancel_jobs(queue: Queue, jobs_of: Mapping[RunDirectory, Collection[str]]) -> dict[str, str]:
     """Have jobs of runs ended, and write down that castoff did: their scheduler may forget them at once.
 
-    Those that the scheduler does not end, each with its words.
+    Returns the jobs that the scheduler does not end, each with its words.
 
     Raises:
         CastoffError: a run directory is not to be trusted.
@@ -158,7 +158,7 @@ def _record(run: RunDirectory, jobs: Collection[str]) -> None:
 
 
 def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: Answer) -> set[str]:
-    """The jobs of a run that have to be ended; an error where that is not known."""
+    """The jobs of a run that have to be ended; raises if they cannot be known."""
     run, now = request.run, request.before
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
@@ -183,9 +183,9 @@ def _jobs_of(request: CancelRequest, records: RunRecords, queue: Queue, answer: 
 
 
 def _look(requests: list[CancelRequest]) -> None:
-    """See which of the active runs have ended, by one question to each scheduler.
+    """Check which of the active runs have ended, with one query to each scheduler.
 
-    What a scheduler has refused to end, and is still there, is not waited for.
+    A run that its scheduler refuses to end is not waited for.
     """
     requests = [request for request in requests if request.is_active]
     answers = {
@@ -205,7 +205,7 @@ def _look(requests: list[CancelRequest]) -> None:
 
 
 def _by_hand(now: RunStatus) -> str:
-    """How a run is ended that castoff cannot end."""
+    """How the user can end a run that castoff cannot end."""
     scheduler = queued(now.scheduler)
     job = shlex.quote(now.job) if now.job else "its job"
     who = "end the process that runs its script"

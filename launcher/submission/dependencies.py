@@ -1,4 +1,4 @@
-"""What a run waits for: `after`, with runs by name, as passed to its scheduler."""
+"""The field `after`: its runs and jobs, translated into a dependency for the scheduler."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from castoff.launcher.status.watch import status
 def resolve(
     after: Mapping[str, list[str]], scheduler: QueuedScheduler | None, environ: Mapping[str, str]
 ) -> tuple[dict[str, list[str]], str | None]:
-    """The directories of the runs that `after` names, by condition, and what is still to be waited for.
+    """Resolve `after`: the directories of its runs by condition, and the dependency that is still open.
 
-    That is in the words that Slurm and PBS share, with ids: empty where all of it has held, None where
-    there is none of it. Without a `scheduler` castoff's own waits for the runs itself.
+    The dependency is written as Slurm and PBS share it, with job ids; empty if all of it holds already,
+    None if there is none. Without a `scheduler`, castoff's own waits for the runs itself.
 
     Raises:
         CastoffError: one is not there, can never hold, or is nothing that this scheduler can wait for.
@@ -45,7 +45,7 @@ def resolve(
 
 
 def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirectory | None:
-    """The run of that name; None where it is the id of a job."""
+    """The run of that name; None if it is a job id."""
     try:
         return index.find(name)
     except CastoffError:
@@ -57,7 +57,7 @@ def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> RunDirec
 def _jobs(
     scheduler: QueuedScheduler, condition: str, run: RunDirectory, environ: Mapping[str, str]
 ) -> list[str]:
-    """The jobs of a run for which the condition is still open; an error where they cannot be waited for."""
+    """The jobs of a run for which the condition is still open; raises if they cannot be waited for."""
     holds = condition_holds(condition, run)
     if holds is False:
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
@@ -83,7 +83,7 @@ def _jobs(
 
 
 def condition_holds(condition: str, run: RunDirectory, poller: Poller | None = None) -> bool | None:
-    """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
+    """Whether a run fulfils a dependency's condition: True, False if it never will, None if not yet."""
     if os.path.lexists(run.path):
         try:
             check_trusted(run.path)

@@ -14,11 +14,13 @@ from pathlib import Path
 from castoff.launcher.runs.run import LOCK, RunDirectory
 
 FENCE_TIME = 10.0
-"""Seconds in which what reads a fence has read it and ended: twice a script's `castoff_fence_every`."""
+"""Seconds after which every process that reads a fence has read it and ended: twice a script's
+`castoff_fence_every`."""
 
 
 def raise_fences(run: RunDirectory, members: Collection[int]) -> float:
-    """Have all that still runs of these members end itself, and say how many seconds that may take.
+    """Tell everything that may still run of these members to end itself, and return how many seconds that may
+    take.
 
     The run is locked, and its scheduler has no job of it.
 
@@ -33,7 +35,8 @@ def raise_fences(run: RunDirectory, members: Collection[int]) -> float:
 
 
 def _raise(attempt: Path, now: float) -> float:
-    """How long processes of an attempt may still run: not at all if it has no fence, or has seen them end."""
+    """How many seconds processes of an attempt may still run: 0 if it has no fence, or has recorded their
+    end."""
     with contextlib.suppress(FileNotFoundError):  # anything else says nothing about what may still run
         descriptor = os.open(attempt / "fence", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "r+b", buffering=0) as fence:

@@ -1,4 +1,4 @@
-"""Jobs of runs whose directories are gone: their scheduler still knows the path of their script."""
+"""Orphans: jobs whose run directory is gone. Their scheduler still knows their script's path."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _POLL = 0.5
 
 
 class Orphans(NamedTuple):
-    """What schedulers said of a run whose directory is gone."""
+    """What schedulers answered about a run whose directory is gone."""
 
     id: str
     path: Path
     found: list[tuple[Queue, list[JobInfo]]]
-    """The jobs that are not over, by the scheduler that has them."""
+    """The jobs that are not over, with the queue that has them."""
     asked: list[str]
     """The schedulers that answered."""
     silent: list[str]
-    """Those that did not, with the reason and how to look oneself."""
+    """The schedulers that did not answer, with the reason and a command to look oneself."""
 
     @property
     def gone(self) -> str:
-        """What is certain."""
+        """What is certain about it."""
         return f"{self.id}: its directory {self.path} is gone"
 
     @property
     def words(self) -> str:
-        """What was found, and what to do."""
+        """What was found, and what the user can do."""
         parts = [
             f"{queue.title} still has its {_jobs_words(jobs)}; `castoff cancel {shlex.quote(self.id)}` or "
             f"`{_by_hand(queue, jobs)}` ends {'it' if len(jobs) == 1 else 'them'}"
@@ -55,7 +55,8 @@ class Orphans(NamedTuple):
 
 
 def look_for(entry: Entry) -> Orphans:
-    """Ask for the jobs of a run whose directory is gone: its scheduler, or all of this host if it is unknown.
+    """Look for jobs of a run whose directory is gone: in its scheduler, or in all schedulers of this host if
+    that is unknown.
 
     castoff's own scheduler ends a run whose directory is gone.
     """
@@ -75,7 +76,7 @@ def look_for(entry: Entry) -> Orphans:
 
 
 def end(orphans: Orphans) -> str:
-    """End the jobs that were found, and wait until they are gone; returns what was done.
+    """End the jobs that were found, wait until they are gone, and return what was done.
 
     Raises:
         CastoffError: there are none, or one is left.
@@ -110,7 +111,7 @@ def _left(queue: Queue, path: Path) -> list[JobInfo]:
 
 
 def _queues(scheduler: str | None) -> Iterator[Queue]:
-    """The queues to ask; of an unknown scheduler those whose commands are here."""
+    """The queues to ask; if the scheduler is unknown, all those whose commands exist here."""
     if scheduler is not None:
         own = queued(scheduler)
         yield from [own.queue()] if own else []
@@ -122,7 +123,7 @@ def _queues(scheduler: str | None) -> Iterator[Queue]:
 
 
 def _jobs_of(queue: Queue, path: Path) -> list[JobInfo]:
-    """This user's jobs of the very script, whose path holds the run's id: no run has another's.
+    """This user's jobs with exactly this script: its path holds the run's id, so it belongs to no other run.
 
     Raises:
         SchedulerUnreachable: nothing answers.

@@ -1,4 +1,4 @@
-"""resubmit(run): the next attempts of a run, in the same directory and with the script that is there."""
+"""resubmit(run): start the next attempts of a run, in the same directory and with the same script."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from castoff.launcher.submission.fences import raise_fences
 from castoff.launcher.submission.send import send, unrecorded
 
 _PATIENCE = 20.0
-"""Seconds in which the scheduler is asked what became of what was sent before."""
+"""Seconds in which the scheduler has to say what became of an earlier submission."""
 
 _POLL = 1.0
 
@@ -45,7 +45,7 @@ def resubmit(
     all_hosts: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[int, int]:
-    """Start the members of a run that are not done once more, and say with which attempt each begins.
+    """Start the members of a run that are not done, and return the attempt that each begins with.
 
     `members`: these alone. `include_done`: also those that are done. `all_hosts`: also on hosts that its jobs
     have set aside, which its scheduler keeps it out of otherwise, if it can. `environ` is the submitter's
@@ -110,7 +110,7 @@ def resubmit(
 
 
 def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: Mapping[str, str]) -> None:
-    """Make sure that nothing of a run waits or runs. What the local one has started has its mark."""
+    """Check that nothing of a run waits or runs. Processes of the local scheduler carry its mark."""
     if scheduler is None:
         if (mark := mark_of(run)) and mark in marked():
             raise CastoffError(_still(run))
@@ -126,12 +126,12 @@ def _check_over(run: RunDirectory, scheduler: QueuedScheduler | None, environ: M
 
 
 def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Mapping[str, str]) -> None:
-    """Make sure that the queue has no job of a run, whatever it has said of the ids in its records."""
+    """Check that the queue has no job of a run, whatever it answered about the ids in the run's records."""
     queue = scheduler.queue(environ)
     records = RunRecords(run, held=True)
 
     def living() -> list[str]:
-        """By its script's path, which no other has."""
+        """Whether the queue has a job with the run's script, whose path no other run has."""
         return sorted({one.job for one in queue.unfinished(str(run.script))})
 
     give_up = time.monotonic() + _PATIENCE
@@ -154,7 +154,7 @@ def _check_none_left(run: RunDirectory, scheduler: QueuedScheduler, environ: Map
 
 
 def _end_earlier_attempts(run: RunDirectory, members: Collection[int]) -> None:
-    """See to it that no two attempts run at once: what is lost to the scheduler may live on."""
+    """Make sure that no two attempts run at once: processes may live on after their job is gone."""
     if (left := raise_fences(run, members)) > 0:
         report(f"ranks of earlier attempts may still run; within {left:.0f} s they end themselves")
         time.sleep(left)
@@ -173,7 +173,7 @@ def _submit_commands(
     largest: int | None,
     environ: Mapping[str, str],
 ) -> list[SubmitCommand]:
-    """The commands that start members again, in arrays of at most so many."""
+    """The commands that start members again, in arrays no larger than the scheduler allows."""
     dependency = None  # what its script's own directive says
     if record.after:
         _, dependency = resolve(record.after, scheduler, environ)
@@ -208,7 +208,8 @@ def _next_attempts(
 
 
 def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, str]) -> None:
-    """Take the variables of env_from from the environment; where one is not set, what is there stays."""
+    """Read the variables of env_from from the environment again; a variable that is not set keeps its
+    value."""
     path = run.path / SECRETS
     if path.exists() and any(name not in environ for name in names):
         os.utime(path)  # it is this submission's now, so whoever ended before it does not count
@@ -220,7 +221,7 @@ def _renew_secrets(run: RunDirectory, names: list[str], environ: Mapping[str, st
 
 
 def _renewed(run: RunDirectory, before: Submission, begin: dict[int, int]) -> Submission:
-    """The record of a new submission; the one before becomes history."""
+    """The record of the new submission; the previous one moves to its history."""
     return msgspec.structs.replace(
         before,
         time=time.time(),

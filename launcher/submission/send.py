@@ -30,20 +30,20 @@ from castoff.launcher.schedulers.submit_request import SubmitCommand
 from castoff.launcher.status.settle import settle
 
 _PATIENCE = 5.0
-"""Seconds for a scheduler's answer after somebody has interrupted us."""
+"""Seconds to wait for the scheduler's answer after the user has pressed Ctrl-C."""
 
 _SLOW = 10.0
-"""Seconds without an answer after which that is reported."""
+"""Seconds without an answer after which castoff says that it waits."""
 
 _LONGEST_ANSWER = 1 << 20
-"""Bytes of a submit command's answer that are kept: the id of a job is among the first."""
+"""Number of bytes kept of a submit command's answer; the job's id is among the first."""
 
 _UNCLEAR_PATIENCE = 20.0
-"""Seconds in which the queue is asked after an unclear answer."""
+"""Seconds in which the queue is queried after an unclear answer."""
 
 
 class NotSent(CastoffError):
-    """The scheduler did not take a script."""
+    """The scheduler refused a script."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class NotSent(CastoffError):
         unreached: str = "",
         remedy: str = "",
     ):
-        """`unreached`: the scheduler that the command did not reach, and which does not answer otherwise."""
+        """`unreached`: the scheduler, if the command did not reach it and it does not answer otherwise."""
         self.message = message
-        """The scheduler's own words."""
+        """The scheduler's own message."""
         how = f"{shlex.join(command)} failed with exit code {code}"
         certain = "nothing was started"
         if unreached:
@@ -66,7 +66,7 @@ class NotSent(CastoffError):
 
 
 class Interrupted(CastoffError):
-    """Somebody pressed Ctrl-C, and the run was submitted all the same."""
+    """The user pressed Ctrl-C, but the run was submitted."""
 
     exit_code = 130
 
@@ -78,7 +78,7 @@ class Interrupted(CastoffError):
 
 
 class Unclear(CastoffError):
-    """It is not known whether the scheduler took a script."""
+    """It is not known whether the scheduler accepted a script."""
 
     def __init__(self, run: RunDirectory, command: list[str], message: str):
         self.run = run
@@ -95,11 +95,11 @@ class _Answer(NamedTuple):
     words: str
     interrupted: bool
     given_up: float | None = None
-    """The seconds after which it was ended, because there was no end of it."""
+    """The seconds after which the command was ended because it did not finish."""
 
     @property
     def message(self) -> str:
-        """The scheduler's own words, or what there is instead."""
+        """The scheduler's own message, or a substitute if it printed none."""
         words = self.words.strip() or self.output.strip()
         if self.given_up is not None:
             return f"no answer within {self.given_up:g} s{f': {words}' if words else ''}"
@@ -142,7 +142,7 @@ def send(
 
 
 def unrecorded(run: RunDirectory, record: Submission, error: OSError) -> CastoffError:
-    """What to say where the disk, say, has no room for a word of what was sent."""
+    """The error to raise if a submission could not be recorded, for example because the disk is full."""
     words = f"{run.path}: cannot be written: {error.strerror}"
     if record.sends:
         job = record.sends[-1].job
@@ -196,7 +196,7 @@ def _job(
     answer: _Answer,
     environ: Mapping[str, str],
 ) -> str:
-    """The job that a command has become; where its answer does not tell, the queue is asked."""
+    """The job that a submit command created; if its answer does not tell, the queue is queried."""
     streams = [answer.output, *([answer.words] if answer.code == 0 else [])]  # some wrappers use stderr alone
     job = scheduler.parse_submit(*streams)
     if job is not None and (answer.code == 0 or not scheduler.plain_ids):
@@ -235,7 +235,7 @@ def send_of(part_of_run: SubmitCommand) -> Send:
 def _withdraw(
     scheduler: QueuedScheduler, sends: Sequence[Send], environ: Mapping[str, str], why: CastoffError
 ) -> None:
-    """Cancel what a scheduler took of a run, the rest of which cannot be sent."""
+    """Cancel the jobs of a run that were already accepted, because the remaining ones cannot be sent."""
     jobs = [send.job for send in sends if send.job]
     if refused := scheduler.queue(environ).cancel(jobs):
         which = f"jobs {', '.join(refused)}, which it accepted for the same run, are still active"
@@ -266,7 +266,7 @@ def _answer(
     stdin: IO[str] | int = subprocess.DEVNULL,
     limit: float | None = None,
 ) -> _Answer:
-    """Run a command to its end, or for `limit` seconds."""
+    """Run a command to its end, or for at most `limit` seconds."""
     try:
         # In a session of its own: an interrupt at the terminal is not for it.
         process = subprocess.Popen(
@@ -298,7 +298,7 @@ def _answer(
 
 
 def _await(answering: Answering, name: str, limit: float | None) -> None:
-    """Until a command has ended; one that takes long is reported.
+    """Wait until a command has ended, and say so if that takes long.
 
     Raises:
         subprocess.TimeoutExpired: it takes more than `limit` seconds.
@@ -316,7 +316,7 @@ def _await(answering: Answering, name: str, limit: float | None) -> None:
 
 
 def _cut_short(process: subprocess.Popen[bytes], answering: Answering, patience: float) -> None:
-    """The same of a command that is ended after `patience` seconds, with all that it has started."""
+    """Give a command `patience` seconds to end, then kill it with all its children."""
     try:
         answering.wait(patience)
     except subprocess.TimeoutExpired:

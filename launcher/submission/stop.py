@@ -1,4 +1,4 @@
-"""Asking runs to stop early: to save their state and end."""
+"""Asking runs to stop early, so that they save their state and end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from castoff.launcher.status.watch import statuses
 
 
 def stop(runs: Sequence[RunDirectory]) -> set[str]:
-    """Ask runs to stop, but for those that are over; the directories of those that were asked.
+    """Ask those runs to stop that are not over; return the directories of the runs that were asked.
 
     Raises:
         CastoffError: something in their directories cannot be read or written.
@@ -24,7 +24,7 @@ def stop(runs: Sequence[RunDirectory]) -> set[str]:
 
 
 def _is_over(run: RunDirectory, now: RunStatus) -> bool:
-    """Whether nothing of it runs or can still begin; False if that cannot be known here."""
+    """Whether nothing of the run is running or can still begin; False if that cannot be known here."""
     if not is_own(now.scheduler):  # which was asked
         return now.state == "ended" and (run.submission() is not None or now.ending != "resume")
     if run.submission() is None:  # a script at work by hand may run anywhere

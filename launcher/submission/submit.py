@@ -42,8 +42,8 @@ from castoff.launcher.submission.send import send, unrecorded
 from castoff.launcher.text.quoting import visible_word
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
-"""Stands for the run directory, which only a real submission makes. At random, for then no text of a
-job can hold it; what is shown in its place is always the same."""
+"""A stand-in for the run directory, which exists only after a real submission. It is random, so that no text
+of a job can contain it; output always shows `$CASTOFF_RUN_DIR` in its place."""
 
 
 class DryRun(NamedTuple):
@@ -87,9 +87,9 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
 
 
 def _shown(word: str) -> str:
-    """A word of the command line, with the run directory as `$CASTOFF_RUN_DIR`.
+    """A word of the command line, quoted, with the run directory as `$CASTOFF_RUN_DIR`.
 
-    Where that stands, all else is castoff's own, and needs no quotes but these.
+    All other text in such a word is castoff's own, and needs no further quotes.
     """
     if _PLACEHOLDER in word:
         return '"' + word.replace(_PLACEHOLDER, "$CASTOFF_RUN_DIR") + '"'
@@ -227,7 +227,7 @@ def recorded(
 
 
 def _job_file(spec: JobSpec) -> str:
-    """The job as a file that renders to the same script, wherever it lies."""
+    """The job as a file that renders to the same script from every folder."""
     if spec.templates is not None:  # which counts from the job file's folder
         spec = msgspec.structs.replace(spec, templates=str(Path(spec.templates).absolute()))
     return str(yaml.safe_dump(msgspec.to_builtins(spec), sort_keys=False))

@@ -1,4 +1,4 @@
-"""What a script asks for, gathered from its directives and from the line that starts its ranks."""
+"""What a script requests, gathered from its directives and from the line that starts its ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Fate: TypeAlias = "Literal['dropped', 'not expressed', 'note']"
 
 
 class Remark(NamedTuple):
-    """What became of something that no field of a job file holds, or a word about one that does."""
+    """What became of something that no job field holds, or a note about one that does."""
 
     fate: Fate
     text: str
@@ -17,7 +17,7 @@ class Remark(NamedTuple):
 
 @dataclass
 class Asked:
-    """Numbers as the script has them, and fields of a job file. None: it says nothing."""
+    """Numbers as the script has them, and fields of a job file. None: the script does not say."""
 
     nodes: int | None = None
     ranks: int | None = None
@@ -29,38 +29,38 @@ class Asked:
     rank_devices: int | None = None
     device_cpus: int | None = None
     memory_is_total: bool = False
-    """Whether the field `memory` is that of all nodes together so far."""
+    """Whether the field `memory` counts all nodes together."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """By their paths: `launcher.args`."""
+    """Fields by their paths, such as `launcher.args`."""
     of_ranks: dict[str, Any] = field(default_factory=dict)
-    """Those of a job whose ranks castoff starts, and not of one that keeps its script."""
+    """Fields that count for a job whose ranks castoff starts, not for one that keeps its script."""
     env: dict[str, str] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)
     """Variables whose values only the shell knows, as they are written."""
     directives: dict[str, str | bool] = field(default_factory=dict)
-    """What no field says."""
+    """Directives that no field covers."""
     raw: dict[str, str | bool] = field(default_factory=dict)
-    """The same and all that is said of sizes and output, as it is written."""
+    """All directives about size and output, as they are written, and those that no field covers."""
     shell: str = ""
-    """Which shell a directive names for a script without one in its first line."""
+    """The shell that a directive names for a script without a first line that does."""
     unclear: str = ""
-    """Why castoff cannot ask for the same itself; empty: it can."""
+    """Why castoff cannot request the same itself; empty: it can."""
     remarks: list[Remark] = field(default_factory=list)
 
     def drop(self, why: str) -> None:
-        """castoff does the same itself, or it has no meaning there."""
+        """Note that castoff does the same itself, or that it has no meaning there."""
         self.remarks.append(Remark("dropped", why))
 
     def refuse(self, why: str) -> None:
-        """No job file can say it."""
+        """Note that no job file can express it."""
         self.remarks.append(Remark("not expressed", why))
 
     def note(self, words: str) -> None:
-        """It is expressed, and the reader should know this of it."""
+        """Note something that the reader should know about an expressed option."""
         self.remarks.append(Remark("note", words))
 
     def count(self, name: str, text: str | None, what: str) -> bool:
-        """Set a number; one that is not plain is not expressed."""
+        """Set a number; one that is not plain cannot be expressed."""
         plain = (text or "").strip()
         if plain.isascii() and plain.isdecimal() and 0 < int(plain) < 10_000_000:
             setattr(self, name, int(plain))
@@ -69,5 +69,5 @@ class Asked:
         return False
 
     def is_unclear(self, why: str) -> None:
-        """Castoff cannot ask for the same by fields alone; the first reason counts."""
+        """Note that fields alone cannot request the same; the first reason counts."""
         self.unclear = self.unclear or why

@@ -29,7 +29,7 @@ class Table:
                 self.meant |= dict.fromkeys([first, *others], first)
 
     def read(self, words: list[str]) -> tuple[list[Option], list[str]]:
-        """The options that stand before the first word that is none, and the words from there on."""
+        """Split words into leading options and the rest."""
         found: list[Option] = []
         at = 0
         while at < len(words):
@@ -55,7 +55,7 @@ class Table:
         return found, words[at:]
 
     def _long(self, name: str) -> str:
-        """Its full name: the beginning of one will do, if it begins no other."""
+        """The option's full name; an unambiguous beginning is enough."""
         if name in self.meant:
             return self.meant[name]
         begun = {self.meant[one] for one in self.meant if len(one) > 1 and one.startswith(name)}

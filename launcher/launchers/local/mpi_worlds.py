@@ -31,7 +31,7 @@ class MpiWorlds:
     """
 
     def __init__(self, world_size: int, ranks: Mapping[int, int], now: float):
-        """`ranks`: this host's, and the process of each."""
+        """`ranks`: this host's ranks, and the process of each."""
         self._world_size = world_size
         self._ranks = ranks
         self._began = now
@@ -41,14 +41,15 @@ class MpiWorlds:
         """When to look next; None: never again."""
 
     def look(self, now: float) -> str | None:
-        """What to tell the user, once."""
+        """The message for the user, once."""
         if self.due is not None and self.due <= now:
             self._wait *= 2
             self.due = now + self._wait
         return next(filter(None, map(self._look_at, self._ranks)), None)
 
     def hear(self, rank: int, now: float) -> str | None:
-        """The same, when this rank has written something: with many lines, at fewer and fewer of them."""
+        """Take note that this rank has written something. The more lines there are, the fewer are looked
+        at."""
         if now - self._began < _SPARSER * (self._heard - self._began):
             return None
         self._heard = now
@@ -72,7 +73,8 @@ def mpi_of(rank: int) -> str | None:
 
 
 def _launcher_of(library: str) -> str:
-    """The launcher that connects its ranks: Open MPI numbers its libraries from 20 on, MPICH and Intel 12."""
+    """The launcher that belongs to a process's MPI library: Open MPI numbers its libraries from 20 on, MPICH
+    and Intel 12."""
     number = re.search(r"libmpi(?:_\w+)?\.so\.(\d+)", library)
     return "openmpi" if number and int(number[1]) >= 20 else "hydra"
 

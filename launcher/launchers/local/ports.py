@@ -1,4 +1,4 @@
-"""The port where ranks meet that castoff itself starts: the one derived from a job's id, if it is free."""
+"""The port where ranks meet that castoff itself starts: derived from the job's id if that port is free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from castoff.launcher.ranks.rendezvous import PORTS, derived_port
 
 
 def free_port(job_id: str) -> int:
-    """The port derived from `job_id`, or the next that is free here now; torch binds it later.
+    """The port derived from `job_id`, or the next one that is free here now. torch binds it later.
 
     Raises:
         CastoffError: every port of the range is taken.

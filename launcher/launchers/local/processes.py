@@ -26,10 +26,10 @@ if TYPE_CHECKING:  # imported late: it would be a tenth of a start's time
     import psutil
 
 GRACE = 3.0
-"""Seconds between TERM and KILL: what must be over within 5 s then is."""
+"""Seconds between TERM and KILL: what has to be over within 5 s is over then."""
 
 _KILL_PATIENCE = 10.0
-"""Seconds in which what was sent KILL is gone, but for what hangs in the kernel."""
+"""Seconds after which processes that were sent KILL are gone, unless they hang in the kernel."""
 
 _POLL = 0.05
 
@@ -43,11 +43,11 @@ exec "$1" -I "$2" "$3" "$4" $ranks
 """
 
 GUARDED = "CASTOFF_GUARDED"
-"""The variable by which an orphan reaper knows a rank that was started, before it is given its process id."""
+"""The variable by which an orphan reaper recognizes a rank before it is told its process id."""
 
 
 class OrphanReaper:
-    """Ends the ranks should this process die without doing so itself.
+    """Ends the ranks if this process dies without doing so itself.
 
     It lives in a session of its own and reads from a pipe that only this process writes to; at the
     pipe's end it looks for what lives in the ranks' sessions, has its mark, or descends from them.
@@ -62,7 +62,7 @@ class OrphanReaper:
         program = str(Path(__file__).resolve())
         mark = os.urandom(16).hex()
         self.environment = {GUARDED: mark}
-        """What a rank has in its environment."""
+        """The variables that each rank has in its environment."""
         self._process = subprocess.Popen(
             [
                 "/bin/sh",
@@ -84,18 +84,18 @@ class OrphanReaper:
         self.pid = self._process.pid
 
     def watch(self, rank: int) -> None:
-        """Let it end the rank whose process id, and so session id, is `rank`."""
+        """Guard the rank with this process id, which is also its session's id."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # somebody killed it
             self._process.stdin.write(b"%d\n" % rank)
 
     def dismiss(self) -> None:
-        """End it: there is nothing left to guard."""
+        """End the reaper: there is nothing left to guard."""
         self._process.communicate(b"done\n")
 
 
 class ProcessTree:
-    """Everything that descends from the ranks.
+    """All descendants of the ranks.
 
     A process that was a child of this one before counts as somebody else's; one that turns up
     later counts as the ranks' own. So a program that starts ranks should start nothing else
@@ -104,23 +104,24 @@ class ProcessTree:
 
     def __init__(self) -> None:
         self.foreign = children()
-        """Children that are none of the ranks'."""
+        """Children of this process that are not the ranks'."""
         self.ranks: set[int] = set()
-        """Children that this process waits for by itself."""
+        """Children that this process waits for itself."""
         self.agent: int | None = None
-        """The process of which the ranks are copies, if there is one: each has a client among `ranks`."""
+        """The process of which the ranks are copies, if there is one; each copy has a client among
+        `ranks`."""
         self.copies: set[int] = set()
-        """Those copies whose clients `members` has seen."""
+        """The copies whose clients `members` has seen."""
         self._was_subreaper = become_subreaper()
 
     def close(self) -> None:
-        """Be a sub-reaper no more, if this made the process one."""
+        """Stop adopting orphans, if this object started it."""
         become_subreaper(self._was_subreaper)
 
     def reap(self) -> bool:
-        """Reap the dead among adopted children; whether any child of the ranks' still lives.
+        """Reap adopted children that have died; returns whether any child of the ranks still lives.
 
-        The children of an agent count, too: what ranks have left behind, once the ranks themselves are gone.
+        The children of an agent count, too: they are what ranks leave behind.
         """
         while True:
             alive, reaped = bool(self.agent and children(self.agent)), False
@@ -132,10 +133,10 @@ class ProcessTree:
                 return alive
 
     def members(self) -> list[psutil.Process]:
-        """Every living process that belongs to the ranks, the ranks included.
+        """Every living process that belongs to the ranks, including the ranks.
 
-        Where they are an agent's copies, that are their clients while there are any: what one gets, its
-        rank gets.
+        If ranks are an agent's copies, their clients stand for them as long as there are any: a client
+        passes on what it gets.
         """
         import psutil
 
@@ -152,14 +153,14 @@ class ProcessTree:
 
 
 def program_of(client: int) -> int | None:
-    """The process that runs a client's program, which the client has named itself after."""
+    """The process that runs a client's program. The client has named itself after it."""
     with contextlib.suppress(OSError, ValueError):
         return int(Path(f"/proc/{client}/comm").read_text().partition("castoff:")[2])
     return None
 
 
 def send(processes: Iterable[psutil.Process], number: int) -> None:
-    """Send signal `number` to each that is still there and may be signalled."""
+    """Send signal `number` to each process that still exists and may be signalled."""
     import psutil
 
     for process in processes:
@@ -177,7 +178,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """What a process has started, and what that has; none where it is gone."""
+    """A process's children, their children and so on; empty if the process is gone."""
     import psutil
 
     try:
@@ -187,7 +188,8 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
-    """What lives in the sessions of `leaders`, has an orphan reaper's mark, or descends from one of them."""
+    """The processes in the sessions of `leaders`, with an orphan reaper's mark, or descended from one of
+    them."""
     import psutil
 
     for process in psutil.process_iter():
@@ -197,7 +199,8 @@ def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
 
 
 def children(parent: int | None = None) -> set[int]:
-    """Those of this process or another, the dead ones included, without the price of psutil where it can."""
+    """The children of this process or another, including dead ones; without psutil where possible, because it
+    is slow."""
     tasks = Path(f"/proc/{parent or 'self'}/task")
     try:
         texts = [(task / "children").read_text() for task in tasks.iterdir()]
@@ -212,7 +215,7 @@ def children(parent: int | None = None) -> set[int]:
 
 
 def process_of(pid: int) -> psutil.Process | None:
-    """A process by its id; None where it is gone."""
+    """A process by its id; None if it is gone."""
     import psutil
 
     try:
@@ -222,7 +225,7 @@ def process_of(pid: int) -> psutil.Process | None:
 
 
 def become_subreaper(adopts: bool = True) -> bool:
-    """Adopt orphaned descendants from now on, or no more (Linux); whether it was so before."""
+    """Start or stop adopting orphaned descendants (Linux); returns whether this was on before."""
     import ctypes
 
     set_child_subreaper, get_child_subreaper = 36, 37
@@ -234,9 +237,9 @@ def become_subreaper(adopts: bool = True) -> bool:
 
 @contextlib.contextmanager
 def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """Let this thread, and so what it starts meanwhile, run on `cores` only; empty: as it is.
+    """Run this thread, and what it starts meanwhile, on `cores` only; empty: no change.
 
-    Only where the system allows these cores: it may have taken some away a moment ago.
+    Only as far as the system allows these cores: it may have taken some away a moment ago.
     """
     before = os.sched_getaffinity(0)
     with contextlib.suppress(OSError):  # slow is better than not at all
@@ -248,7 +251,7 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 
 
 def shares(most: int, needed: int) -> list[list[int]]:
-    """The cores of each of as many programs as fit on this machine beside each other.
+    """The cores of as many programs as fit side by side on this machine.
 
     `most`: no more programs than these, of which each needs `needed` cores; one always fits. Empty lists
     where nothing is to be bound.
@@ -261,7 +264,8 @@ def shares(most: int, needed: int) -> list[list[int]]:
 
 
 def _quota(root: Path, own: Path) -> int:
-    """How many cores' time control groups (version 2) allow this process, as in containers; at least 1."""
+    """Number of cores whose time the control groups (version 2) allow this process, as in containers; at
+    least 1."""
     allowed = [sys.maxsize]
     with contextlib.suppress(OSError):
         name = own.read_text().rpartition("0::/")[2].strip()
@@ -273,12 +277,12 @@ def _quota(root: Path, own: Path) -> int:
 
 
 def allowed_cores() -> list[int]:
-    """The cores this process may use, hardware threads of one core side by side."""
+    """The cores that this process may use, hardware threads of a core next to each other."""
     return sorted(os.sched_getaffinity(0), key=_place)
 
 
 def _place(cpu: int) -> tuple[int, int, int]:
-    """Where `cpu` is: its socket, the first hardware thread of its core, itself."""
+    """The place of `cpu`: its socket, the first hardware thread of its core, and itself."""
     topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
         socket = int((topology / "physical_package_id").read_text())
@@ -289,7 +293,8 @@ def _place(cpu: int) -> tuple[int, int, int]:
 
 
 def end_all(find: Callable[[], Collection[psutil.Process]], grace: float) -> bool:
-    """End whatever `find` finds, by TERM and, after `grace` seconds, by KILL; whether nothing is left."""
+    """End everything that `find` returns, by TERM and, after `grace` seconds, by KILL; returns whether
+    nothing is left."""
     import psutil
 
     signalled = set[psutil.Process]()
@@ -303,7 +308,7 @@ def end_all(find: Callable[[], Collection[psutil.Process]], grace: float) -> boo
 
 
 def _end_ranks(grace: float, mark: str, leaders: Collection[int]) -> None:
-    """End what lives in the sessions of `leaders` or has the mark: the orphan reaper's last act."""
+    """End the processes in the sessions of `leaders` or with the mark: the orphan reaper's last act."""
     known: set[psutil.Process] = set()
 
     def find() -> list[psutil.Process]:

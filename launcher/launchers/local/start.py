@@ -35,19 +35,19 @@ NOT_STARTED = 126
 
 
 class Hosts(NamedTuple):
-    """Several hosts, on each of which somebody starts ranks by hand, as many on each."""
+    """Several hosts, on each of which the user starts the same number of ranks."""
 
     nodes: int
     node_rank: int
-    """This host's number, from 0: its ranks are those from this times the ranks of each host on."""
+    """This host's number, from 0. Its ranks begin at this number times the ranks of each host."""
     master_addr: str
-    """Of host 0, where all ranks meet."""
+    """The address of host 0, where all ranks meet."""
     master_port: int
-    """On host 0, where it must be free."""
+    """The port on host 0, which must be free."""
 
 
 class StartRequest(NamedTuple):
-    """What to start on this host, and with what."""
+    """What to start on this host, and how."""
 
     command: Sequence[str]
     """The program and its arguments; each reaches the program byte for byte."""
@@ -59,29 +59,30 @@ class StartRequest(NamedTuple):
     """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees one alone; more: each sees its own
     alone, where this host's GPUs or a mask are known."""
     environment: Mapping[str, str]
-    """The ranks' environment, before anything that says who they are."""
+    """The ranks' environment without the variables that say which rank it is."""
     job_id: str
-    """What the rendezvous port is derived from."""
+    """The id from which the rendezvous port is derived."""
     workdir: Path | None = None
     """The folder the ranks start in; None: this process's."""
     log_dir: Path | None = None
     """Folder (created 0700) of each rank's log, `rank-00000.log` …; what is there is overwritten.
     None: no logs."""
     failure_file: Path | None = None
-    """Where to record the first rank that failed; a record that is already there stays."""
+    """The file that records the first rank that failed; an existing record stays."""
     hosts: Hosts | None = None
-    """None: this host is all there is, and the port is found here."""
+    """The hosts; None: only this one, and the port is found here."""
     inherited: Sequence[int] = ()
-    """Open files that each rank inherits, as the lock of its run."""
+    """Open files that each rank inherits, such as the lock of its run."""
     preload: Sequence[str] | None = None
     """Modules that one process imports for all ranks. None: torch, if there are several and the command is a
     script that imports it."""
     agent_for: int | None = None
-    """Whose starts that process serves, one after the other, until its end; None: this start alone."""
+    """The process whose starts the preloading process serves, one after the other, until it ends; None: only
+    this start."""
     walltime: int | None = None
     """Seconds after which the ranks are ended: by TERM, and by KILL if that does not end them."""
     driver: bool = False
-    """The program is no rank: it starts its own workers, and sees all that this host has."""
+    """The program is no rank: it starts its own workers, and sees everything that this host has."""
 
     @property
     def first_rank(self) -> int:
@@ -90,7 +91,7 @@ class StartRequest(NamedTuple):
 
     @property
     def world_size(self) -> int:
-        """Ranks on all hosts."""
+        """Number of ranks on all hosts."""
         return self.ranks if self.hosts is None else self.hosts.nodes * self.ranks
 
 
@@ -174,7 +175,7 @@ def _meeting_port(request: StartRequest) -> int:
 
 
 def rank_environment(request: StartRequest, local: int, port: int, cores: int) -> dict[str, str]:
-    """The whole environment of this host's rank `local`; `cores`: how many it has."""
+    """The whole environment of this host's rank `local`. `cores`: how many it has."""
     rank = request.first_rank + local
     environment = {name: value for name, value in request.environment.items() if not is_stale(name)}
     environment.setdefault("PYTHONUNBUFFERED", "1")
@@ -200,7 +201,7 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
 
 
 def _of_driver(request: StartRequest, port: int, cores: int) -> dict[str, str]:
-    """What a driver learns of its hosts: here of this one."""
+    """The variables that tell a driver about its hosts: here only this one."""
     return {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -356,7 +357,7 @@ def _started(request: StartRequest) -> str:
 
 
 def _among(request: StartRequest) -> str:
-    """Which ranks they are, where other hosts have some, too."""
+    """Which ranks these are, if other hosts have some, too."""
     hosts, first = request.hosts, request.first_rank
     if hosts is None:
         return ""

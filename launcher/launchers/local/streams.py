@@ -23,15 +23,15 @@ from castoff.launcher.errors import CastoffError
 from castoff.launcher.trust.folders import make_folders
 
 LINE_LIMIT = 64 * 1024
-"""Bytes of an unfinished line that are kept before they are shown as they are."""
+"""Bytes of an unfinished line after which it is shown unfinished."""
 LINE_PATIENCE = 0.5
-"""Seconds that an unfinished line may stand before it is shown as it is."""
+"""Seconds after which an unfinished line is shown unfinished."""
 PROGRESS_PATIENCE = 5.0
-"""Seconds after which a progress bar that never stands still is shown as it is."""
+"""Seconds after which a progress bar that never pauses is shown as it is."""
 BACKLOG_LIMIT = 1024 * 1024
-"""Bytes waiting for the reader of a stream above which the ranks have to wait."""
+"""Bytes waiting for a stream's reader above which the ranks have to wait."""
 STALL = 10.0
-"""Seconds without any reading after which a reader no longer holds up ranks that have logs."""
+"""Seconds without any reading after which a reader no longer delays ranks that have logs."""
 _PIECE = 16 * 1024  # of one write; small, so that a slow reader is seen to read
 
 
@@ -52,7 +52,8 @@ _COLOURED = re.compile(rb"^.*\x1b\[.*$", re.MULTILINE)
 
 
 def for_terminal(lines: bytes) -> bytes:
-    """Lines without what could make a terminal do more than show text, each line in its own colours."""
+    """Lines without control sequences that could make a terminal do more than show text; colours end with
+    their line."""
     lines = _CONTROL.sub(_harmless, lines)
     return _COLOURED.sub(rb"\g<0>" + PLAIN, lines) if b"\x1b" in lines else lines
 
@@ -64,7 +65,7 @@ def _harmless(found: re.Match[bytes]) -> bytes:
 
 
 def _visible(line: bytes) -> bytes:
-    """What a terminal would show of `line`: what follows its last carriage return."""
+    """The part of `line` that a terminal would show: after its last carriage return."""
     if b"\r" not in line:
         return line
     return line.rstrip(b"\r").rpartition(b"\r")[2]
@@ -74,10 +75,7 @@ class RankLines:
     """One rank's output, turned into whole lines that each start with `prefix`."""
 
     def __init__(self, prefix: bytes, patience: float = LINE_PATIENCE, *, terminal: bool = False):
-        """`patience`: seconds that an unfinished line may stand before it is due.
-
-        `terminal`: leave out what could make one do more than show text.
-        """
+        """`patience`: seconds after which an unfinished line is due. `terminal`: remove control sequences."""
         self._harmless: Callable[[bytes], bytes] = for_terminal if terminal else bytes
         self._prefix = prefix
         self._patience = patience
@@ -87,7 +85,7 @@ class RankLines:
         self._began = self._last = 0.0
 
     def feed(self, data: bytes, now: float) -> bytes:
-        """Take `data`, read at `now` (monotonic seconds), and return what to show of it."""
+        """Take `data`, read at `now` (monotonic seconds), and return the lines to show."""
         complete, newline, rest = data.rpartition(b"\n")
         shown = b""
         if newline:
@@ -106,14 +104,14 @@ class RankLines:
         return self._harmless(shown)
 
     def due(self) -> float | None:
-        """When the pending line should be shown as it is (monotonic seconds); None: nothing is."""
+        """When the pending line should be shown unfinished (monotonic seconds); None if there is none."""
         if not self._pending:
             return None
         due = self._last + self._patience
         return min(due, self._began + max(PROGRESS_PATIENCE, self._patience)) if self._progress else due
 
     def flush(self) -> bytes:
-        """The pending line as it is, with a newline; what follows starts a line of its own."""
+        """The pending line, with a newline added; further output starts a new line."""
         text = _visible(bytes(self._pending))
         blank = not text or (self._progress and not text.strip())
         self._pending.clear()
@@ -152,7 +150,7 @@ class RankLines:
 
 
 class RankLog:
-    """One rank's log file, written without a buffer; what cannot be written is said, once."""
+    """One rank's log file, written without a buffer. A failure to write is reported once."""
 
     def __init__(self, path: Path):
         """Create or empty the file at `path`; raises CastoffError when it cannot be created."""
@@ -167,7 +165,7 @@ class RankLog:
             raise CastoffError(f"cannot write the log {path}: {error.strerror}; {fix}") from error
 
     def write(self, data: bytes) -> str | None:
-        """Append `data`; the answer, if any, says from where on the log is incomplete."""
+        """Append `data`; returns a message if the log is incomplete from here on."""
         view = memoryview(data)
         while view and self._file >= 0:
             try:
@@ -180,7 +178,7 @@ class RankLog:
         return None
 
     def close(self) -> str | None:
-        """Close the file; the answer, if any, says that its end may be missing."""
+        """Close the file; returns a message if its end may be missing."""
         file, self._file = self._file, -1
         if file >= 0:
             try:
@@ -213,18 +211,18 @@ def open_logs(folder: Path, ranks: int, stack: contextlib.ExitStack, first: int 
 
 
 class Sink:
-    """Writes to a stream from a thread of its own, so that a reader who stops never stops the job.
+    """Writes to a stream from a thread of its own, so that a reader who stops reading never stops the job.
 
     A thread, because a terminal or a pipe that others hold too must not be made non-blocking: the
     setting would be theirs as well.
     """
 
     def __init__(self, stream: IO[Any], *, lossy: bool):
-        """`lossy`: skip lines rather than wait for a reader who has read nothing for `STALL`."""
+        """`lossy`: skip lines rather than wait for a reader who has read nothing for `STALL` seconds."""
         self.error: OSError | None = None
-        """Why nothing more can be written."""
+        """Why nothing more can be written; None if it can."""
         self.skipped = 0
-        """Lines that were left out and that the stream itself has not reported yet."""
+        """Number of skipped lines that the stream itself has not reported yet."""
         self._lossy = lossy
         self._stream = stream  # held, because its file must not be closed before the thread ends
         stream.flush()  # and past its buffer: bytes in it that nobody will ever read fail at Python's exit
@@ -252,7 +250,7 @@ class Sink:
             self._changed.notify_all()
 
     def full(self) -> bool:
-        """Whether those who produce should wait until the reader has read more."""
+        """Whether writers should wait until the reader has read more."""
         with self._changed:
             if self._backlog < BACKLOG_LIMIT or self.error:
                 return False
@@ -261,17 +259,17 @@ class Sink:
             return not self._skipping
 
     def stalled(self, seconds: float) -> bool:
-        """Whether something waits that nobody has read any of for `seconds`."""
+        """Whether output has been waiting, unread, for `seconds`."""
         with self._changed:
             return bool(self._backlog) and time.monotonic() - self._progress > seconds
 
     def settle(self, seconds: float) -> bool:
-        """Wait up to `seconds` for all to be written; whether it was (or cannot be any more)."""
+        """Wait up to `seconds` until all is written; returns whether it was, or can no longer be."""
         with self._changed:
             return bool(self._changed.wait_for(lambda: self.error or not self._backlog, seconds))
 
     def close(self) -> None:
-        """Give up what is not written yet, and end the thread unless it is stuck in a write."""
+        """Drop what is not written yet, and end the thread unless it is stuck in a write."""
         with self._changed:
             self._closing = True
             stuck = self._backlog > 0

@@ -1,4 +1,4 @@
-"""Watching started ranks to their end: their output, their deaths, signals, the end of all.
+"""Watches started ranks to their end: their output, their exits, signals, and the end of all their processes.
 
 One loop over the ranks' pipes, one pidfd for each rank and one pipe for signals. Linux queues
 pidfds in the order in which the processes died and epoll hands them out in that order, so the rank
@@ -37,7 +37,7 @@ _QUIET = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 class Report(NamedTuple):
-    """Where the ranks' output and the words about them go."""
+    """Where the ranks' output and the messages about them go."""
 
     host: str
     output: BinaryIO
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
 
 class Rank:
-    """One started rank: its process, the reading end of its pipe, its log; or a second pipe of one.
+    """One started rank: its process, the reading end of its pipe, and its log; or a second pipe of a rank.
 
     No dataclass: importing what makes one would cost a start a tenth of its time.
     """
@@ -73,7 +73,7 @@ class Rank:
 
 @contextlib.contextmanager
 def _caught_signals() -> Iterator[int]:
-    """A pipe that tells the number of each signal that comes meanwhile; one that is ignored stays ignored.
+    """A pipe with the number of each signal that arrives meanwhile; ignored signals stay ignored.
 
     Handlers rather than SIG_IGN for those that are not passed on: the ranks would inherit that.
     """
@@ -97,10 +97,10 @@ def _caught_signals() -> Iterator[int]:
 
 
 class Supervision:
-    """The ranks of one start, from their first moment to the end of their last descendant."""
+    """The ranks of one start, from their start to the end of their last descendant."""
 
     def __init__(self, report: Report, stack: contextlib.ExitStack):
-        """Look after this process's signals and descendants until `stack` is closed; may raise OSError."""
+        """Handle this process's signals and descendants until `stack` is closed; may raise OSError."""
         self._report = report
         self._signals = stack.enter_context(_caught_signals())
         self._tree = ProcessTree()
@@ -133,7 +133,7 @@ class Supervision:
         stack.callback(self._close)
 
     def report(self, text: str | None) -> None:
-        """Tell the user, after what the ranks wrote before; never waits long for a reader. None: nothing."""
+        """Tell the user, after the ranks' earlier output; never waits long for a reader. None: do nothing."""
         if text is None:
             return
         self._output.settle(0.5)
@@ -151,7 +151,7 @@ class Supervision:
             self._selector.register(rank.pidfd, selectors.EVENT_READ, partial(self._collect, rank))
 
     def watch_ranks(self, world_size: int) -> None:
-        """Say so where the ranks wait for others that nobody starts, or are alone in MPI's worlds."""
+        """Warn if ranks wait for others that nobody starts, or if each is an MPI world of its own."""
         ranks, now = {rank.number: rank.process.pid for rank in self._alive.values()}, time.monotonic()
         if world_size > 1:
             self._looks = self._worlds = MpiWorlds(world_size, ranks, now)
@@ -159,16 +159,16 @@ class Supervision:
             self._looks = LoneRank(ranks[0], now)
 
     def end_after(self, walltime: float) -> None:
-        """End what is still running so many seconds from now."""
+        """End what is still running after this many seconds."""
         self._end_time = time.monotonic() + walltime
 
     def add_agent(self, pid: int) -> None:
-        """Know the process of which the ranks to come are copies; whoever has started it ends it."""
+        """Watch the process of which later ranks will be copies; its starter ends it."""
         self._tree.agent = pid
         self.orphan_reaper.watch(pid)
 
     def add_pipe(self, rank: Rank) -> None:
-        """Pass on what comes out of a pipe."""
+        """Pass on the output of a pipe."""
         self._ranks.append(rank)
         assert rank.pipe is not None
         os.set_blocking(rank.pipe, False)
@@ -178,9 +178,9 @@ class Supervision:
         self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, rank))
 
     def run(self) -> int:
-        """Watch until all is over; the exit code of the whole: the first failure's, or 0.
+        """Watch until all is over; returns the exit code of the whole: that of the first failure, or 0.
 
-        EX_IOERR (74) where all ranks did well, and a log did not get all that they wrote.
+        It is EX_IOERR (74) if every rank did well, but a log did not get all of their output.
         """
         while not self._step():
             for key, _ in self._selector.select(self._timeout()):
@@ -200,7 +200,7 @@ class Supervision:
         return self._result or (os.EX_IOERR if self._log_incomplete else 0)
 
     def _close(self) -> None:
-        """Let go of everything; ranks that still live, after an error, are killed first."""
+        """Release everything; after an error, ranks that still live are killed first."""
         deadline = time.monotonic() + _GIVE_UP
         while self._alive and time.monotonic() < deadline:
             send(self._tree.members(), signal.SIGKILL)
@@ -219,7 +219,7 @@ class Supervision:
     # Output
 
     def _read(self, rank: Rank) -> bool:
-        """Pass on what a rank has written; whether there may be more."""
+        """Pass on a rank's output; returns whether there may be more."""
         if rank.pipe is None:
             return False
         try:
@@ -241,12 +241,12 @@ class Supervision:
         (rank.sink or self._output).put(lines)
 
     def _report_incomplete(self, trouble: str | None) -> None:
-        """Report that a log lacks what a rank wrote, if it does."""
+        """Report that a log lacks output of a rank, if it does."""
         self._log_incomplete = self._log_incomplete or trouble is not None
         self.report(trouble)
 
     def _drain(self, rank: Rank) -> None:
-        """Read what a dead rank left in its pipe; bounded, since a daemon may continue to write."""
+        """Read what a dead rank left in its pipe; bounded, because a daemon may continue to write."""
         for _ in range(1024 * 1024 // _READ):
             if not self._read(rank):
                 return
@@ -267,7 +267,7 @@ class Supervision:
             rank.pidfd = None
 
     def _regulate(self, now: float) -> None:
-        """Show lines that have stood long enough; let the ranks wait for a slow reader."""
+        """Show lines that have been unfinished for too long; make the ranks wait for a slow reader."""
         for rank in self._ranks:
             due = rank.lines.due()
             if due is not None and due <= now:
@@ -290,7 +290,7 @@ class Supervision:
             self.report(f"cannot write the ranks' output here ({self._output.error.strerror}): {rest}")
 
     def _finish_output(self) -> None:
-        """Wait for the reader: as long as it reads where logs exist, else until a signal."""
+        """Wait for the reader: if logs exist as long as it reads, otherwise until a signal."""
         for sink in self._shown:
             while not sink.settle(_POLL):
                 if self._report.log_dir is not None and sink.stalled(2.0):
@@ -317,7 +317,7 @@ class Supervision:
         self._judge(rank, returncode)
 
     def _judge(self, rank: Rank, returncode: int) -> None:
-        """What a rank's exit means for the others; negative `returncode`: minus its signal."""
+        """Decide what a rank's exit means for the others; negative `returncode`: minus its signal."""
         if returncode == 0:
             self._record_end(rank)
         if returncode == 0 or self._ending:
@@ -344,7 +344,8 @@ class Supervision:
             self._end_all()
 
     def _record_end(self, rank: Rank) -> None:
-        """Should the others hang, this one is not missed: templates/machinery/hang.sh reads it."""
+        """Record a rank's exit: if the others hang, this one is not missing. Read by
+        templates/machinery/hang.sh."""
         if self._report.failure_file is not None:
             with contextlib.suppress(OSError):  # a job that looks out for hangs has this folder
                 (self._report.failure_file.with_name("ended") / str(rank.number)).touch()
@@ -361,7 +362,8 @@ class Supervision:
         self.report(f"{first_failure.described(first)}{log}")
 
     def _end_all(self) -> int:
-        """TERM for all that the ranks have started, and KILL in a while; how many processes that is."""
+        """Send TERM to everything that the ranks have started, and KILL later; returns the number of
+        processes."""
         members = self._tree.members()
         send(members, signal.SIGTERM)
         self._kill_time = time.monotonic() + GRACE
@@ -410,7 +412,7 @@ class Supervision:
     # Steps
 
     def _step(self) -> bool:
-        """Do what is due; whether all is over."""
+        """Do what is due; returns whether all is over."""
         now = time.monotonic()
         self._regulate(now)
         if self._looks is not None and (due := self._looks.due) is not None and due <= now:

@@ -1,4 +1,4 @@
-"""An error of several ranks is shown whole once, and by its last line for the others.
+"""Shows a traceback of several ranks in full once, and only its last line for the others.
 
 That goes for what people read. A rank's own log keeps every line of it.
 """
@@ -12,40 +12,42 @@ from castoff.launcher.launchers.local.streams import LINE_PATIENCE, RankLines
 
 _HEADER = b"Traceback (most recent call last):"
 _HEADERS = (_HEADER, b"Original " + _HEADER)
-"""Python's, and that of the traceback which torch quotes where a loader's worker has failed."""
+"""The first lines of a traceback: Python's, and the one that torch quotes if a loader's worker has failed."""
 _LABEL = re.compile(rb"(?:\[(?P<shown>\d+)\] )?(?:\[rank(?P<of_torch>\d+)\]: )?")
-"""What castoff's launcher, and torch.distributed, put before each line of a rank."""
+"""The prefix that castoff's launcher and torch.distributed put before each line of a rank."""
 _LONGEST = 1000
-"""Lines of a traceback that are held back until its end has come."""
+"""Number of lines of a traceback that are held back until its end has come."""
 _MANY = 1000
-"""Tracebacks that are remembered: those of ranks that fail together are among the last."""
+"""Number of tracebacks remembered: ranks that fail together are among the last ones."""
 _ABOVE = b"shown above"
 
 
 class SeenErrors:
-    """The tracebacks that have been shown, each with the words that say where."""
+    """The tracebacks that have been shown, each with words that say where."""
 
     def __init__(self) -> None:
         self._where: dict[bytes, bytes] = {}
 
     def first(self, traceback: bytes, where: bytes) -> bytes:
-        """Where it was shown first: `where`, if it was not before."""
+        """Where a traceback was shown first: `where` if it is new."""
         if len(self._where) >= _MANY:
             del self._where[next(iter(self._where))]
         return self._where.setdefault(traceback, where)
 
     def forget(self) -> None:
-        """Take nothing for shown any more."""
+        """Forget what was shown."""
         self._where.clear()
 
     def shown_above(self, lines: Iterable[bytes]) -> bytes:
-        """Lines to show apart from the ranks' own; a traceback that was shown among these is shortened."""
+        """Lines that are shown apart from the ranks' own; a traceback among them that was shown before is
+        shortened."""
         shown = ErrorLines(b"", seen=self, where=_ABOVE)
         return shown.feed(_joined(lines), 0.0) + shown.flush()
 
 
 class ErrorLines(RankLines):
-    """`RankLines` that hold a traceback back until it is whole, and shorten one that has been shown."""
+    """`RankLines` that holds a traceback back until it is complete, and shortens one that was shown
+    before."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class ErrorLines(RankLines):
     ):
         """`seen`: what the ranks have shown together.
 
-        `where`: words for the place of these lines; without, they tell their ranks themselves.
+        `where`: words for the place of these lines; without them, the lines themselves name their rank.
         """
         super().__init__(prefix, patience, terminal=terminal)
         self._seen = seen
@@ -89,7 +91,7 @@ class ErrorLines(RankLines):
         return shown + _joined(line for lines in held.values() for line in lines)
 
     def _without_seen(self, block: bytes) -> bytes:
-        """Whole lines, but for those that are held back."""
+        """Whole lines, without those that are held back."""
         shown: list[bytes] = []
         for line in block.split(b"\n")[:-1]:
             found = _LABEL.match(line)
@@ -109,7 +111,7 @@ class ErrorLines(RankLines):
         return _joined(shown)
 
     def _shortened(self, label: bytes, lines: list[bytes]) -> list[bytes]:
-        """A traceback, or the line that names the exception where the others have been shown."""
+        """A traceback, or only the line that names the exception if it was shown before."""
         where = self._where or _place(label)
         first = self._seen.first(b"\n".join(line[len(label) :] for line in lines), where)
         if first == where:
