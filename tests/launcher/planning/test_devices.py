@@ -116,6 +116,19 @@ def test_ranks_that_share_a_device_sit_beside_it() -> None:
     assert in_order(node, 8, 1).per_rank == ["3", "3", "2", "2", "1", "1", "0", "0"]
 
 
+def test_a_rank_whose_own_device_is_not_enough_gets_one_of_its_socket() -> None:
+    """Of the devices that are beside no core of its own, though another socket's have lower numbers."""
+    node = Node(
+        sockets=["0-7", "8-15"],
+        devices=[3],
+        device_variable="CUDA_VISIBLE_DEVICES",
+        device_cores=["12-15", "0-3", "8-11"],
+        source="x",
+        date="2026-11-20",
+    )
+    assert devices.beside(node, [cpus("12-15")], 2) == [[0, 2]]
+
+
 def test_where_nothing_may_be_shared_nothing_is_offered() -> None:
     node = Node(devices=[4], device_variable="CUDA_VISIBLE_DEVICES", source="x", date="2026-11-20")
     with pytest.raises(ValueError, match=r"what fits: up to 4 ranks; or `devices_per_rank: 0"):

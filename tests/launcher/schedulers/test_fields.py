@@ -24,6 +24,27 @@ from castoff.launcher.typed.structure import bare, fields_of, is_struct, members
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
+
+class Defaults(msgspec.Struct):
+    """Fields whose defaults are nothing, something, or an empty list."""
+
+    number: int | None = None
+    switch: bool | None = None
+    text: str | None = None
+    words: list[str] = []
+    always: int = 1
+
+
+def test_a_field_that_asks_for_nothing_is_not_given() -> None:
+    def names(**values: Any) -> list[str]:
+        return [one.name for one in fields.given(Defaults(**values))]
+
+    assert names() == names(number=0) == names(switch=False) == names(words=[]) == []
+    # Nothing, where the default is something, is a wish like any other.
+    assert names(always=0) == ["always"] and names(text="") == ["text"]
+    assert names(number=1, switch=True, words=["b"]) == ["number", "switch", "words"]
+
+
 LAUNCHERS = {"slurm": "hydra", "pbs": "openmpi"}
 
 VALUES: dict[str, Any] = {

@@ -162,6 +162,16 @@ class TestMany:
         assert answer.returncode == 1 and "there are no runs of such a name: none*, such" in answer.stderr
 
 
+def test_the_newest_job_ends_first(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one that waits for the end of an older job could begin before it is ended itself."""
+    made = Slurm(tmp_path, monkeypatch)
+    monkeypatch.setattr(base_queue, "_MOST_CANCELLED", 10)
+    assert castoff("cancel", *(run.path for run in made.runs)).returncode == 0
+    asked = [line.split() for line in made.fake.asked.read_text().splitlines()]
+    jobs = [int(word) for words in asked if words[0] == "scancel" for word in words if word.isdecimal()]
+    assert jobs == [*reversed(range(7, 7 + COUNT))]
+
+
 def test_which_jobs_a_refusal_names() -> None:
     """A whole id, and not the beginning or the end of another's."""
     asked = queued_of("slurm").queue({"PATH": "/nowhere"})

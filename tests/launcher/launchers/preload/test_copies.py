@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import select
+import selectors
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castoff.launcher.launchers.local.agent import modules_of
-from castoff.launcher.launchers.preload.rank import limits, usable_devices
+from castoff.launcher.launchers.preload import serving
+from castoff.launcher.launchers.preload.rank import limits, memory_policy, usable_devices
+from castoff.launcher.launchers.preload.safety import unlike
 from castoff.launcher.launchers.preload.start import agent_command, client_command
 from castoff.launcher.launchers.preload.takeover import Unfit, adapt
 from castoff.launcher.launchers.preload.words import python_command
@@ -314,6 +318,35 @@ class TestEnds:
             assert clients[number].wait(SECONDS) == 3
 
 
+def test_a_client_hears_of_its_program_once_that_of_the_earlier_one_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a launcher could see the second of two failures first."""
+    agent = object.__new__(serving.Agent)
+    agent._selector, agent._ranks, agent._ended = selectors.DefaultSelector(), {}, []
+    told: list[object] = []
+    monkeypatch.setattr(serving, "send", lambda connection, message: told.append(connection))
+    monkeypatch.setattr(serving, "reap_orphans", lambda own: None)
+    ranks = []
+    for code in (3, 5):
+        program = os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"exit {code}")
+        os.waitid(os.P_PID, program, os.WEXITED | os.WNOWAIT)
+        ranks.append(serving.Rank(socket.socket(socket.AF_UNIX), program))
+        agent._selector.register(ranks[-1].connection, selectors.EVENT_READ)
+        agent._ranks[program] = ranks[-1]
+    monkeypatch.setattr(agent, "_await_client", lambda rank: None)
+    first, second = ranks[1], ranks[0]
+    connections = [rank.connection for rank in (first, second)]
+    agent._reap(first)
+    agent._reap(second)
+    assert told == connections[:1]
+    agent._client_gone(first)
+    assert told == connections
+    agent._client_gone(second)
+    assert agent._ended == []
+    agent._selector.close()
+
+
 def has_ended(node: Node, count: int) -> bool:
     """Whether so many programs have ended, and wait for their agent."""
     assert node.agent is not None
@@ -541,6 +574,19 @@ class TestPlainStart:
         node.begin(command)
         done = node.run(command, env={**os.environ, name: "1"})
         assert done == Ended(0, "1\n", note(f"this rank has another {name} than the imports had"))
+
+    def test_memory_of_other_nodes(self) -> None:
+        """As where numactl has set another policy for a rank than for the process that has imported."""
+        command = [sys.executable, "-c", "pass"]
+        request = {
+            "command": [*map(os.fsencode, command)],
+            "environment": dict(os.environb),
+            "devices": usable_devices(),
+            "memory": memory_policy(),
+        }
+        assert unlike(request, os.environb, command) is None
+        why = "this rank takes its memory elsewhere than the process that has imported"
+        assert unlike({**request, "memory": b"bind:1"}, os.environb, command) == why
 
     def test_other_options(self, node: Node) -> None:
         command = script(node.folder, "import sys; print(sys.flags.optimize)")

@@ -308,9 +308,13 @@ class TestRequeue:
         assert castoff("logs", run.path, "--rank", "0", "--attempt", "1").stdout == "attempt 1\n"
 
     def test_again_then_done(self, jobs: LocalJobs) -> None:
-        run = jobs.submit("--set", "requeue.max=5", sh=f"[ $CASTOFF_ATTEMPT = 1 ] && exit; {self.AGAIN}")
-        info = jobs.wait(run)
-        assert (info["ending"], info["code"], ending(info)) == ("done", 0, ["resume", "done"])
+        """Before a member that has not begun yet."""
+        program = 'echo "$CASTOFF_ARRAY_INDEX $CASTOFF_ATTEMPT" >>order; [ $CASTOFF_ATTEMPT = 1 ] && exit'
+        words = ["--set", "requeue.max=5", "--set", "array={count: 2, max_concurrent: 1}"]
+        info = jobs.wait(jobs.submit(*words, sh=f"{program}; {self.AGAIN}"))
+        assert (info["ending"], info["code"]) == ("done", 0)
+        assert ending(info) == ending(info, 1) == ["resume", "done"]
+        assert (jobs.folder / "order").read_text().splitlines() == ["0 0", "0 1", "1 0", "1 1"]
 
     def test_after_restarts_of_the_same_job(self, jobs: LocalJobs) -> None:
         """They count for restart.max alone, and the scheduler sees to the attempt that is the newest."""

@@ -710,6 +710,23 @@ class TestLookingAgain:
             assert status(made.run, patient).state == "unknown"
         assert slurm.questions() == ["squeue", "sacct"]
 
+    def test_a_new_job_makes_a_question_due(
+        self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The last answer is older than the job, and so says nothing of it."""
+        monkeypatch.setattr(poller, "_SHORTEST_PAUSE", 1000.0)
+        patient = Poller()
+        slurm.tells(("7", "PENDING"), run=made.run)
+        assert status(made.run, patient).state == "pending"
+        slurm.tells(("7", "RUNNING"), run=made.run)
+        assert status(made.run, patient).state == "pending"
+        assert slurm.questions() == ["squeue"]
+        sends = [{"job": "9", "offset": 0, "count": None, "time": 899.0}]
+        made.write("submission.json", {"scheduler": "slurm", "job": "9", "time": 899.0, "sends": sends})
+        slurm.tells(("9", "RUNNING"), run=made.run)
+        assert status(made.run, patient).state == "running"
+        assert slurm.questions() == ["squeue"]
+
     def test_who_owes_an_answer(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         patient = Poller()
         seen = slurm.folder / "seen"
