@@ -11,7 +11,8 @@ from typing import NamedTuple
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.runs.records import Facts
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.runs.states import HANG, AttemptStatus
+from castoff.launcher.runs.states import AttemptStatus
+from castoff.launcher.text.failure import HANG
 
 _SOON = 10.0
 """Seconds within which the ranks of a program that ends well follow each other."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.records import Failure
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.runs.states import HANG, AttemptStatus
+from castoff.launcher.runs.states import AttemptStatus
+from castoff.launcher.text.failure import HANG
 
 _LOOK_BACK = 4 * 1024 * 1024
 """Number of bytes at the end of a log that are searched."""

@@ -27,7 +27,7 @@ from castoff.launcher.runs.run import RunDirectory
 READ = 1024 * 1024
 """Number of bytes read of a log at a time, so that a log that grows fast does not delay the others."""
 
-_REPEATS = re.compile(rb"castoff: .* was the first to fail, with code .*; see .*/([^/]+\.log)$")
+_REPEATS = re.compile(rb"castoff: .* failed(?: first)?: .*; see .*/([^/]+\.log)$")
 _REPEATED = 40
 """The line after which a script on a cluster repeats a number of lines of that log:
 templates/machinery/start.sh."""

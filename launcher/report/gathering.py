@@ -29,9 +29,10 @@ from castoff.launcher.runs.plan import Plan
 from castoff.launcher.runs.records import read, record_bytes
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.script import head_of
-from castoff.launcher.runs.states import HANG, AttemptStatus, MemberStatus, RunStatus, attempt_words, why
+from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, attempt_words, why
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.watch import status
+from castoff.launcher.text.failure import HANG
 
 _FAILURES = 5
 """Failures that are shown; of the newest attempts, and of an array's first members that failed."""

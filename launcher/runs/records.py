@@ -35,7 +35,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     code: Code
     rank: Number | None = None
-    """None where it was none of the ranks: a node's torchrun itself, or what stages files there."""
+    """None where it was no rank."""
     host: str | None = None
     signal: str | None = None
     time: Seconds | None = None
@@ -46,6 +46,8 @@ class Failure(msgspec.Struct, frozen=True):
     `out-of-memory`: the kernel killed for want of memory where this rank ran."""
     detail: str | None = None
     """Why its program could not be run, by its log; in no record, but added where one is read."""
+    program: str | None = None
+    """What failed where it was no rank: `script`, `driver`, `torchrun` (a node's own) or `staging`."""
 
 
 class Start(msgspec.Struct):

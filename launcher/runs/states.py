@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from castoff.launcher.runs.records import Code, Failure, Number, Seconds, SetAside
+from castoff.launcher.text import failure
 
 ENDINGS = (
     "unknown",
@@ -30,13 +31,6 @@ NOT_RESUMED = ("walltime", "preempted")
 
 EXPLAINED = (*FAILED, *NOT_RESUMED)
 """Those of which a list says why, or why the run was not started again."""
-
-
-HANG = "hang"
-"""The reason of a failure where no rank failed."""
-
-OUT_OF_MEMORY = "out-of-memory"
-"""The reason of a rank's failure where memory ran out."""
 
 
 class AttemptStatus(msgspec.Struct, frozen=True):
@@ -202,27 +196,17 @@ def attempt_words(member: int, attempt: int, *, is_array: bool) -> str:
     return f"{member}.{attempt}" if is_array else str(attempt)
 
 
-def failure_words(failure: Failure) -> str:
-    """A failure in one line."""
-    if failure.reason == HANG:
-        return "the ranks hung" if failure.rank is None else f"rank {failure.rank} on {failure.host} hung"
-    who = "a rank" if failure.rank is None else f"rank {failure.rank}"
-    if failure.log == "stage.log":
-        who = "staging"
-    how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
-    if failure.reason == OUT_OF_MEMORY:
-        how += ", out of memory"
-    if failure.detail:
-        how += f" ({failure.detail})"
-    return f"{who} on {failure.host} failed first: {how}"
+def failure_words(first: Failure) -> str:
+    """A failure in one line, in the words of `castoff.launcher.text.failure`."""
+    return failure.failure_words(msgspec.structs.asdict(first))
 
 
-def why(failure: Failure | None, reason: str | None) -> list[str]:
-    """Why an attempt ended so, in lines: the rank that failed first, and what else is on record."""
+def why(first: Failure | None, reason: str | None) -> list[str]:
+    """Why an attempt ended so, in lines: its first failure, and what else is on record."""
     reasons = [reason] if reason else []
-    if failure is None or (failure.reason == HANG and reason):  # which tells all of it
+    if first is None or (first.reason == failure.HANG and reason):  # the reason names the ranks that hung
         return reasons
-    return [failure_words(failure), *reasons]
+    return [failure_words(first), *reasons]
 
 
 def aggregate_state(members: Iterable[MemberStatus]) -> str:

@@ -103,24 +103,21 @@ castoff_check_room() { # what a full disk does not take of the ranks' output is 
   echo "castoff: $castoff_reason" >&2
   exit 74 # EX_IOERR
 }
-#if restart | hang
-castoff_failure_words() { # as in: rank 3 on n2 was killed by SIGKILL
-  local castoff_first castoff_how
-  castoff_first=$(castoff_field rank) castoff_how=$(castoff_field signal)
+#if restart | hang | torchrun !here !script | driver !here !script | stage !here !script
+castoff_failure_words() { # as in: rank 3 on n2 failed first: killed by SIGKILL
+  local castoff_program castoff_signal castoff_how
 #if hang
   if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then
     cat "$CASTOFF_ATTEMPT_DIR/hang"
     return
   fi
 #endif
-  if [[ $castoff_first == null ]]; then castoff_first=; fi
-  case $castoff_how in
-    SIG*) castoff_how="was killed by $castoff_how$(castoff_memory_words)" ;;
-    *) castoff_how="failed with code $(castoff_field code)" ;;
-  esac
-  echo "${castoff_first:+rank $castoff_first on }$(castoff_field host) $castoff_how"
+  castoff_program=$(castoff_field program) castoff_signal=$(castoff_field signal | sed s/null//)
+  castoff_how="failed first: ${castoff_signal:+killed by }${castoff_signal:-exit code $(castoff_field code)}"
+  if [[ $castoff_program == driver ]]; then castoff_program="the driver" castoff_how=${castoff_how/ first/}; fi
+  if [[ $(castoff_field reason) == out-of-memory ]]; then castoff_how+=", out of memory"; fi
+  echo "${castoff_program:-rank $(castoff_field rank)} on $(castoff_field host) $castoff_how"
 }
-castoff_memory_words() { if [[ $(castoff_field reason) == out-of-memory ]]; then echo ", out of memory"; fi; }
 #endif
 castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
 #if expiry | obeyed

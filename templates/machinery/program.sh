@@ -70,7 +70,7 @@ done
 #if signal
 [ -z "$castoff_timer" ] || kill -s TERM "$castoff_timer" 2>/dev/null
 #endif
-castoff_record_failure() { # RANK; the first to write wins (noclobber)
+castoff_record_failure() { # RANK, or null and a program; the first to write wins (noclobber)
   castoff_signal=null
   [ "$castoff_code" -le 128 ] || ! castoff_name=$(kill -l "$castoff_code" 2>/dev/null) ||
     castoff_signal="\"SIG$castoff_name\""

@@ -243,12 +243,16 @@ if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_ended" ]; then
   ' "$CASTOFF_LOG_DIR/$castoff_log")
   [ -z "$castoff_cause" ] || castoff_code=${castoff_cause#* }
   castoff_cause=${castoff_cause% *}
-  castoff_record_failure "${castoff_cause:-null}"
+  castoff_record_failure "${castoff_cause:-null, \"program\": \"torchrun\"}"
 #else
 #if !per_rank_logs
   [ "$LOCAL_RANK" -eq 0 ] || tail -c 1000000 <&4 >"$CASTOFF_LOG_DIR/$castoff_log"
 #endif
+#if driver
+  castoff_record_failure 'null, "program": "driver"'
+#else
   castoff_record_failure "$RANK"
+#endif
 #endif
 #if survives
   kill -s KILL "$$" # on an exit code alone this launcher would let the others run on

@@ -64,13 +64,13 @@ castoff_keep_output() { # a link to another disk may lead nowhere soon, and erro
     fi
   done
 }
-castoff_record_code() { # of the script, as if it were a rank
+castoff_record_code() { # of the script
   local castoff_signal=null castoff_name
   if ((castoff_code > 128)) && castoff_name=$(builtin kill -l "$castoff_code" 2>/dev/null); then
     castoff_signal="\"SIG$castoff_name\""
   fi
-  printf '{"rank": 0, "host": "%s", "code": %s, "signal": %s, "log": "rank-00000.log", "time": %(%s)T}\n' \
-    "$(hostname)" "$castoff_code" "$castoff_signal" -1 >"$CASTOFF_FAILURE_FILE" || true
+  printf '{"rank": null, "program": "script", "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %(%s)T}\n' \
+    "$(hostname)" "$castoff_code" "$castoff_signal" rank-00000.log -1 >"$CASTOFF_FAILURE_FILE" || true
 }
 #if signal
 #include signal

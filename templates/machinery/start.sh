@@ -206,20 +206,21 @@ castoff_find_meeting() { # its processes with torch's store, without a process g
 }
 #endif
 castoff_show_failure() {
-  local castoff_log castoff_who
+#if torchrun | driver | stage | restart | hang
+  local castoff_log
+#else
+  local castoff_log castoff_signal
+#endif
 #if hang
   if [[ -e $CASTOFF_ATTEMPT_DIR/hang ]]; then return 0; fi # nothing failed, and who hung has been said
 #endif
-  castoff_log=$(castoff_field log) castoff_who="rank $(castoff_field rank)"
-#if torchrun
-  if [[ $castoff_who == "rank null" ]]; then castoff_who=torchrun; fi
-#endif
-#if driver
-  echo "castoff: the driver on $(castoff_field host) failed with code $castoff_code;" \
-    "see $CASTOFF_LOG_DIR/$castoff_log" >&2
+#if torchrun | driver | stage | restart | hang
+  castoff_log=$(castoff_field log)
+  echo "castoff: $(castoff_failure_words); see $CASTOFF_LOG_DIR/$castoff_log" >&2
 #else
-  echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
-    "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
+  castoff_log=$(castoff_field log) castoff_signal=$(castoff_field signal | sed s/null//)
+  echo "castoff: rank $(castoff_field rank) on $(castoff_field host) failed first:" \
+    "${castoff_signal:+killed by }${castoff_signal:-exit code $castoff_code}; see $CASTOFF_LOG_DIR/$castoff_log" >&2
 #endif
 #if survives !driver
   if [[ $castoff_code != 137 ]]; then

@@ -231,7 +231,7 @@ def test_a_rank_that_fails_ends_the_job_at_once(failing: int, job: Job) -> None:
     failure = ended.record("failure")
     host = HOSTS[[node for node, count in enumerate(COUNTS) for _ in range(count)][failing]]
     assert (failure["rank"], failure["code"], failure["host"]) == (failing, 7, host)
-    assert f"castoff: rank {failing} on {host} was the first to fail, with code 7" in ended.output
+    assert f"castoff: rank {failing} on {host} failed first: exit code 7" in ended.output
     assert ended.record("ending")["ending"] == "failed"
     assert job.hosts.run("n1", ["pgrep", "-af", "probe.py"]).stdout == ""  # on any host: all are seen
 

@@ -44,7 +44,7 @@ def test_a_failing_rank_ends_the_job(jobs: dict[str, Submitted], name: str) -> N
     failure = job.record("failure")
     assert (failure["rank"], failure["code"], failure["signal"]) == (3, 85, None)
     assert failure["host"] == job.ranks()[3]["environ"]["SLURMD_NODENAME"]
-    assert "was the first to fail, with code 85" in job.output()
+    assert "failed first: exit code 85" in job.output()
 
 
 def test_members_of_an_array(jobs: dict[str, Submitted]) -> None:

@@ -46,7 +46,7 @@ def test_a_failing_rank_ends_the_job(jobs: dict[str, Submitted]) -> None:
     assert (failure["rank"], failure["code"]) == (3, 85)
     first, second = Path(job.run_dir, "attempts", "0.0", "hosts").read_text().split()
     assert failure["host"] == second != first
-    assert f"castoff: rank 3 on {second} was the first to fail, with code 85" in job.output()
+    assert f"castoff: rank 3 on {second} failed first: exit code 85" in job.output()
     assert "EXIT CODE: 9" in job.output()
     assert "signal 9 in the report of hydra above is castoff's" in job.output()
 

@@ -9,8 +9,6 @@ import contextlib
 import json
 from pathlib import Path
 
-from castoff.launcher.launchers.local.out_of_memory import OUT_OF_MEMORY
-
 Failure = dict[str, object]
 """rank, host, code, signal, time."""
 
@@ -31,15 +29,6 @@ def recorded(path: Path | None, failure: Failure) -> tuple[Failure, str | None]:
         with contextlib.suppress(OSError):  # half of it must not keep another from writing its own
             path.unlink()
     return _read(path) or failure, trouble
-
-
-def described(failure: Failure) -> str:
-    """Which rank failed first, where and how."""
-    killed = f"killed by {failure['signal']} ({failure['code']})"
-    if failure.get("reason") == OUT_OF_MEMORY:
-        killed += ", out of memory"
-    how = killed if failure["signal"] else f"exit code {failure['code']}"
-    return f"rank {failure['rank']} on host {failure['host']} failed first: {how}"
 
 
 def _read(path: Path) -> Failure | None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-OUT_OF_MEMORY = "out-of-memory"
-"""The reason of a failure, in its record."""
-
 
 def oom_kills(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
     """How many processes of this one's control group the kernel has killed because memory ran out.

@@ -22,7 +22,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 from castoff.launcher.errors import printable
 from castoff.launcher.launchers.local.lone_rank import LoneRank
 from castoff.launcher.launchers.local.mpi_worlds import MpiWorlds
-from castoff.launcher.launchers.local.out_of_memory import OUT_OF_MEMORY, oom_kills
+from castoff.launcher.launchers.local.out_of_memory import oom_kills
 from castoff.launcher.launchers.local.processes import GRACE, OrphanReaper, ProcessTree, send
 from castoff.launcher.launchers.local.streams import RankLines, RankLog, Sink
 from castoff.launcher.text.words import counted
@@ -352,6 +352,7 @@ class Supervision:
 
     def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
         from castoff.launcher.launchers.local import first_failure  # late: most jobs do well
+        from castoff.launcher.text.failure import OUT_OF_MEMORY, failure_words
 
         record = {"rank": rank.number, "host": self._report.host, "code": code, "signal": killer}
         if killer == "SIGKILL" and oom_kills() > self._oom_kills:
@@ -359,7 +360,7 @@ class Supervision:
         first, trouble = first_failure.recorded(self._report.failure_file, {**record, "time": time.time()})
         self.report(trouble)
         log = f"; its log: {rank.log.path}" if rank.log is not None else ""
-        self.report(f"{first_failure.described(first)}{log}")
+        self.report(f"{failure_words(first)}{log}")
 
     def _end_all(self) -> int:
         """Send TERM to everything that the ranks have started, and KILL later; returns the number of

@@ -375,7 +375,7 @@ class TestOnACluster:
             ]
             own = [line for line in shown if line[:1] != "["]
             assert own[0] == "loading modules" and not any("one" in line.split() for line in own)
-            assert sum("was the first to fail, with code 6" in line for line in own) == 1
+            assert sum("failed first: exit code 6" in line for line in own) == 1
 
     def test_many_ranks(
         self,

@@ -299,7 +299,7 @@ class TestScript:
         append(rank(logs, 0), "one\n")
         append(rank(logs, 3), "broken\n")
         made.fail(3)
-        word = "castoff: rank 3 on x1 was the first to fail, with code 1; see /logs/0.0/rank-00003.log"
+        word = "castoff: rank 3 on x1 failed first: exit code 1; see /logs/0.0/rank-00003.log"
         time.at(3, lambda: append(made.script_log(), f"setup\none\n{word}\nbroken\n"))
         time.at(3, lambda: made.end(ending="failed", code=1))
         lines = follow(made).lines

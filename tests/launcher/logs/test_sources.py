@@ -190,7 +190,7 @@ class TestOwnLines:
         failed = b"".join(b"failed %d\n" % number for number in range(60))
         (made.log_folder / "0.0" / "rank-00000.log").write_bytes(b"one\n")
         (made.log_folder / "0.0" / "rank-00003.log").write_bytes(failed)
-        word = b"castoff: rank 3 on x1 was the first to fail, with code 1; see /r/logs/0.0/rank-00003.log\n"
+        word = b"castoff: rank 3 on x1 failed first: exit code 1; see /r/logs/0.0/rank-00003.log\n"
         script.write_bytes(b"one\n" + word + b"".join(failed.splitlines(keepends=True)[-40:]))
         for tail, own in ((None, word), (10, b""), (40, b""), (41, word)):
             log = self.log(made, tail=tail)

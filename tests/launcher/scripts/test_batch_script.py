@@ -16,6 +16,9 @@ from castoff.launcher.config.workdir import as_path
 from castoff.launcher.errors import InvalidInput
 from castoff.launcher.planning.planner import decide
 from castoff.launcher.planning.render import render, rendered
+from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.states import why
+from castoff.launcher.status.watch import status
 from tests.patience import until
 
 from .conftest import Benches
@@ -110,6 +113,9 @@ def test_what_it_sees(kind: str, bench: Benches) -> None:
     assert its_own.items() <= environ.items() and folder == str(here.folder)
     assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "OMP_NUM_THREADS", "CASTOFF_HOSTS"}.isdisjoint(environ)
     assert "to the output\n" in ended.output
+    words = f"the script on {ended.record('failure')['host']} failed: exit code 3"
+    (member,) = status(RunDirectory(ended.run_dir)).members
+    assert why(member.attempts[-1].failure, None) == [words], "it started no rank"
     assert not any(line.startswith("castoff") for line in ended.output.splitlines())
 
 

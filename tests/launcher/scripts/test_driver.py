@@ -12,6 +12,7 @@ import pytest
 
 from castoff import JobSpec, Site, plan
 from castoff.launcher.errors import InvalidInput
+from castoff.launcher.text.failure import failure_words
 from tests.cases import others_long
 
 from .conftest import Benches
@@ -94,8 +95,9 @@ def test_its_failure_is_the_jobs(kind: str, bench: Benches) -> None:
     ended = drive(here, ["sh", "-c", "echo was here; exit 7"], teardown=["echo $CASTOFF_EXIT_CODE >torn"])
     assert (ended.code, ended.ending) == (7, ("failed", 7)), ended.output
     failure = ended.record("failure")
-    assert (failure["rank"], failure["code"], failure["log"]) == (0, 7, "rank-00000.log")
-    assert f"castoff: the driver on {failure['host']} failed with code 7; see " in ended.output
+    assert (failure["program"], failure["code"], failure["log"]) == ("driver", 7, "rank-00000.log")
+    assert f"castoff: the driver on {failure['host']} failed: exit code 7; see " in ended.output
+    assert f"castoff: {failure_words(failure)}; see " in ended.output, "in the words of a status"
     assert "was here" in ended.output and (here.folder / "torn").read_text() == "7\n"
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from castoff.launcher.text.failure import failure_words
 from tests.cases import others_long
 from tests.mounts import mount_small, with_mounts
 
@@ -33,7 +34,7 @@ def test_one_failing_rank_ends_the_job_with_its_code(kind: str, bench: Benches) 
     assert "rank 1" in ended.output and "was here" in ended.output
     if kind != "local":
         assert failure["log"] == "rank-00001.log"
-        assert f"rank 1 on {failure['host']} was the first to fail, with code 3" in ended.output
+        assert f"castoff: {failure_words(failure)}; see " in ended.output, "in the words of a status"
 
 
 @pytest.mark.parametrize("kind", ["local", "srun"])

@@ -175,7 +175,7 @@ def test_output_reaches_its_stream_and_the_log(bench: Benches) -> None:
     assert answer.returncode == 3
     assert answer.stdout == "out of 0\nerr of 0\n"  # of one rank, both are in its log
     last = answer.stderr.splitlines()[-1]
-    assert last.startswith("castoff: rank 0 on ") and "was the first to fail, with code 3" in last
+    assert last.startswith("castoff: rank 0 on ") and "failed first: exit code 3" in last
     log = RunDirectory(Path(the_run(here).directory)).script_log().read_text()
     assert log == f"out of 0\nerr of 0\n{last}\n"
 

@@ -47,6 +47,6 @@ def test_it_is_told_apart_from_other_kills(kind: str, bench: Benches, little_mem
         ended.output
     )
     assert (second["rank"], second["signal"], second.get("reason")) == (1, "SIGKILL", None), ended.output
-    words = "attempt 0 failed: rank 1 on .* was killed by SIGKILL, out of memory; attempt 1 begins"
+    words = "attempt 0 failed: rank 1 on .* failed first: killed by SIGKILL, out of memory; attempt 1 begins"
     assert re.search(words, ended.output), ended.output
     assert "out of memory" not in ended.output.partition("attempt 1 begins")[2]

@@ -55,7 +55,7 @@ def test_the_next_attempt_begins_in_the_same_job(kind: str, bench: Benches) -> N
     assert (first["code"], first["restart"]) == (7, True)
     assert (second["job"], second["restart"]) == (ended.record("start")["job"], 1)
     assert "restart" not in ended.record("start") and "restart" not in ended.record("ending", "0.1")
-    assert "failed with code 7; attempt 1 begins (restart 1 of 3)" in ended.output
+    assert "failed first: exit code 7; attempt 1 begins (restart 1 of 3)" in ended.output
     assert not {"Terminated", "Killed"} & {*ended.output.splitlines()}, "the shell says so, too"
     assert ended.record("failure")["rank"] == 1
     assert {path.name for path in (ended.run_dir / "logs").iterdir()} >= {"0.0", "0.1"}
@@ -582,7 +582,7 @@ def test_a_host_with_a_stopped_rank_is_replaced(bench: Benches) -> None:
     assert "rank 1 on x1 is in state T" in reason(ended, 0)
     record = json.loads((ended.run_dir / "set-aside" / "x1.json").read_text())
     assert record["reason"].startswith("it hung: rank 1 on x1 is in state T")
-    assert "was the first to fail" not in ended.output
+    assert "failed first" not in ended.output
 
 
 @pytest.mark.long
@@ -616,11 +616,11 @@ def test_what_imports_serves_all_attempts(kind: str, bench: Benches, tmp_path: P
     logs = [ended.run_dir / "logs" / attempt / "rank-00001.log" for attempt in ("0.0", "0.1")]
     first, second = (log.read_text() for log in logs)
     assert first == second and "copy of" in first
-    assert "rank 1 on" in ended.output and "was killed by SIGKILL; attempt 1 begins" in ended.output
+    assert "rank 1 on" in ended.output and "failed first: killed by SIGKILL; attempt 1 begins" in ended.output
 
 
 def test_the_failure_is_shown_before_what_follows_from_it(bench: Benches) -> None:
     ended = run(bench("srun"), "fails 7", {"max": 1, "never": [7]})
     shown = ended.output
-    assert -1 < shown.find("was the first to fail") < shown.find("not started again"), shown
-    assert shown.count("was the first to fail") == 1
+    assert -1 < shown.find("failed first") < shown.find("not started again"), shown
+    assert shown.count("failed first") == 1

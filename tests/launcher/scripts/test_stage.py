@@ -259,7 +259,7 @@ def failed(here: Staging, ended: Ended, *texts: str, host: str | None = None, co
     for text in texts:
         assert text in ended.output
     failure = ended.record("failure")
-    assert (failure["rank"], failure["code"], failure["log"]) == (None, code, "stage.log")
+    assert (failure["program"], failure["code"], failure["log"]) == ("staging", code, "stage.log")
     assert failure["host"] == (host or os.uname().nodename)
     assert "and no rank was started" in ended.output
     assert here.bench.ranks() == [] and list(here.bench.seen.glob("words-*")) == []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from castoff import JobSpec, Run, Site, plan
+from castoff.launcher.text.failure import failure_words
 
 from .conftest import Benches
 from .machine import written
@@ -58,7 +59,7 @@ def test_the_rank_that_failed(
     rank = record["rank"] if reported[0] is not None else None
     assert (rank, record["code"], record["signal"]) == reported, ended.output
     assert ended.ending == ("failed", reported[1])
-    assert f"rank {record['rank']} on " in ended.output
+    assert f"castoff: {failure_words(record)}; see " in ended.output
     assert (Run(ended.run_dir).log_folder / "0.0" / record["log"]).is_file()
 
 

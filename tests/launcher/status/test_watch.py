@@ -58,7 +58,7 @@ def made(tmp_path: Path) -> Made:
 def test_who_failed_first() -> None:
     assert failure_words(Failure(3, 1, "n1")) == "rank 1 on n1 failed first: exit code 3"
     assert failure_words(Failure(3, None, "n1")) == "a rank on n1 failed first: exit code 3"
-    staging = Failure(1, None, "n1", log="stage.log")
+    staging = Failure(1, None, "n1", log="stage.log", program="staging")
     assert failure_words(staging) == "staging on n1 failed first: exit code 1"
 
 
@@ -330,6 +330,18 @@ def test_what_else_lies_there(made: Made) -> None:
             "rank 0 on n1 failed first: killed by SIGKILL, out of memory",
         ),
         ({"rank": None, "host": "n1", "code": 1}, "a rank on n1 failed first: exit code 1"),
+        (
+            {"rank": None, "program": "torchrun", "host": "n1", "code": 1},
+            "torchrun on n1 failed first: exit code 1",
+        ),
+        (
+            {"rank": None, "program": "driver", "host": "n1", "code": 1},
+            "the driver on n1 failed: exit code 1",
+        ),
+        (
+            {"rank": None, "program": "script", "host": "n1", "code": 143, "signal": "SIGTERM"},
+            "the script on n1 failed: killed by SIGTERM",
+        ),
     ],
 )
 def test_the_first_failure(made: Made, record: dict[str, Any], words: str) -> None:

@@ -34,7 +34,7 @@ class TestFailure:
         host = socket.gethostname()
         assert found == {"rank": 1, "host": host, "code": 3, "signal": None}
         log = tmp_path / "logs" / "rank-00001.log"
-        said = f"castoff: rank 1 on host {host} failed first: exit code 3; its log: {log}\n"
+        said = f"castoff: rank 1 on {host} failed first: exit code 3; its log: {log}\n"
         assert said in outcome.messages
         assert [path.name for path in tmp_path.iterdir() if "failure" in path.name] == [record.name]
 
@@ -47,7 +47,7 @@ class TestFailure:
         assert outcome.code == code
         found = json.loads(record.read_text())
         assert (found["code"], found["signal"]) == (code, name)
-        assert f"failed first: killed by {name} ({code})\n" in outcome.messages
+        assert f"failed first: killed by {name}\n" in outcome.messages
 
     def test_who_started_them_adopts_no_more(self, run: Run) -> None:
         """Else what its other children leave would stay its zombies."""
@@ -69,7 +69,7 @@ class TestFailure:
         assert f"castoff: cannot write {record}: No space left on device\n" in outcome.messages
 
     def test_a_signal_without_a_name(self, run: Run) -> None:
-        assert "failed first: killed by SIG40 (168)\n" in run(shell("kill -40 $$"), 1).messages
+        assert "failed first: killed by SIG40\n" in run(shell("kill -40 $$"), 1).messages
 
     def test_the_first_writer_wins(self, run: Run, tmp_path: Path) -> None:
         record = tmp_path / "failure.json"
@@ -128,7 +128,7 @@ class TestFailure:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         outcome = run(shell('sleep 0.2; [ "$RANK" = 1 ] && exit 4; exec sleep 600'), 3)
         assert outcome.code == 4
-        assert "rank 1 on host" in outcome.messages
+        assert "rank 1 on " in outcome.messages
         assert run(["true"], 3).code == 0
 
 
