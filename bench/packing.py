@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from castoff.trainers.checkpointing.durable import checksummed, write_checksummed
+from castoff.trainers.files.durable import checksummed, write_checksummed
 from castoff.trainers.sedd.store.building import build
 from castoff.trainers.sedd.store.deduplication import HASH, mark_repeated
 from castoff.trainers.sedd.store.fasta import Fasta, sequences

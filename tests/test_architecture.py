@@ -231,6 +231,7 @@ FLOORS = {
         ("task",),
         ("distributed",),
         ("configuration",),
+        ("files",),
     ),
 }
 """The rooms of a package, floor by floor: a room uses what lies below it, and nothing beside or above it."""

@@ -25,7 +25,13 @@ from typing import IO, Any, cast
 
 import torch
 
-from castoff.trainers.checkpointing.durable import (
+from castoff.trainers.checkpointing.errors import CheckpointError
+from castoff.trainers.checkpointing.staging import Staging, tensors
+from castoff.trainers.checkpointing.writer import Writer
+from castoff.trainers.checkpointing.written_by import check_format, lacks, versions
+from castoff.trainers.configuration.fields import UserError
+from castoff.trainers.distributed.attempt import AttemptOver
+from castoff.trainers.files.durable import (
     SummedFile,
     checksummed,
     flush_folder,
@@ -34,12 +40,6 @@ from castoff.trainers.checkpointing.durable import (
     sum_of,
     write_checksummed,
 )
-from castoff.trainers.checkpointing.errors import CheckpointError
-from castoff.trainers.checkpointing.staging import Staging, tensors
-from castoff.trainers.checkpointing.writer import Writer
-from castoff.trainers.checkpointing.written_by import check_format, lacks, versions
-from castoff.trainers.configuration.fields import UserError
-from castoff.trainers.distributed.attempt import AttemptOver
 
 _NAME = re.compile(r"step-(\d{10})")
 _BEFORE = ".before"

@@ -14,7 +14,6 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from castoff.trainers.checkpointing.durable import flush_folder
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.configuration.paths import check_writable
 from castoff.trainers.configuration.section import DEVICES
@@ -27,6 +26,7 @@ from castoff.trainers.dpo.network.weights import load
 from castoff.trainers.dpo.samples.batch import Backbones
 from castoff.trainers.dpo.structures.reading import SUFFIXES, chosen, joined, read_chains
 from castoff.trainers.dpo.structures.structure import Structure
+from castoff.trainers.files.durable import flush_folder
 
 _PROGRAM = "python -m castoff.trainers.dpo.design"
 

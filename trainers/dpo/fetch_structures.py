@@ -26,12 +26,11 @@ from typing import NamedTuple
 import gemmi
 import numpy
 
-from castoff.trainers.checkpointing.durable import flush_folder
 from castoff.trainers.configuration.fields import ConfigError
-from castoff.trainers.distributed.locking import locked
 from castoff.trainers.dpo.alphabet import LETTERS, UNKNOWN
 from castoff.trainers.dpo.structures.package_index import Archive, fetched, index_address
 from castoff.trainers.dpo.structures.reading import SUFFIXES, Chain, chains_of
+from castoff.trainers.files.built_once import built_once
 
 _PROGRAM = "python -m castoff.trainers.dpo.fetch_structures"
 
@@ -116,21 +115,16 @@ def make(folder: Path, index: str) -> tuple[int, int]:
         OSError: it cannot be written.
     """
     folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        if folder.exists():
-            return _there(folder)
-        draft = folder.with_name(f".{folder.name}.draft")
-        (draft / "archives").mkdir(parents=True, exist_ok=True)
-        found = [chain for source in SOURCES for chain in _chains(source, draft / "archives", index)]
-        whole = draft / "set"
-        shutil.rmtree(whole, ignore_errors=True)
-        whole.mkdir()
-        manifest = _write(_distinct(found), whole)
-        (whole / MANIFEST).write_text(json.dumps(manifest, indent=1))
-        flush_folder(whole)
-        whole.rename(folder)
-        shutil.rmtree(draft)
+    archives = folder.with_name(f".{folder.name}.archives")
+
+    def write(draft: Path) -> None:
+        archives.mkdir(exist_ok=True)
+        found = [chain for source in SOURCES for chain in _chains(source, archives, index)]
+        manifest = _write(_distinct(found), draft)
+        (draft / MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+    built_once(folder, Path.exists, write)
+    shutil.rmtree(archives, ignore_errors=True)
     return _there(folder)
 
 

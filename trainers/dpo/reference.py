@@ -22,16 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from castoff.trainers.checkpointing.durable import (
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.distributed.process_group import RankContext
+from castoff.trainers.dpo.loss import log_probabilities
+from castoff.trainers.dpo.samples.batch import Batch, Sample
+from castoff.trainers.files.durable import (
     checksummed,
     flush_folder,
     read_checksummed,
     write_checksummed,
 )
-from castoff.trainers.configuration.fields import ConfigError
-from castoff.trainers.distributed.process_group import RankContext
-from castoff.trainers.dpo.loss import log_probabilities
-from castoff.trainers.dpo.samples.batch import Batch, Sample
 from castoff.trainers.task import move
 
 logger = logging.getLogger(__name__)

@@ -241,7 +241,7 @@ def test_a_damaged_one_is_refused_aloud(name: str, tmp_path: Path, caplog: pytes
 
 @pytest.mark.parametrize("content", ["3", '{"files": {"model.pt": 3}}', '{"files": 3}', "[]"])
 def test_nonsense_is_damage(content: str, tmp_path: Path) -> None:
-    from castoff.trainers.checkpointing.durable import checksummed
+    from castoff.trainers.files.durable import checksummed
 
     kept = Checkpoints(tmp_path)
     good, bad = saved(kept, 1), saved(kept, 2)

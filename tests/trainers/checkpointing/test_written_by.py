@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from castoff.trainers.checkpointing.checkpoints import load_part
-from castoff.trainers.checkpointing.durable import checksummed, sum_of
 from castoff.trainers.checkpointing.errors import CheckpointError
 from castoff.trainers.ddp import TrainerDDP
+from castoff.trainers.files.durable import checksummed, sum_of
 from castoff.trainers.task import Task
 from tests.trainers.toys import Sensitive, Toy, config
 

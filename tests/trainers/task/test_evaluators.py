@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from castoff.launcher.ranks import RankEnv
-from castoff.trainers.checkpointing.durable import read_checksummed
 from castoff.trainers.configuration.config import Config
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.configuration.pyobject import PyObject
@@ -24,6 +23,7 @@ from castoff.trainers.ddp import TrainerDDP
 from castoff.trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from castoff.trainers.distributed.stopping import StoppedEarly
 from castoff.trainers.evaluation.metrics import evaluate
+from castoff.trainers.files.durable import read_checksummed
 from castoff.trainers.task import Evaluated
 from castoff.trainers.task.configured_task import ConfiguredTask
 from castoff.trainers.task.prediction_metrics import targets_in, to_keep

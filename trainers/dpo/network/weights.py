@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from castoff.launcher.typed.suggestion import did_you_mean
-from castoff.trainers.checkpointing.durable import SummedFile, flush_folder
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.dpo.alphabet import KINDS, LETTERS
 from castoff.trainers.dpo.network.model import InverseFolding
+from castoff.trainers.files.durable import SummedFile, flush_folder
 
 _SHOWN = 3
 """Weights of which there is something wrong that are named; the others are counted."""

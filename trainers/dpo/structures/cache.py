@@ -12,10 +12,6 @@ under way has open stays as it was.
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
 import errno
-import glob
-import os
-import shutil
-import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -28,19 +24,18 @@ import msgspec
 import numpy
 import numpy.typing
 
-from castoff.trainers.checkpointing.durable import (
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.configuration.section import Section
+from castoff.trainers.distributed.parallel_map import mapped, usual_processes
+from castoff.trainers.dpo.structures.reading import Chain, chains_of
+from castoff.trainers.files.built_once import built_once
+from castoff.trainers.files.durable import (
     SummedFile,
     checksummed,
-    flush_folder,
     read_checksummed,
     sum_of,
     write_checksummed,
 )
-from castoff.trainers.configuration.fields import ConfigError
-from castoff.trainers.configuration.section import Section
-from castoff.trainers.distributed.locking import locked
-from castoff.trainers.distributed.parallel_map import mapped, usual_processes
-from castoff.trainers.dpo.structures.reading import Chain, chains_of
 
 FORMAT = 1
 """Of the files, which another number means another kind of."""
@@ -151,13 +146,7 @@ def structures_of(
     refusal = ""
     for place in places:
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with locked(place) as alone:
-                if alone:  # whoever began these is gone
-                    for left in place.parent.glob(f".{glob.escape(name)}.draft-*"):
-                        shutil.rmtree(left)
-                if not _is_whole(place):
-                    _make(place, files, digests, processes)
+            built_once(place, _is_whole, lambda draft: _make(draft, files, digests, processes))
             return Structures(place)
         except OSError as error:
             if error.errno in _FULL:
@@ -228,7 +217,7 @@ def _read(path: Path) -> _Read:
         return _Read("", [], str(error))
 
 
-def _make(place: Path, files: Sequence[Path], digests: Sequence[str], processes: int | None) -> None:
+def _make(draft: Path, files: Sequence[Path], digests: Sequence[str], processes: int | None) -> None:
     several = len(files) >= _SEVERAL_PROCESSES_FROM
     processes = processes or (usual_processes(_MOST_PROCESSES) if several else 1)
     read = list(mapped(_read, files, processes, _ADVICE))
@@ -240,18 +229,7 @@ def _make(place: Path, files: Sequence[Path], digests: Sequence[str], processes:
     ]
     if problems:
         raise ConfigError(first_few(problems), "structures")
-    draft = place.with_name(f".{place.name}.draft-{socket.gethostname()}-{os.getpid()}")
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        draft.mkdir()
-        _write(draft, read)
-        if place.exists():  # damaged
-            place.rename(draft / "old")
-        draft.rename(place)
-        flush_folder(place.parent)
-        shutil.rmtree(place / "old", ignore_errors=True)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    _write(draft, read)
 
 
 def _write(folder: Path, read: Sequence[_Read]) -> None:
@@ -274,7 +252,6 @@ def _write(folder: Path, read: Sequence[_Read]) -> None:
     ]
     index = Index(format=_version(), files=found, sums=sums)
     write_checksummed(folder / INDEX, checksummed(msgspec.to_builtins(index)))
-    flush_folder(folder)
 
 
 # --- Opening ------------------------------------------------------------------------------------------
@@ -297,11 +274,11 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _mapped(path: Path) -> "numpy.typing.NDArray[Any]":
-    """An array in a file; of none in it one in memory, since nothing of no length can be mapped."""
+    """Map an array from its file."""
     try:
         try:
             array: numpy.typing.NDArray[Any] = numpy.load(path, mmap_mode="r")
-        except ValueError:
+        except ValueError:  # an empty array: mmap refuses length 0
             array = numpy.load(path)
     except (OSError, EOFError, ValueError) as error:
         raise ConfigError([f"is damaged: {error}"], str(path)) from error

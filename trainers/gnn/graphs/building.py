@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from castoff.trainers.checkpointing.durable import flush_folder
 from castoff.trainers.configuration.fields import ConfigError
-from castoff.trainers.distributed.locking import locked
+from castoff.trainers.files.built_once import built_once
 from castoff.trainers.gnn.graphs.making import Making
 from castoff.trainers.gnn.graphs.processes import records
 from castoff.trainers.gnn.graphs.saved import ABOUT, FORMAT, OFFSETS, RECORDS, read_about, write
@@ -31,35 +29,30 @@ def built(making: Making, output: Path, processes: int, at_once: int) -> Path:
     Raises:
         ConfigError: a sample cannot be read, none is left, or the disk does not take them.
     """
-    word = _word(making)
-    folder = output / f"graphs-{word}"
-    if read_about(folder) is not None:
+    fingerprint = _fingerprint(making)
+    folder = output / f"graphs-{fingerprint}"
+    if _is_whole(folder):
         logger.info("Graphs were written before: %s", folder)
         return folder
+
+    def write_unchanged(draft: Path) -> None:
+        _check_replaceable(folder)
+        _write(making, draft, processes, at_once)
+        if _fingerprint(making) != fingerprint:
+            raise ConfigError(["was changed while it was read; begin again when it is whole"], "data")
+
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        with locked(folder) as alone:
-            if read_about(folder) is None:
-                _see_that_it_is_ours(folder)
-                draft = folder.with_name(
-                    f".{folder.name}.draft" + ("" if alone else f".{secrets.token_hex(4)}")
-                )
-                shutil.rmtree(draft, ignore_errors=True)
-                try:
-                    _write(making, draft, processes, at_once)
-                    if _word(making) != word:
-                        raise ConfigError(
-                            ["was changed while it was read; begin again when it is whole"], "data"
-                        )
-                    _put_in_place(draft, folder)
-                finally:
-                    shutil.rmtree(draft, ignore_errors=True)
+        built_once(folder, _is_whole, write_unchanged)
     except OSError as error:
         raise ConfigError([_in_words(error, output)]) from error
     return folder
 
 
-def _word(making: Making) -> str:
+def _is_whole(folder: Path) -> bool:
+    return read_about(folder) is not None
+
+
+def _fingerprint(making: Making) -> str:
     return digest({"format": FORMAT, "making": making.fingerprint()})
 
 
@@ -86,33 +79,20 @@ def _write(making: Making, draft: Path, processes: int, at_once: int) -> None:
     logger.info("Wrote %d graphs%s", number, dropped)
 
 
-def _see_that_it_is_ours(folder: Path) -> None:
-    """See that a folder that is not whole may be replaced."""
+def _check_replaceable(folder: Path) -> None:
+    """Check that a folder that is not whole holds nothing but written graphs.
+
+    Raises:
+        ConfigError: it holds something else.
+    """
     if not folder.exists():
         return
-    if not folder.is_dir() or {each.name for each in folder.iterdir()} - {RECORDS, OFFSETS, ABOUT}:
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {RECORDS, OFFSETS, ABOUT}:
         raise ConfigError(
             ["stands where graphs are to be written, and holds something else; choose another data.output"],
             str(folder),
         )
     logger.warning("%s is damaged, and is written again", folder)
-
-
-def _put_in_place(draft: Path, folder: Path) -> None:
-    """Let a whole draft be the folder, unless another process was faster; a damaged one goes."""
-    if read_about(folder) is not None:
-        return
-    if folder.exists():
-        old = draft.with_name(f"{draft.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-        shutil.rmtree(old, ignore_errors=True)
-    try:
-        draft.rename(folder)
-    except OSError:
-        if read_about(folder) is None:
-            raise
-    flush_folder(folder.parent)
 
 
 def _in_words(error: OSError, output: Path) -> str:

@@ -16,13 +16,12 @@ from typing import Any, BinaryIO
 
 from torch_geometric.data import Data
 
-from castoff.trainers.checkpointing.durable import (
+from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.files.durable import (
     checksummed,
-    flush_folder,
     read_checksummed,
     write_checksummed,
 )
-from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.gnn.graphs.records import decoded
 
 FORMAT = 2
@@ -33,12 +32,11 @@ _OFFSET = struct.Struct("<q")
 
 
 def write(folder: Path, records: Iterable[bytes], about: Mapping[str, Any]) -> int:
-    """Write records into a new folder, as they come; how many there were.
+    """Write records into an empty folder, as they come; how many there were.
 
     Raises:
         OSError: the disk does not take them.
     """
-    folder.mkdir()
     number, size, total = 0, 0, hashlib.sha256()
     with (folder / RECORDS).open("wb") as graphs, (folder / OFFSETS).open("wb") as offsets:
         offsets.write(_OFFSET.pack(0))
@@ -52,7 +50,6 @@ def write(folder: Path, records: Iterable[bytes], about: Mapping[str, Any]) -> i
         _to_disk(offsets)
     content = {"format": FORMAT, "graphs": number, "bytes": size, "digest": total.hexdigest(), **about}
     write_checksummed(folder / ABOUT, checksummed(content))
-    flush_folder(folder)
     return number
 
 

@@ -13,20 +13,19 @@ import errno
 import logging
 import os
 import shutil
-import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from castoff.trainers.checkpointing.durable import checksummed, flush_folder, sum_of, write_checksummed
 from castoff.trainers.configuration.fields import ConfigError
-from castoff.trainers.distributed.locking import locked
 from castoff.trainers.distributed.parallel_map import usual_processes
+from castoff.trainers.files.built_once import built_once
+from castoff.trainers.files.durable import checksummed, sum_of, write_checksummed
 from castoff.trainers.sedd.store.bar import Bar
 from castoff.trainers.sedd.store.deduplication import mark_repeated, write_zeros
 from castoff.trainers.sedd.store.fasta import Fasta
@@ -43,6 +42,7 @@ from castoff.trainers.sedd.store.token_store import (
     Filters,
     Manifest,
     Origin,
+    read_manifest,
 )
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -51,27 +51,23 @@ logger = logging.getLogger(__name__)
 
 
 def build(
-    sources: Sequence[Path], folder: Path, filters: Filters, *, processes: int | None = None
+    sources: Sequence[Path],
+    folder: Path,
+    filters: Filters,
+    *,
+    processes: int | None = None,
+    is_whole: Callable[[Path], bool] = lambda _: False,
 ) -> Manifest:
     """Make a token store of files, in a folder that is not there yet, or is an older store.
 
-    `processes`: that read proteins, beside this one; None: one a core.
+    `processes`: that read proteins, beside this one; None: one a core. `is_whole`: whether an older store
+    may stay; by default it is replaced.
 
     Raises:
         ConfigError: a file is none of those that can be read, nothing is taken of them, or there is
             something else in the folder's place, or too little room.
         OSError: it cannot be written.
     """
-    folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder) as alone:
-        return build_locked(sources, folder, filters, processes=processes, alone=alone)
-
-
-def build_locked(
-    sources: Sequence[Path], folder: Path, filters: Filters, *, processes: int | None, alone: bool
-) -> Manifest:
-    """`build`, where the folder's lock is held; `alone`: it is, and not only nobody can."""
     if filters.max_length is not None and filters.max_length < filters.min_length:
         raise ConfigError(
             [
@@ -79,34 +75,26 @@ def build_locked(
                 "protein has such a length; raise it, or leave it out"
             ]
         )
-    _check_place(folder)
-    if alone:  # whoever began these is gone
-        for left in folder.parent.iterdir():
-            if left.name.startswith(f".{folder.name}.draft-"):
-                shutil.rmtree(left)
-    draft = folder.with_name(f".{folder.name}.draft-{socket.gethostname()}-{os.getpid()}")
-    names = ", ".join(source.name for source in sources)
-    logger.info("Building a token store of %s in %s", names, folder)
-    begun = time.monotonic()
+    folder = folder.absolute()
+
+    def write(draft: Path) -> None:
+        _check_replaceable(folder)
+        begun = time.monotonic()
+        logger.info("Building a token store of %s in %s", ", ".join(path.name for path in sources), folder)
+        manifest = _write(sources, draft, filters, processes or usual_processes(MOST_PROCESSES))
+        numbers = f"{manifest.sequences:,} proteins of {manifest.residues:,} residues"
+        logger.info("The token store %s has %s, built in %.0f s", folder, numbers, time.monotonic() - begun)
+
     try:
-        draft.mkdir()
-        manifest = _built(sources, draft, filters, processes or usual_processes(MOST_PROCESSES))
-        _put_in_place(draft, folder)
+        built_once(folder, is_whole, write)
     except OSError as error:
         if error.errno in _FULL:
-            shutil.rmtree(draft, ignore_errors=True)  # what it took is free again
             raise ConfigError([_too_little_room(folder, sources, error)], str(folder)) from error
         raise
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    logger.info(
-        "The token store %s has %s proteins of %s residues, built in %.0f s",
-        *(folder, f"{manifest.sequences:,}", f"{manifest.residues:,}", time.monotonic() - begun),
-    )
-    return manifest
+    return read_manifest(folder)
 
 
-def _built(sources: Sequence[Path], draft: Path, filters: Filters, processes: int) -> Manifest:
+def _write(sources: Sequence[Path], draft: Path, filters: Filters, processes: int) -> Manifest:
     with Bar() as bar:
         read = _read(sources, draft, filters, processes, bar)
         if not read.taken:
@@ -137,30 +125,19 @@ def _built(sources: Sequence[Path], draft: Path, filters: Filters, processes: in
     return manifest
 
 
-def _check_place(folder: Path) -> None:
-    """That there is nothing in the folder's place but an older store.
+def _check_replaceable(folder: Path) -> None:
+    """Check that nothing but an older store would be replaced.
 
     Raises:
-        ConfigError: there is.
+        ConfigError: there is something else.
     """
     if not os.path.lexists(folder):
         return
-    names = {each.name for each in folder.iterdir()} if folder.is_dir() and not folder.is_symlink() else {""}
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() and not folder.is_symlink() else {""}
     if names - {TOKENS, OFFSETS, MANIFEST}:
         raise ConfigError(
             ["is there already, and no token store; it is left alone: choose another place"], str(folder)
         )
-
-
-def _put_in_place(draft: Path, folder: Path) -> None:
-    """Let a whole draft be the folder; an older store goes."""
-    flush_folder(draft)
-    old = draft.with_name(f"{draft.name}.old")
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
-    flush_folder(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _too_little_room(folder: Path, sources: Sequence[Path], error: OSError) -> str:

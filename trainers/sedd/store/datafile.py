@@ -9,11 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from castoff.trainers.checkpointing.durable import sum_of
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.configuration.paths import expanded
-from castoff.trainers.distributed.locking import locked
-from castoff.trainers.sedd.store.building import build_locked
+from castoff.trainers.files.durable import sum_of
+from castoff.trainers.sedd.store.building import build
 from castoff.trainers.sedd.store.token_store import FORMAT, Filters, TokenStore
 
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -66,10 +65,7 @@ def store_of(
     refusal = ""
     for place in places:
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with locked(place) as alone:
-                if not _is_of(place, path):
-                    build_locked([path], place, filters, processes=processes, alone=alone)
+            build([path], place, filters, processes=processes, is_whole=lambda place: _is_of(place, path))
             return place
         except OSError as error:
             if error.errno not in _NOT_OURS:

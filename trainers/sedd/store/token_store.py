@@ -20,9 +20,9 @@ import msgspec
 import numpy
 import numpy.typing
 
-from castoff.trainers.checkpointing.durable import read_checksummed
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.configuration.section import Fraction, Positive, Section
+from castoff.trainers.files.durable import read_checksummed
 from castoff.trainers.sedd.alphabet import Tokens
 
 FORMAT = 1

@@ -200,7 +200,7 @@ def test_reads_all_of_a_pipe(tmp_path: Path) -> None:
 # --- Whole, or not at all -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["_read", "mark_repeated", "pack", "write_checksummed", "flush_folder"])
+@pytest.mark.parametrize("stage", ["_read", "mark_repeated", "pack", "write_checksummed"])
 def test_a_build_that_fails_leaves_the_older_store(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

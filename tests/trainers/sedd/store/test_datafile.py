@@ -16,10 +16,10 @@ import torch
 
 from castoff.trainers.configuration.fields import ConfigError
 from castoff.trainers.sedd.alphabet import decode
-from castoff.trainers.sedd.store import building, datafile
+from castoff.trainers.sedd.store import building
 from castoff.trainers.sedd.store.building import build
 from castoff.trainers.sedd.store.datafile import store_of
-from castoff.trainers.sedd.store.token_store import Filters, TokenStore
+from castoff.trainers.sedd.store.token_store import Filters, Manifest, TokenStore
 from tests.mounts import mount_read_only, with_mounts
 from tests.trainers.sedd.stores import store_with, write_fasta
 
@@ -28,15 +28,14 @@ from tests.trainers.sedd.stores import store_with, write_fasta
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Where something was built."""
     places: list[Path] = []
-    really = building.build_locked
+    really = building._write
 
-    def counted(
-        sources: list[Path], place: Path, filters: Filters, *, processes: int | None, alone: bool
-    ) -> None:
-        places.append(place)
-        really(sources, place, filters, processes=1, alone=alone)
+    def counted(sources: list[Path], draft: Path, filters: Filters, processes: int) -> Manifest:
+        name, _, _ = draft.name.removeprefix(".").partition(".draft-")
+        places.append(draft.with_name(name))
+        return really(sources, draft, filters, 1)
 
-    monkeypatch.setattr(datafile, "build_locked", counted)
+    monkeypatch.setattr(building, "_write", counted)
     return places
 
 
@@ -172,15 +171,19 @@ def test_a_store_beside_the_file_is_read_where_nothing_can_be_written(tmp_path: 
 OTHER = """
 import sys
 from pathlib import Path
-from castoff.trainers.sedd.store.building import build_locked
-from castoff.trainers.distributed.locking import locked
+from castoff.trainers.sedd.store.building import build
 from castoff.trainers.sedd.store.token_store import Filters
 
+waited = []
+
+def wait(place):
+    if not waited:
+        print("mine", flush=True)
+        waited.append(sys.stdin.readline())
+    return False
+
 source, place = map(Path, sys.argv[1:])
-with locked(place) as alone:
-    print("mine", flush=True)
-    sys.stdin.readline()
-    build_locked([source], place, Filters(), processes=1, alone=alone)
+build([source], place, Filters(), processes=1, is_whole=wait)
 """
 
 
@@ -200,7 +203,7 @@ def test_of_two_one_builds_and_the_other_waits(tmp_path: Path, builds: list[Path
                 given.append(record.getMessage())
                 print(file=other.stdin, flush=True)  # now that this one waits
 
-        logger = logging.getLogger("castoff.trainers.distributed.locking")
+        logger = logging.getLogger("castoff.trainers.files.locking")
         handler = Telling()
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from bench.packing import Taken, deduplicate, pack_short, read, sparse_store
-from castoff.trainers.checkpointing.durable import checksummed, write_checksummed
+from castoff.trainers.files.durable import checksummed, write_checksummed
 from castoff.trainers.sedd.store import building, fasta, packing
 from castoff.trainers.sedd.store.building import build
 from castoff.trainers.sedd.store.deduplication import HASH, mark_repeated

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from castoff.trainers.checkpointing.durable import checksummed
 from castoff.trainers.configuration.fields import ConfigError
+from castoff.trainers.files.durable import checksummed
 from castoff.trainers.sedd.alphabet import UNKNOWN, decode
 from castoff.trainers.sedd.store.building import build
 from castoff.trainers.sedd.store.token_store import Filters, TokenStore

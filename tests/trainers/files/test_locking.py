@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.process.locks import try_lock
-from castoff.trainers.distributed import locking
-from castoff.trainers.distributed.locking import locked
+from castoff.trainers.files import locking
+from castoff.trainers.files.locking import locked
 from tests.patience import until
 
 HOLDER = """
@@ -46,7 +46,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Clock:
-    caplog.set_level(logging.INFO, "castoff.trainers.distributed.locking")
+    caplog.set_level(logging.INFO, "castoff.trainers.files.locking")
     clock = Clock()
     monkeypatch.setattr(locking, "time", clock)
     return clock

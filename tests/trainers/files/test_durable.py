@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 import pytest
 import torch
 
-from castoff.trainers.checkpointing.durable import (
+from castoff.trainers.files.durable import (
     SummedFile,
     checksummed,
     read_checksummed,

@@ -1,0 +1,1 @@
+"""Files and folders that are whole on the disk, and locks on them."""

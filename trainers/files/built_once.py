@@ -1,0 +1,57 @@
+"""Folders that are made once: one process makes it while the others wait, and it is whole or absent."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from castoff.trainers.files.durable import flush_folder
+from castoff.trainers.files.locking import locked
+
+
+def built_once(folder: Path, is_whole: Callable[[Path], bool], write: Callable[[Path], object]) -> None:
+    """Fill a draft of a folder by `write`, then rename it; nothing is done if `folder` is whole.
+
+    An older folder that is not whole is replaced, so `write` refuses if that holds anything of the user's.
+    Drafts of processes that were killed are removed. When this returns, all of the folder is on the disk if
+    `write` has flushed its files.
+
+    Raises:
+        OSError: the lock or the folder cannot be written.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as alone:
+        if is_whole(folder):
+            return
+        if alone:  # otherwise another process may still be writing its draft
+            for left in folder.parent.glob(f".{glob.escape(folder.name)}.draft-*"):
+                shutil.rmtree(left)
+        draft = folder.with_name(f".{folder.name}.draft-{socket.gethostname()}-{os.getpid()}")
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir()
+            write(draft)
+            flush_folder(draft)
+            _put_in_place(draft, folder, is_whole)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _put_in_place(draft: Path, folder: Path, is_whole: Callable[[Path], bool]) -> None:
+    """Rename a whole draft, unless a process that holds no lock either was faster."""
+    replaced = draft.with_name(f"{draft.name}.replaced")
+    try:
+        if is_whole(folder):
+            return
+        if folder.exists():
+            folder.rename(replaced)
+        draft.rename(folder)
+    except OSError:
+        if not is_whole(folder):
+            raise
+    flush_folder(folder.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
