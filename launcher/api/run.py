@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from castoff.launcher.api.columns import as_table, joined
 from castoff.launcher.api.display import drawn_members, run_html, status_line
-from castoff.launcher.api.waiting import ProgressLine, watched_by_a_person
 from castoff.launcher.config.quantities import cpulist
-from castoff.launcher.errors import CastoffError
+from castoff.launcher.errors import CastoffError, printable
 from castoff.launcher.history.metrics import MetricsReader, metrics_files, metrics_of
-from castoff.launcher.logs.chosen import attempts_of, check_ranks
 from castoff.launcher.logs.printing import write_logs
-from castoff.launcher.logs.sources import Selection
+from castoff.launcher.logs.sources import Selection, attempts_of, check_ranks
 from castoff.launcher.runs.index import Index
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.status import watch
 from castoff.launcher.status.poller import Poller
-from castoff.launcher.submission import cancel, resubmit, stop
+from castoff.launcher.submission import cancel, resubmit
 
 
 class Run(RunDirectory):
@@ -99,7 +98,7 @@ class Run(RunDirectory):
         Raises:
             CastoffError: its directory cannot be read or written.
         """
-        stop.stop([self])
+        cancel.stop([self])
         return self._anew()
 
     def cancel(self) -> RunStatus:
@@ -187,3 +186,78 @@ class Run(RunDirectory):
         """Its status, whatever its scheduler has said before."""
         self._poller = Poller()
         return self.status()
+
+
+Columns = Mapping[str, Sequence[float | None]]
+
+
+def joined(of_members: Mapping[int, Columns]) -> dict[str, list[float | None]]:
+    """The columns of members one below the other, and their numbers in the column `member`."""
+    lengths = {number: max(map(len, columns.values()), default=0) for number, columns in of_members.items()}
+    names = dict.fromkeys(name for columns in of_members.values() for name in columns)
+    numbers: list[float | None] = [number for number, length in lengths.items() for _ in range(length)]
+    found = {"member": numbers}
+    for name in names:
+        found[name] = []
+        for number, columns in of_members.items():
+            found[name] += columns.get(name, [None] * lengths[number])
+    return found
+
+
+def as_table(columns: Columns) -> Any:
+    """A pandas DataFrame if pandas is installed; otherwise the columns themselves."""
+    try:
+        import pandas
+    except ImportError:
+        return columns
+    return pandas.DataFrame(columns)
+
+
+class ProgressLine:
+    """One line that is rewritten each time it changes; empty outside a notebook or a terminal."""
+
+    def __init__(self) -> None:
+        self._shell = _ipython()
+        self._in_notebook = self._shell is not None and hasattr(self._shell, "kernel")
+        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._shown: Any = None
+        self._words = ""
+
+    def show(self, words: str) -> None:
+        """Show these words in place of the last ones."""
+        words = printable(words)
+        if words == self._words:
+            return
+        if self._in_notebook:
+            self._display(words)
+        elif self._on_terminal:
+            words = words[: shutil.get_terminal_size().columns - 1]  # a line that wraps could not be replaced
+            sys.stderr.write(f"\r{words.ljust(len(self._words))}")
+            sys.stderr.flush()
+        self._words = words
+
+    def end(self) -> None:
+        """Leave the line as it is; further output begins on a new line."""
+        if self._words and self._on_terminal and not self._in_notebook:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+    def _display(self, words: str) -> None:
+        from importlib import import_module
+
+        data = {"text/plain": words}
+        if self._shown is None:
+            self._shown = import_module("IPython.display").display(data, raw=True, display_id=True)
+        else:
+            self._shown.update(data, raw=True)
+
+
+def watched_by_a_person() -> bool:
+    """Whether a person sees the output as it is printed: in a notebook or an IPython."""
+    return _ipython() is not None
+
+
+def _ipython() -> Any:
+    """The IPython in which this program runs; None: none. It is never imported for this."""
+    module = sys.modules.get("IPython")
+    return None if module is None else module.get_ipython()

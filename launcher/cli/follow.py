@@ -9,10 +9,9 @@ import sys
 import click
 
 from castoff.launcher.cli.output import has_colours, report
-from castoff.launcher.logs.chosen import members_of
 from castoff.launcher.logs.following import Follower
 from castoff.launcher.logs.show import End, Json, Text
-from castoff.launcher.logs.sources import Selection
+from castoff.launcher.logs.sources import Selection, members_of
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import why
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller

@@ -226,7 +226,7 @@ def _this_machine() -> Allocation:
 
 def _report_idle_devices(request: StartRequest) -> None:
     """One rank is what nobody asked for; libraries that see RANK then use one device."""
-    from castoff.launcher.launchers.local.gpus import gpus_here
+    from castoff.launcher.launchers.local.this_host import gpus_here
 
     if request.world_size == 1 and (count := gpus_here(request.environment)) > 1:
         report(

@@ -12,11 +12,10 @@ from castoff.launcher.cli.help import examples
 from castoff.launcher.cli.offers import complete_runs
 from castoff.launcher.cli.output import has_colours, json_option, print_json, report
 from castoff.launcher.cli.run_options import run_meant
-from castoff.launcher.logs.chosen import attempts_of, check_ranks
 from castoff.launcher.logs.failures import failed_rank
 from castoff.launcher.logs.printing import write_logs
 from castoff.launcher.logs.show import failure_facts
-from castoff.launcher.logs.sources import Selection, rank_logs
+from castoff.launcher.logs.sources import Selection, attempts_of, check_ranks, rank_logs
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import AttemptStatus
 from castoff.launcher.status.poller import AT_A_GLANCE, Poller

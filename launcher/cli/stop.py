@@ -11,7 +11,7 @@ from castoff.launcher.errors import StillRunning
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.registry import is_own
 from castoff.launcher.status.watch import poll, statuses
-from castoff.launcher.submission.stop import stop
+from castoff.launcher.submission.cancel import stop
 
 
 @click.command("stop", epilog=examples("castoff stop train --wait", "castoff stop --name 'sweep*'"))

@@ -162,7 +162,7 @@ class FunctionJob(core.Job[R]):
         return self.watcher.get_info(self._key, mode=mode)
 
     def done(self, force_check: bool = False) -> bool:
-        """Whether the job is over. Its records are read each time; its scheduler is asked only now and then."""
+        """Whether the job is over. Its records are read each time, its scheduler is asked at intervals."""
         if self._sub_jobs:
             return all(job.done(force_check) for job in self._sub_jobs)
         paths = self.paths

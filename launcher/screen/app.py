@@ -21,8 +21,7 @@ from castoff.launcher.screen.listing import Item
 from castoff.launcher.screen.looking import Looker, Opened
 from castoff.launcher.screen.run_screen import RunScreen
 from castoff.launcher.screen.runs_screen import RunsScreen
-from castoff.launcher.submission.cancel import end
-from castoff.launcher.submission.stop import stop
+from castoff.launcher.submission.cancel import end, stop
 
 _TICK = 0.25
 """Seconds between two looks at what the looker has seen."""

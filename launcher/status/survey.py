@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from castoff.launcher.runs.directory import names_in
 from castoff.launcher.runs.owner import is_alive, owns_latest_submission
@@ -27,7 +31,6 @@ from castoff.launcher.runs.states import AttemptStatus, known_ending
 from castoff.launcher.schedulers.base_queue import Key
 from castoff.launcher.schedulers.job_info import JobInfo
 from castoff.launcher.schedulers.registry import queued
-from castoff.launcher.status.not_run import explained
 
 LAST_WORD = "scheduler.json"
 """The file in an attempt's folder with the scheduler's last word on it."""
@@ -354,3 +357,33 @@ class RunRecords:
             for one in self.attempts.get(member, [])
             if one.number >= begin and (send.job is None or one.job in (None, send.job) or not same)
         ]
+
+
+_NOT_RUN = (126, 127)
+
+_SAYS_WHY = re.compile(
+    r"^castoff: no \S+ on this job's PATH|not found|No such file|Permission denied|cannot execute"
+    r"|Exec format error|Is a directory|bad interpreter"
+)
+"""The line in which a shell, env or rank.sh gives the reason."""
+
+_LAST = 64 * 1024
+"""Number of bytes at the end of a log that are searched."""
+
+
+def explained(failure: Failure | None, logs: Path) -> Failure | None:
+    """The failure with the reason from the rank's log in the folder `logs`, if its program could not be
+    run."""
+    if failure is None or failure.code not in _NOT_RUN or failure.reason:
+        return failure
+    name = failure.log or (None if failure.rank is None else f"rank-{failure.rank:05d}.log")
+    if name is None or os.sep in name:
+        return failure
+    try:
+        with (logs / name).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST))
+            lines = file.read(_LAST).decode(errors="replace").splitlines()
+    except OSError:
+        return failure
+    said = [line.strip() for line in lines if _SAYS_WHY.search(line)]
+    return msgspec.structs.replace(failure, detail=said[-1].removeprefix("castoff: ")) if said else failure

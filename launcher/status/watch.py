@@ -16,7 +16,7 @@ from castoff.launcher.runs.owner import mark_of, other_host
 from castoff.launcher.runs.run import RunDirectory
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.local.control import marked
-from castoff.launcher.status import local
+from castoff.launcher.status import verdict as local
 from castoff.launcher.status.poller import Poller
 from castoff.launcher.status.survey import RunRecords
 from castoff.launcher.status.verdict import assembled, needs_no_secrets
@@ -78,7 +78,7 @@ def _local_status(records: RunRecords, marks: Callable[[], Container[str]]) -> R
 
 
 def poll(runs: list[RunDirectory], timeout: float | None = None) -> Iterator[list[RunStatus]]:
-    """Yield the statuses of runs again and again until all runs are over, or `timeout` seconds have passed."""
+    """Yield the statuses of runs repeatedly until all are over, or `timeout` seconds have passed."""
     begun, poller = time.monotonic(), Poller()
     now = dict(enumerate(statuses(runs, poller)))
     yield [*now.values()]

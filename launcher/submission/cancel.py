@@ -1,4 +1,4 @@
-"""Cancelling runs: castoff asks their schedulers, and checks that nothing is left.
+"""Ending runs: castoff asks their schedulers, and checks that nothing is left; or asks ranks to stop early.
 
 However many they are, each scheduler gets one question, one command to end as many jobs as fit, and then one
 question after the other about all of them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from castoff.launcher.errors import CastoffError
@@ -17,7 +17,7 @@ from castoff.launcher.runs.directory import check_trusted
 from castoff.launcher.runs.env_from import remove_secrets
 from castoff.launcher.runs.owner import is_alive, other_host, owns_latest_submission
 from castoff.launcher.runs.records import Cancelled, write
-from castoff.launcher.runs.run import RunDirectory
+from castoff.launcher.runs.run import RunDirectory, request_stop
 from castoff.launcher.runs.states import RunStatus
 from castoff.launcher.schedulers.base_queue import Answer, Queue
 from castoff.launcher.schedulers.local.control import cancel
@@ -212,3 +212,24 @@ def _by_hand(now: RunStatus) -> str:
     if scheduler is not None:
         who = " ".join([*scheduler.queue().cancel_command, job])
     return f"{now.id}: castoff did not submit it, so it cannot end it; {who}"
+
+
+def stop(runs: Sequence[RunDirectory]) -> set[str]:
+    """Ask those runs to stop that are not over; return the directories of the runs that were asked.
+
+    Raises:
+        CastoffError: something in their directories cannot be read or written.
+    """
+    left = [run for run, now in zip(runs, statuses(runs), strict=True) if not _is_over(run, now)]
+    for run in left:
+        request_stop(run)
+    return {str(run.path) for run in left}
+
+
+def _is_over(run: RunDirectory, now: RunStatus) -> bool:
+    """Whether nothing of the run is running or can still begin; False if that cannot be known here."""
+    if not is_own(now.scheduler):  # which was asked
+        return now.state == "ended" and (run.submission() is not None or now.ending != "resume")
+    if run.submission() is None:  # a script at work by hand may run anywhere
+        return now.state == "ended" and all(member.ending != "resume" for member in now.members)
+    return now.over and (now.state == "ended" or other_host(run) is None)

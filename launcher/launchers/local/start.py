@@ -18,11 +18,10 @@ from typing import BinaryIO, NamedTuple, TextIO
 from castoff.launcher.config.quantities import cpulist
 from castoff.launcher.errors import CastoffError
 from castoff.launcher.launchers.local.agent import Agent, agent_of, modules_of
-from castoff.launcher.launchers.local.gpus import masked
-from castoff.launcher.launchers.local.ports import free_port, is_free
 from castoff.launcher.launchers.local.processes import allowed_cores, on_cores
 from castoff.launcher.launchers.local.streams import RankLog, open_logs
 from castoff.launcher.launchers.local.supervision import Rank, Report, Supervision
+from castoff.launcher.launchers.local.this_host import free_port, is_free, masked
 from castoff.launcher.launchers.local.tracebacks import ErrorLines, SeenErrors
 from castoff.launcher.ranks import is_stale
 from castoff.launcher.ranks.visible import own_of, share_of, within

@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from castoff import CastoffError, JobSpec, Run, Site, submit
-from castoff.launcher.api.columns import as_table, joined
 from castoff.launcher.api.display import curve_svg, of_member, run_html, status_line
-from castoff.launcher.api.waiting import ProgressLine
+from castoff.launcher.api.run import ProgressLine, as_table, joined
 from castoff.launcher.history.metrics import Metrics, Point, Report
 from castoff.launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from tests import patience

@@ -96,7 +96,7 @@ def test_devices_that_one_rank_leaves_idle(
 ) -> None:
     """Said where nobody asked for one rank."""
     monkeypatch.setattr("castoff.launcher.cli.launch.run", lambda request: 0)
-    monkeypatch.setattr("castoff.launcher.launchers.local.gpus._nvidia", lambda root: 4)
+    monkeypatch.setattr("castoff.launcher.launchers.local.this_host._nvidia", lambda root: 4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     for words, said in ((["--", "true"], True), (["-n", "1", "--", "true"], False)):
         context = command.make_context("launch", words, help_option_names=["-h", "--help"])

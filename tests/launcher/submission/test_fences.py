@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.runs.run import RunDirectory
-from castoff.launcher.submission.fences import FENCE_TIME, raise_fences
+from castoff.launcher.submission.resubmit import FENCE_TIME, raise_fences
 
 
 def attempt(run: RunDirectory, name: str, word: str, age: float) -> Path:

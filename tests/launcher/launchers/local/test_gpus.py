@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.launchers.local.gpus import gpus_here, masked
+from castoff.launcher.launchers.local.this_host import gpus_here, masked
 
 from .conftest import Run
 
@@ -32,15 +32,15 @@ def test_a_mask_of_all_where_none_is_set(tmp_path: Path) -> None:
 
 
 def test_each_rank_sees_its_own_devices(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("castoff.launcher.launchers.local.gpus._nvidia", lambda root: 4)
+    monkeypatch.setattr("castoff.launcher.launchers.local.this_host._nvidia", lambda root: 4)
     shown = run(
         ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES $CASTOFF_DEVICE"], 2, environment={}, devices_per_rank=2
     )
     assert sorted(shown.output.splitlines()) == ["[0] 0,1 0", "[1] 2,3 0"]
     with pytest.raises(CastoffError, match=r"3 ranks with 2 devices each need 6, but this host has 4"):
         run(["true"], 3, environment={}, devices_per_rank=2)
-    monkeypatch.setattr("castoff.launcher.launchers.local.gpus._nvidia", lambda root: 0)
-    monkeypatch.setattr("castoff.launcher.launchers.local.gpus._amd", lambda root: 0)
+    monkeypatch.setattr("castoff.launcher.launchers.local.this_host._nvidia", lambda root: 0)
+    monkeypatch.setattr("castoff.launcher.launchers.local.this_host._amd", lambda root: 0)
     assert (
         "so each rank sees all that there are"
         in run(["true"], 3, environment={}, devices_per_rank=2).messages

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from castoff.launcher.errors import CastoffError
-from castoff.launcher.launchers.local import ports
-from castoff.launcher.launchers.local.ports import free_port
+from castoff.launcher.launchers.local import this_host as ports
+from castoff.launcher.launchers.local.this_host import free_port
 from castoff.launcher.ranks.rendezvous import PORTS, derived_port
 
 
