@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from castoff.launcher.launchers.local.first_failure import oom_kills
+from castoff.launcher.launchers.local.out_of_memory import oom_kills
 
 UNIFIED = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"
 OLD = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"
